@@ -1,0 +1,228 @@
+//! The analyzer: for each call its plan, its checks, then what it changes.
+
+use std::collections::HashSet;
+
+use cutape_format::Call;
+use cutape_registry::Kind;
+
+use crate::context::TraceContext;
+use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
+use crate::plan::{Plan, Special};
+use crate::render::{Renderer, result_text};
+use crate::rules::{self, Check, Draft};
+use crate::state::State;
+use crate::state::objects::{Lookup, ObjectId, Origin, Site, kind_word};
+
+/// How many findings are remembered so that a loop does not say the same thing a million times.
+const REMEMBERED: usize = 1 << 16;
+
+/// Finds API misuse in the calls of one process.
+#[derive(Debug, Default)]
+pub struct Analyzer {
+    /// By the number that the trace gives the function; `None` inside: not in the registry.
+    plans: Vec<Option<Option<Box<Plan>>>>,
+    state: State,
+    renderer: Renderer,
+    said: HashSet<(&'static str, u16, u64, u64)>,
+    /// Findings that a later success of the same function takes back.
+    deferred: Vec<(&'static str, Finding)>,
+    killed: bool,
+}
+
+impl Analyzer {
+    /// Before the first call of a trace.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is wrong with a call. Calls come in the order of the trace, each once; one that did not return is pushed when it
+    /// is known that it will not.
+    pub fn push(&mut self, context: &dyn TraceContext, call: &Call<'_>) -> Vec<Finding> {
+        let id = usize::from(call.signature.id);
+        if self.plans.len() <= id {
+            self.plans.resize_with(id + 1, || None);
+        }
+        let plan = self.plans[id].get_or_insert_with(|| {
+            let function = cutape_registry::function(&call.signature.name)?;
+            // A trace of another version may have laid the parameters out in another way.
+            let same = function.params.len() == call.signature.parameters.len();
+            same.then(|| Box::new(Plan::new(function)))
+        });
+        if call.number == 0 || call.notes().next().is_some() {
+            self.state.notes(call);
+        }
+        let Some(plan) = plan.take() else { return Vec::new() };
+        let findings = if plan.trivial && call.leave.is_some() {
+            Vec::new()
+        } else {
+            self.analyze(context, call, &plan)
+        };
+        self.plans[id] = Some(Some(plan));
+        findings
+    }
+
+    fn analyze(&mut self, context: &dyn TraceContext, call: &Call<'_>, plan: &Plan) -> Vec<Finding> {
+        let site = Site {
+            index: call.index,
+            function: plan.function.name,
+            thread: call.thread,
+            caller: call.caller,
+            result: call.result(),
+        };
+        let check = Check { state: &self.state, context, plan, call, site };
+        let drafts = rules::check(&check);
+        let mut findings = Vec::new();
+        let reported = !drafts.is_empty();
+        for draft in drafts {
+            if draft.rule == "link-option-values-lifetime"
+                && let Some(&link) = draft.objects.first()
+                && let Some(data) = self.state.link_data_mut(link)
+            {
+                data.options_reported = true;
+            }
+            if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
+                if draft.deferred {
+                    self.deferred.push((plan.function.base, finding));
+                } else {
+                    findings.push(finding);
+                }
+            }
+        }
+        if call.succeeded()
+            && matches!(
+                plan.special,
+                Special::ModuleLoadFile | Special::LibraryLoadFile | Special::LinkAddFile
+            )
+        {
+            self.deferred.retain(|entry| entry.0 != plan.function.base);
+        }
+        self.state.update(plan, call, context, site, reported);
+        findings
+    }
+
+    /// What is missing now that no call comes any more. `context` is the trace's.
+    pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
+        let mut findings: Vec<Finding> =
+            std::mem::take(&mut self.deferred).into_iter().map(|entry| entry.1).collect();
+        // A program that died had no occasion to clean up.
+        self.killed |= context.meta("exit.signal").is_some();
+        if !self.state.in_flight && !self.killed {
+            for draft in rules::at_end(&self.state) {
+                findings.extend(self.write(context, None, &draft));
+            }
+        }
+        findings
+    }
+
+    /// Writes a draft out, unless the same has been said of the same object at the same place.
+    fn write(
+        &mut self,
+        context: &dyn TraceContext,
+        call: Option<(&Call<'_>, &Plan)>,
+        draft: &Draft,
+    ) -> Option<Finding> {
+        if let Some((call, plan)) = call {
+            if self.said.len() >= REMEMBERED {
+                self.said.clear();
+            }
+            if !self.said.insert((draft.rule, plan.function.id, call.caller, draft.subject)) {
+                return None;
+            }
+        }
+        let entry = cutape_registry::rule(draft.rule);
+        let severity = draft
+            .severity
+            .or_else(|| entry.map(|entry| entry.severity.into()))
+            .unwrap_or(Severity::Error);
+        let call = call.map(|(call, _)| self.call_site(context, call));
+        Some(Finding {
+            rule: draft.rule,
+            severity,
+            title: draft.title.clone(),
+            call,
+            message: draft.message.trim_end().to_owned(),
+            objects: draft.objects.iter().filter_map(|&id| self.history(context, id)).collect(),
+            chain: draft.chain.clone(),
+            advice: entry.map_or("", |entry| entry.advice).to_owned(),
+            manual: entry.map_or("", |entry| entry.manual).to_owned(),
+        })
+    }
+
+    fn call_site(&mut self, context: &dyn TraceContext, call: &Call<'_>) -> CallSite {
+        let mut text = String::new();
+        let state = &self.state;
+        let labels = |c_type: &str, handle: u64| {
+            let kind = match c_type {
+                "CUmodule" => Kind::Module,
+                "CUfunction" => Kind::Function,
+                "CUlibrary" => Kind::Library,
+                "CUkernel" => Kind::Kernel,
+                "CUlinkState" => Kind::Link,
+                "CUstream" => Kind::Stream,
+                "CUevent" => Kind::Event,
+                "CUcontext" => Kind::Context,
+                _ => return None,
+            };
+            match state.find(kind, handle) {
+                Lookup::Live(id) | Lookup::Dead(id) => {
+                    let object = state.objects.get(id)?;
+                    let name =
+                        object.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
+                    Some(format!("{}#{}{name}", kind_word(object.kind), object.generation))
+                }
+                Lookup::Unknown => None,
+            }
+        };
+        self.renderer.write_text(&mut text, call, context, Some(&labels));
+        CallSite {
+            index: call.index,
+            function: call.signature.name.clone(),
+            text,
+            thread: call.thread,
+            thread_number: state.threads.get(call.thread as usize).map_or(0, |thread| thread.number),
+            caller: place(context, call.caller),
+            result: result_text(call, context.signatures()),
+        }
+    }
+
+    fn history(&self, context: &dyn TraceContext, id: ObjectId) -> Option<ObjectHistory> {
+        let objects = &self.state.objects;
+        let object = objects.get(id)?;
+        let when = |site: Site| {
+            format!(
+                "{}, call {}, thread {}, at {}",
+                site.function,
+                site.index,
+                site.thread,
+                place(context, site.caller)
+            )
+        };
+        let mut parents = Vec::new();
+        let mut next = object.parent;
+        while let Some(parent) = next.filter(|_| parents.len() < 16) {
+            parents.push(self.state.label(parent));
+            next = objects.get(parent).and_then(|object| object.parent);
+        }
+        let verb = match object.origin {
+            Origin::Made => "",
+            Origin::Found => "looked up: ",
+            Origin::Got => "first seen: ",
+        };
+        Some(ObjectHistory {
+            kind: kind_word(object.kind).to_owned(),
+            handle: object.handle,
+            label: self.state.label(id),
+            created: format!("{verb}{}", when(object.made)),
+            destroyed: objects.end_of(id).map(|end| match end.by {
+                None => when(end.site),
+                Some(root) => format!("with {}: {}", self.state.label(root), when(end.site)),
+            }),
+            parents,
+        })
+    }
+}
+
+/// A symbol, else the address.
+fn place(context: &dyn TraceContext, address: u64) -> String {
+    context.symbol(address).unwrap_or_else(|| format!("{address:#x}"))
+}

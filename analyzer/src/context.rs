@@ -1,0 +1,45 @@
+//! What the analyzer asks of the trace beside its calls.
+
+use std::borrow::Cow;
+
+use cutape_format::layout::BlobRef;
+use cutape_format::{Bytes, Signatures, Trace};
+
+/// The parts of a trace that calls refer to.
+pub trait TraceContext {
+    /// The last value of a key of the trace's facts about program and machine.
+    fn meta(&self, key: &str) -> Option<&str>;
+    /// A blob's bytes; `None` if it is missing or damaged.
+    fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>>;
+    /// The symbol of an address of the program, e.g. `main+0x123`.
+    fn symbol(&self, address: u64) -> Option<String>;
+    /// The signature table.
+    fn signatures(&self) -> &Signatures;
+}
+
+impl TraceContext for Trace {
+    fn meta(&self, key: &str) -> Option<&str> {
+        self.meta_value(key)
+    }
+
+    fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {
+        Trace::blob(self, blob).ok()
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        Trace::symbol(self, address).map(str::to_owned)
+    }
+
+    fn signatures(&self) -> &Signatures {
+        Trace::signatures(self)
+    }
+}
+
+/// The bytes of a capture, wherever they are; `None` if they were not kept.
+pub(crate) fn bytes_of<'a>(context: &'a dyn TraceContext, bytes: Bytes<'a>) -> Option<Cow<'a, [u8]>> {
+    match bytes {
+        Bytes::Inline(bytes) => Some(Cow::Borrowed(bytes)),
+        Bytes::Blob(blob) => context.blob(blob),
+        _ => None,
+    }
+}

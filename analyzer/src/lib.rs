@@ -1,0 +1,20 @@
+//! Calls in, findings out: a model of the driver's state and the rules over it.
+//!
+//! [`Analyzer::push`] takes the calls of a trace in order and says at once what is wrong with each; [`Analyzer::finish`] says
+//! what is missing at the end. Invariant: no finding on a correct program; what a trace cannot show counts as correct.
+#![forbid(unsafe_code)]
+
+mod analyzer;
+mod context;
+mod finding;
+pub mod output;
+mod plan;
+pub mod render;
+mod rules;
+mod state;
+mod suppress;
+
+pub use analyzer::Analyzer;
+pub use context::TraceContext;
+pub use finding::{CallSite, Finding, ObjectHistory, Severity};
+pub use suppress::{Baseline, SuppressionError, Suppressions};

@@ -1,0 +1,33 @@
+//! Findings as the cases of a JUnit report; writing the XML is left to the caller.
+
+use crate::finding::Finding;
+use crate::output::{Style, text};
+
+/// A failed test case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JunitCase {
+    /// The rule's id and the call.
+    pub name: String,
+    /// Severity.
+    pub kind: String,
+    /// The first line.
+    pub message: String,
+    /// The whole finding as text.
+    pub description: String,
+}
+
+/// One case for each finding.
+pub fn junit_cases(findings: &[Finding]) -> Vec<JunitCase> {
+    findings
+        .iter()
+        .map(|finding| JunitCase {
+            name: match &finding.call {
+                Some(call) => format!("{} call {}", finding.rule, call.index),
+                None => finding.rule.to_owned(),
+            },
+            kind: finding.severity.word().to_owned(),
+            message: finding.title.clone(),
+            description: text(finding, &Style::PLAIN),
+        })
+        .collect()
+}

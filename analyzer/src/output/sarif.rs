@@ -1,0 +1,94 @@
+//! Findings as SARIF 2.1.0, the exchange format of static analysis results.
+
+use serde_json::{Value, json};
+
+use crate::finding::{Finding, Severity};
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Advice => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// A SARIF log with one run. `trace` is the trace's path: results point at calls in it.
+pub fn sarif(findings: &[Finding], trace: &str) -> Value {
+    let mut ids: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let rules: Vec<Value> = ids.iter().map(|id| rule(id)).collect();
+    let results: Vec<Value> = findings.iter().map(|finding| result(finding, &ids, trace)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "cutape",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            } },
+            "results": results,
+        }],
+    })
+}
+
+fn rule(id: &str) -> Value {
+    match cutape_registry::rule(id) {
+        None => json!({ "id": id }),
+        Some(rule) => json!({
+            "id": id,
+            "shortDescription": { "text": rule.statement },
+            "help": { "text": format!("{} See {}.", rule.advice, rule.manual) },
+            "defaultConfiguration": { "level": level(rule.severity.into()) },
+            "properties": { "area": rule.area },
+        }),
+    }
+}
+
+fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
+    let place = finding.call.as_ref().map_or_else(
+        || json!([]),
+        |call| {
+            json!([{
+                "fullyQualifiedName": format!("call {}: {}", call.index, call.function),
+                "kind": "function",
+                "decoratedName": call.caller,
+            }])
+        },
+    );
+    let steps: Vec<Value> = finding
+        .chain
+        .iter()
+        .map(|step| json!({ "location": { "message": { "text": step } } }))
+        .collect();
+    let mut result = json!({
+        "ruleId": finding.rule,
+        "ruleIndex": ids.binary_search(&finding.rule).unwrap_or(0),
+        "level": level(finding.severity),
+        "message": { "text": format!("{}. {}", finding.title, finding.message) },
+        "locations": [{
+            "physicalLocation": { "artifactLocation": { "uri": uri(trace) } },
+            "logicalLocations": place,
+        }],
+        "properties": { "call": finding.call, "objects": finding.objects },
+    });
+    if !steps.is_empty() {
+        result["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
+    }
+    result
+}
+
+/// A path as a URI reference.
+fn uri(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

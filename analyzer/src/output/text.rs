@@ -1,0 +1,119 @@
+//! A finding as a compiler would print it.
+
+use std::fmt::Write as _;
+
+use crate::finding::{Finding, Severity};
+
+/// What is written before and after the parts that stand out, e.g. terminal colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Before `error[rule]`.
+    pub error: &'static str,
+    /// Before `warning[rule]`.
+    pub warning: &'static str,
+    /// Before `advice[rule]`.
+    pub advice: &'static str,
+    /// Before titles and marks.
+    pub strong: &'static str,
+    /// Before arrows and margins.
+    pub dim: &'static str,
+    /// After each of them.
+    pub reset: &'static str,
+}
+
+impl Style {
+    /// Nothing stands out.
+    pub const PLAIN: Style =
+        Style { error: "", warning: "", advice: "", strong: "", dim: "", reset: "" };
+    /// The usual terminal colours.
+    pub const COLOUR: Style = Style {
+        error: "\u{1b}[1;31m",
+        warning: "\u{1b}[1;33m",
+        advice: "\u{1b}[1;36m",
+        strong: "\u{1b}[1m",
+        dim: "\u{1b}[34m",
+        reset: "\u{1b}[0m",
+    };
+}
+
+/// The finding, several lines, each ended.
+pub fn text(finding: &Finding, style: &Style) -> String {
+    let Style { strong, dim, reset, .. } = *style;
+    let colour = match finding.severity {
+        Severity::Error => style.error,
+        Severity::Warning => style.warning,
+        Severity::Advice => style.advice,
+    };
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{colour}{}[{}]{reset}{strong}: {}{reset}",
+        finding.severity.word(),
+        finding.rule,
+        finding.title
+    );
+    match &finding.call {
+        Some(call) => {
+            let number = match call.thread_number {
+                0 => String::new(),
+                number => format!(" ({number})"),
+            };
+            let _ = writeln!(
+                out,
+                " {dim}-->{reset} call {}: {} = {}  thread {}{number} at {}",
+                call.index, call.text, call.result, call.thread, call.caller
+            );
+        }
+        None => {
+            let _ = writeln!(out, " {dim}-->{reset} end of the trace");
+        }
+    }
+    for line in wrap(&finding.message, 110) {
+        let _ = writeln!(out, "  {dim}|{reset} {line}");
+    }
+    for object in &finding.objects {
+        let _ = writeln!(out, "  {dim}|{reset} {strong}{}{reset}", object.label);
+        let _ = writeln!(out, "  {dim}|{reset}   created: {}", object.created);
+        if let Some(destroyed) = &object.destroyed {
+            let _ = writeln!(out, "  {dim}|{reset}   ended:   {destroyed}");
+        }
+        if !object.parents.is_empty() {
+            let _ = writeln!(out, "  {dim}|{reset}   part of: {}", object.parents.join(", part of "));
+        }
+    }
+    let mut part = |mark: &str, content: &str| {
+        if !content.is_empty() {
+            for (position, line) in wrap(content, 100).into_iter().enumerate() {
+                let lead = if position == 0 { format!("= {strong}{mark}{reset}: ") } else { "    ".to_owned() };
+                let _ = writeln!(out, "  {lead}{line}");
+            }
+        }
+    };
+    part("chain", &finding.chain.join(" -> "));
+    part("help", &finding.advice);
+    part("manual", &finding.manual);
+    out
+}
+
+/// Lines of at most `width` characters, broken at blanks.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > width {
+            lines.push(String::new());
+            length = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if length > 0 {
+                line.push(' ');
+                length += 1;
+            }
+            line.push_str(word);
+        }
+        length += letters;
+    }
+    lines
+}

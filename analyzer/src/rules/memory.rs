@@ -1,0 +1,157 @@
+//! Device addresses whose allocation, module or library has ended: copies, memsets and kernel parameters.
+
+use cutape_format::layout::field;
+use cutape_registry::{Kind, Length};
+
+use super::{Check, Draft, at};
+use crate::finding::Severity;
+use crate::plan::{Special, Step};
+use crate::state::objects::ObjectId;
+
+/// CU_MEMORYTYPE_DEVICE.
+const DEVICE: u32 = 2;
+
+/// Looks at every device address that the call is given.
+pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if !check.state.ranges.any_dead() {
+        return;
+    }
+    match check.plan.special {
+        Special::Launch | Special::LaunchEx => return parameters(check, drafts),
+        Special::StructCopy => return struct_copy(check, drafts),
+        // Either operand may be host memory that has come to lie at a freed address.
+        Special::UnifiedCopy if !check.went_wrong() => return,
+        _ => {}
+    }
+    for &(position, step) in &check.plan.steps {
+        let Step::Device(length) = step else { continue };
+        if empty(check, length) {
+            continue;
+        }
+        let name = check.plan.function.params[position].name;
+        operand(check, drafts, check.call.argument(position), name);
+    }
+}
+
+/// True if the length is known to be zero.
+fn empty(check: &Check<'_, '_>, length: Length) -> bool {
+    match length {
+        Length::Param(position) | Length::Scaled(position, _) => {
+            check.call.argument(usize::from(position)) == 0
+        }
+        Length::Product(a, b) => {
+            check.call.argument(usize::from(a)) == 0 || check.call.argument(usize::from(b)) == 0
+        }
+        _ => false,
+    }
+}
+
+/// The dead object that an address lies in.
+fn dead(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
+    let id = check.state.ranges.dead_at(address)?;
+    check.state.objects.end_of(id)?;
+    if !check.went_wrong() && check.state.objects.may_be_reborn(id) {
+        return None;
+    }
+    Some(id)
+}
+
+fn operand(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, address: u64, parameter: &str) {
+    let Some(id) = dead(check, address) else { return };
+    let what = format!("{} is given {address:#x} as `{parameter}`", check.plan.function.name);
+    drafts.push(dead_address(check, id, address, &what, false));
+}
+
+fn dead_address(check: &Check<'_, '_>, id: ObjectId, address: u64, what: &str, argument: bool) -> Draft {
+    let state = check.state;
+    let objects = &state.objects;
+    let root = objects.root_of_end(id).unwrap_or(id);
+    let root_kind = objects.get(root).map(|object| object.kind);
+    let (rule, title) = match root_kind {
+        Some(Kind::Module) => ("module-global-after-unload", "a module's variable is used after the unload"),
+        Some(Kind::Library) => ("library-use-after-unload", "a library's variable is used after the unload"),
+        Some(Kind::Context) => {
+            ("context-resource-after-destroy", "memory is used after its context's end")
+        }
+        _ if argument => {
+            ("memory-use-after-free-kernel-argument", "a kernel is given freed memory")
+        }
+        _ => ("memory-use-after-free-operand", "memory is used after it was freed"),
+    };
+    let label = state.label(id);
+    let (made, end, start, size) = match (objects.get(id), objects.end_of(id)) {
+        (Some(object), Some(end)) => (at(object.made), at(end.site), object.handle, object.size),
+        _ => Default::default(),
+    };
+    let place = if address == start {
+        "the start".to_owned()
+    } else {
+        format!("byte {} of {size}", address.wrapping_sub(start))
+    };
+    let ended = if root == id { String::new() } else { format!(" together with {}", state.label(root)) };
+    let message = format!(
+        "{what}. That is {place} of {label}, {size} bytes, which {made} handed out and {end} ended{ended}; nothing has been \
+         allocated there since then. {}",
+        check.answer(),
+    );
+    let mut draft = Draft::new(rule, title, message).object(id);
+    if root != id {
+        draft = draft.object(root);
+    }
+    draft.chain(check.poison_chain(id))
+}
+
+/// A launch: parameters of eight bytes that lie in a dead range.
+fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let Some(function) = check.plan.position_of(Kind::Function) else { return };
+    let Some(layout) = check.state.layout(check.call.argument(function)) else { return };
+    let capture = ["kernelParams", "extra"].into_iter().find_map(|name| {
+        check.call.capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
+    });
+    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else { return };
+    for (number, &(offset, size)) in layout.iter().enumerate() {
+        if size != 8 {
+            continue;
+        }
+        let word = bytes.get(offset as usize..).and_then(|rest| rest.first_chunk::<8>());
+        let Some(address) = word.map(|word| u64::from_le_bytes(*word)).filter(|&word| word != 0) else {
+            continue;
+        };
+        let Some(id) = dead(check, address) else { continue };
+        let what = format!(
+            "{} passes {address:#x} as parameter {number} of the kernel",
+            check.plan.function.name
+        );
+        let draft = dead_address(check, id, address, &what, true);
+        // Whether the kernel follows the pointer cannot be seen.
+        let lower = draft.rule == "memory-use-after-free-kernel-argument" && !check.went_wrong();
+        drafts.push(if lower { draft.severity(Severity::Warning) } else { draft });
+    }
+}
+
+/// A copy that a struct describes: the device addresses in it.
+fn struct_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let Some(param) = check.plan.function.params.first() else { return };
+    let name = param.c_type.trim_start_matches("const ").trim_end_matches([' ', '*']);
+    let structure = check.context.signatures().structure(name);
+    let capture = check.call.capture(0, field::POINTEE);
+    let (Some(structure), Some(bytes)) = (structure, capture.and_then(|c| c.bytes.inline())) else {
+        return;
+    };
+    let read = |name: &str| {
+        let layout = structure.fields.iter().find(|layout| layout.name == name)?;
+        let mut word = [0; 8];
+        let slice = bytes.get(layout.offset..layout.offset + layout.size.min(8))?;
+        word[..slice.len()].copy_from_slice(slice);
+        Some(u64::from_le_bytes(word))
+    };
+    for (kind, address) in [("srcMemoryType", "srcDevice"), ("dstMemoryType", "dstDevice")] {
+        if read(kind) == Some(u64::from(DEVICE))
+            && read("WidthInBytes") != Some(0)
+            && read("Height") != Some(0)
+            && let Some(value) = read(address)
+        {
+            operand(check, drafts, value, address);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What is remembered of an object beyond its history, by kind.
+
+use std::sync::{Arc, OnceLock};
+
+use cutape_format::layout::BlobRef;
+use cutape_image::Image;
+
+use super::objects::{HandleMap, ObjectId, Site};
+use super::work::Clock;
+
+/// By kind.
+#[derive(Debug, Default)]
+pub(crate) enum Data {
+    #[default]
+    None,
+    /// A module or a library.
+    Image(Box<ImageData>),
+    Link(Box<LinkData>),
+    /// A function or a kernel.
+    Attributes(Box<Attributes>),
+    Context(ContextData),
+    /// What was ordered before the event's last record.
+    Event(Clock),
+    Stream(StreamData),
+}
+
+/// A context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextData {
+    pub(crate) device: i32,
+    pub(crate) primary: bool,
+}
+
+/// A stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamData {
+    /// Does not wait for the legacy default stream.
+    pub(crate) non_blocking: bool,
+}
+
+/// Where an image's bytes are.
+#[derive(Clone, Debug)]
+pub(crate) enum ImageSource {
+    Unknown,
+    Bytes(Arc<[u8]>),
+    Blob(BlobRef),
+}
+
+/// A module or a library.
+#[derive(Debug)]
+pub(crate) struct ImageData {
+    pub(crate) source: ImageSource,
+    /// Address and length in the program's memory.
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    /// The library was told that its image stays where it is.
+    pub(crate) preserved: bool,
+    pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
+    /// Answer of a count query, and which call gave it.
+    pub(crate) count: Option<(u32, Site)>,
+    /// Work that refers to it: stream, ticket, the call; the last of each stream.
+    pub(crate) pending: Vec<(u32, u64, Site)>,
+}
+
+impl Default for ImageData {
+    fn default() -> Self {
+        Self {
+            source: ImageSource::Unknown,
+            address: 0,
+            length: 0,
+            preserved: false,
+            parsed: OnceLock::new(),
+            count: None,
+            pending: Vec::new(),
+        }
+    }
+}
+
+/// Attributes that were set on a function or a kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    /// (attribute, device or -1) → value and the call that set it; attribute -1 stands for the cache configuration.
+    pub(crate) set: HandleMap<(i32, i32), (i64, Site)>,
+}
+
+/// An array of options with its values, as the program passed it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Address of the array of values.
+    pub(crate) values_address: u64,
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) values: Vec<u64>,
+}
+
+impl Options {
+    /// The value of an option.
+    pub(crate) fn value(&self, option: u32) -> Option<u64> {
+        let position = self.numbers.iter().position(|&number| number == option)?;
+        self.values.get(position).copied()
+    }
+
+    /// Address ranges that the driver writes to through these options: the array itself if it has outputs, and the logs.
+    pub(crate) fn written_ranges(&self) -> Vec<(u64, u64, &'static str)> {
+        use super::options::{ERROR_LOG, ERROR_LOG_SIZE, INFO_LOG, INFO_LOG_SIZE};
+        let mut ranges = Vec::new();
+        if self.has_outputs() && self.values_address != 0 {
+            ranges.push((self.values_address, 8 * self.numbers.len() as u64, "option values"));
+        }
+        for (buffer, size, what) in [
+            (INFO_LOG, INFO_LOG_SIZE, "information log buffer"),
+            (ERROR_LOG, ERROR_LOG_SIZE, "error log buffer"),
+        ] {
+            if let Some(address) = self.value(buffer).filter(|&address| address != 0) {
+                let length = self.value(size).map_or(0, |value| value & 0xffff_ffff);
+                ranges.push((address, length.max(1), what));
+            }
+        }
+        ranges
+    }
+
+    /// True if the driver writes into the array of values.
+    pub(crate) fn has_outputs(&self) -> bool {
+        self.numbers.iter().any(|&number| super::options::is_output(number))
+    }
+}
+
+/// What a link has been given.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkInput {
+    pub(crate) site: Site,
+    /// Kernels that it defines, whose names are external.
+    pub(crate) defines: Vec<String>,
+    /// Device functions and variables that it defines, external or not.
+    pub(crate) provides: Vec<String>,
+    /// Names that it needs.
+    pub(crate) needs: Vec<String>,
+    /// False if it could not be looked into.
+    pub(crate) known: bool,
+}
+
+/// A link state.
+#[derive(Debug, Default)]
+pub(crate) struct LinkData {
+    pub(crate) options: Options,
+    pub(crate) completed: Option<Site>,
+    pub(crate) inputs: Vec<LinkInput>,
+    /// The lifetime of its option values has been complained about.
+    pub(crate) options_reported: bool,
+}
+
+/// A cubin that a completed link gave out.
+#[derive(Debug)]
+pub(crate) struct Cubin {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) link: ObjectId,
+    pub(crate) completed: Site,
+    pub(crate) source: ImageSource,
+    /// The call that destroyed its link state.
+    pub(crate) freed: Option<Site>,
+}

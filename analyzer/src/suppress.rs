@@ -1,0 +1,159 @@
+//! Findings that are known or not wanted: suppression files and baselines.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::finding::Finding;
+
+/// Findings that are not to be shown, one pattern a line: `rule [function] [# comment]`, `*` stands for any characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suppressions {
+    patterns: Vec<(String, Option<String>)>,
+}
+
+/// A line of a suppression file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuppressionError {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for SuppressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for SuppressionError {}
+
+impl Suppressions {
+    /// Reads a suppression file; the error names the line.
+    pub fn parse(text: &str) -> Result<Self, SuppressionError> {
+        let mut patterns = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let words = line.split('#').next().unwrap_or_default();
+            let mut words = words.split_whitespace();
+            let Some(rule) = words.next() else { continue };
+            let function = words.next().map(str::to_owned);
+            let error = |what: String| SuppressionError { line: number + 1, what };
+            if let Some(extra) = words.next() {
+                return Err(error(format!("\"{extra}\" is one word too many: write `rule [function] [# comment]`")));
+            }
+            if !rule.contains('*') && cutape_registry::rule(rule).is_none() {
+                return Err(error(format!("there is no rule \"{rule}\"")));
+            }
+            patterns.push((rule.to_owned(), function));
+        }
+        Ok(Self { patterns })
+    }
+
+    /// True if the finding is not to be shown.
+    pub fn matches(&self, finding: &Finding) -> bool {
+        let function = finding.call.as_ref().map_or("", |call| call.function.as_str());
+        self.patterns.iter().any(|(rule, pattern)| {
+            glob(rule, finding.rule) && pattern.as_ref().is_none_or(|pattern| glob(pattern, function))
+        })
+    }
+
+    /// Takes out what is not to be shown.
+    pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        findings.into_iter().filter(|finding| !self.matches(finding)).collect()
+    }
+}
+
+/// Whether `text` fits a pattern in which `*` stands for any characters; linear in both for a fixed number of stars.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Findings of an earlier run, which are not to be shown again: by rule, function and place in the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Baseline {
+    known: HashSet<(String, String, String)>,
+}
+
+impl Baseline {
+    /// Reads findings as `output::json` writes them: an array, or an object with an array `findings`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+        let list = value.as_array().or_else(|| value.get("findings")?.as_array());
+        let list = list.ok_or("no array of findings in it")?;
+        let mut known = HashSet::new();
+        for (number, finding) in list.iter().enumerate() {
+            let rule = finding.get("rule").and_then(|rule| rule.as_str());
+            let rule = rule.ok_or_else(|| format!("finding {number} has no rule"))?;
+            let word = |name: &str| {
+                let call = finding.get("call");
+                let word = call.and_then(|call| call.get(name)).and_then(|word| word.as_str());
+                word.unwrap_or_default().to_owned()
+            };
+            known.insert((rule.to_owned(), word("function"), place(&word("caller")).to_owned()));
+        }
+        Ok(Self { known })
+    }
+
+    /// True if the finding is known.
+    pub fn contains(&self, finding: &Finding) -> bool {
+        let (function, caller) = finding
+            .call
+            .as_ref()
+            .map_or(("", ""), |call| (call.function.as_str(), place(&call.caller)));
+        self.known.contains(&(finding.rule.to_owned(), function.to_owned(), caller.to_owned()))
+    }
+
+    /// Takes out what is known.
+    pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        findings.into_iter().filter(|finding| !self.contains(finding)).collect()
+    }
+}
+
+/// A caller as it is compared: a bare address differs from run to run, so it counts as no place.
+fn place(caller: &str) -> &str {
+    if caller.starts_with("0x") { "" } else { caller }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("*", "link-state-leak", true),
+            ("link-*", "link-state-leak", true),
+            ("link-*", "module-double-unload", false),
+            ("*-leak", "link-state-leak", true),
+            ("l*k-*-leak", "link-state-leak", true),
+            ("link", "link-state-leak", false),
+            ("a*a", "a", false),
+            ("", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(glob(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn files() {
+        assert!(Suppressions::parse("# nothing\n\n* cuLink*  # all of them\n").is_ok());
+        assert_eq!(Suppressions::parse("*\nno-such-rule").unwrap_err().line, 2);
+        assert_eq!(Suppressions::parse("* a b").unwrap_err().line, 1);
+        assert!(Baseline::parse("{}").is_err());
+        assert!(Baseline::parse("[{}]").is_err());
+        assert!(Baseline::parse("not json").is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Benchmarks of recording, encoding, decoding and checking.

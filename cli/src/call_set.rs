@@ -1,0 +1,316 @@
+//! Which calls a verb is about: one syntax for all verbs.
+
+mod kernels;
+#[cfg(test)]
+pub(crate) mod test_trace;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use cutape_format::{Call, Signatures};
+
+pub(crate) use self::kernels::Kernels;
+use crate::symbols;
+
+/// What a user may write, for help texts and errors.
+pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, 100.., ..200), \
+     a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), thread:N; a comma joins several";
+
+/// Some of a trace's calls: the union of its terms.
+#[derive(Debug)]
+pub(crate) struct CallSet {
+    terms: Vec<Term>,
+    /// Verdicts by kernel name: demangling at every launch would cost more than all the rest.
+    kernels: RefCell<HashMap<String, bool>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Term {
+    /// First call, and the one behind the last.
+    Range(u64, u64),
+    /// Glob on the exported or the documented name.
+    Function(String),
+    /// Glob on a kernel's name, as in the image or demangled, with or without its parameters.
+    Kernel(String),
+    /// Ordinal.
+    Thread(u32),
+}
+
+impl CallSet {
+    /// Reads a set; the error is one line: what, where, what is allowed.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let terms = text
+            .split(',')
+            .map(|word| {
+                Term::parse(word.trim()).map_err(|what| {
+                    format!("call set `{}`: {what}; allowed: {SYNTAX}", text.escape_debug())
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { terms, kernels: RefCell::default() })
+    }
+
+    /// Refuses function names that no function of the table has: they are misspelt.
+    pub(crate) fn check(&self, signatures: &Signatures) -> Result<(), String> {
+        for term in &self.terms {
+            if let Term::Function(glob) = term
+                && !signatures.functions().any(|f| matches(glob, &f.name) || matches(glob, &f.base))
+            {
+                return Err(format!(
+                    "call set: the trace's signature table has no function `{}`",
+                    glob.escape_debug()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the call is in the set; `kernel` is the name of the kernel that it launches, if it does and that is known.
+    pub(crate) fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
+        self.terms.iter().any(|term| match term {
+            Term::Range(from, to) => (*from..*to).contains(&call.index),
+            Term::Function(glob) => {
+                matches(glob, &call.signature.name) || matches(glob, &call.signature.base)
+            }
+            Term::Kernel(_) => false,
+            Term::Thread(thread) => call.thread == *thread,
+        }) || kernel.is_some_and(|kernel| self.has_kernel(kernel))
+    }
+
+    fn has_kernel(&self, kernel: &str) -> bool {
+        let globs = || {
+            self.terms.iter().filter_map(|term| match term {
+                Term::Kernel(glob) => Some(glob.as_str()),
+                _ => None,
+            })
+        };
+        if globs().next().is_none() {
+            return false;
+        }
+        if let Some(&known) = self.kernels.borrow().get(kernel) {
+            return known;
+        }
+        let readable = symbols::demangle(kernel);
+        let bare = readable.split('(').next().unwrap_or(&readable);
+        let verdict = globs().any(|glob| {
+            matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
+        });
+        self.kernels.borrow_mut().insert(kernel.to_owned(), verdict);
+        verdict
+    }
+}
+
+impl Term {
+    fn parse(word: &str) -> Result<Self, String> {
+        let shown = word.escape_debug();
+        if word.is_empty() {
+            return Err("nothing stands before or after a comma".into());
+        }
+        if let Some(name) = word.strip_prefix("kernel:") {
+            return match name {
+                "" => Err("no name after `kernel:`".into()),
+                _ => Ok(Term::Kernel(name.to_owned())),
+            };
+        }
+        if let Some(ordinal) = word.strip_prefix("thread:") {
+            let ordinal = ordinal
+                .parse()
+                .map_err(|_| format!("`{shown}`: no thread number after `thread:`"))?;
+            return Ok(Term::Thread(ordinal));
+        }
+        if let Some((from, to)) = word.split_once("..") {
+            return Self::parse_range(from, to).map_err(|what| format!("`{shown}`: {what}"));
+        }
+        if word.starts_with(|first: char| first.is_ascii_digit()) {
+            let index = number(word)?;
+            let behind = index.checked_add(1).ok_or_else(|| format!("`{shown}` is too large"))?;
+            return Ok(Term::Range(index, behind));
+        }
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
+        match word.chars().find(|&c| !allowed(c)) {
+            Some(other) => Err(format!("`{shown}`: {other:?} is in no function's name")),
+            None => Ok(Term::Function(word.to_owned())),
+        }
+    }
+
+    fn parse_range(from: &str, to: &str) -> Result<Self, String> {
+        let first = if from.is_empty() { 0 } else { number(from)? };
+        let behind = match to.strip_prefix('=') {
+            Some(last) => number(last)?.saturating_add(1),
+            None if to.is_empty() => u64::MAX,
+            None => number(to)?,
+        };
+        if first >= behind {
+            return Err("no call is in that range".into());
+        }
+        Ok(Term::Range(first, behind))
+    }
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    // `parse` alone would take a sign.
+    Some(word)
+        .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|word| word.parse().ok())
+        .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
+}
+
+/// Whether a glob takes the whole text: `*` any characters, `?` one.
+fn matches(glob: &str, text: &str) -> bool {
+    let (glob, text) = (glob.as_bytes(), text.as_bytes());
+    let (mut g, mut t) = (0, 0);
+    // Where to go on when the last `*` has to take one character more.
+    let mut retry = None;
+    while t < text.len() {
+        match glob.get(g) {
+            Some(b'*') => {
+                retry = Some((g + 1, t));
+                g += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == text[t] => {
+                g += 1;
+                t += 1;
+            }
+            _ => match retry {
+                Some((after, taken)) => {
+                    retry = Some((after, taken + 1));
+                    (g, t) = (after, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob[g..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{Event, TraceBuilder};
+
+    use super::*;
+    use crate::call_set::test_trace;
+
+    #[test]
+    fn globs() {
+        for (glob, text, expected) in [
+            ("cuMemAlloc", "cuMemAlloc", true),
+            ("cuMemAlloc", "cuMemAlloc_v2", false),
+            ("cuMem*", "cuMemcpy", true),
+            ("*", "", true),
+            ("", "x", false),
+            ("*Alloc*", "cuMemAlloc_v2", true),
+            ("cu?emAlloc", "cuMemAlloc", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("a?", "a", false),
+            ("a**", "a", true),
+        ] {
+            assert_eq!(matches(glob, text), expected, "{glob} {text}");
+        }
+    }
+
+    #[test]
+    fn terms() {
+        for (text, expected) in [
+            ("120", Term::Range(120, 121)),
+            ("100..200", Term::Range(100, 200)),
+            ("100..=200", Term::Range(100, 201)),
+            ("100..", Term::Range(100, u64::MAX)),
+            ("..7", Term::Range(0, 7)),
+            ("..", Term::Range(0, u64::MAX)),
+            ("cuMem*", Term::Function("cuMem*".into())),
+            ("kernel:saxpy*", Term::Kernel("saxpy*".into())),
+            ("thread:3", Term::Thread(3)),
+        ] {
+            assert_eq!(CallSet::parse(text).unwrap().terms, [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_where_and_what_is_allowed() {
+        for (text, what) in [
+            ("", "nothing stands"),
+            ("1,,2", "nothing stands"),
+            ("12x", "`12x` is not a call number"),
+            ("-5", "'-' is in no function's name"),
+            ("5..x", "`x` is not a call number"),
+            ("9..9", "no call is in that range"),
+            ("9..=8", "no call is in that range"),
+            ("+1..2", "`+1` is not a call number"),
+            ("99999999999999999999", "not a call number"),
+            ("18446744073709551615", "too large"),
+            ("thread:", "no thread number"),
+            ("thread:-1", "no thread number"),
+            ("kernel:", "no name after"),
+            ("cuMem*,cu Foo", "' ' is in no function's name"),
+            ("a\nb", "'\\n' is in no function's name"),
+        ] {
+            let error = CallSet::parse(text).unwrap_err();
+            assert!(error.contains(what), "{text:?}: {error}");
+            assert!(error.contains(&text.escape_debug().to_string()), "{text:?}: {error}");
+            assert!(error.contains(SYNTAX) && !error.contains('\n'), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_function_has_are_refused() {
+        let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
+        for (text, good) in [
+            ("cuMemAlloc", true),
+            ("cuMemAlloc_v2", true),
+            ("cuLaunch*", true),
+            ("cuLaunchKernl", false),
+            ("3,thread:1,kernel:nothing", true),
+        ] {
+            assert_eq!(CallSet::parse(text).unwrap().check(&signatures).is_ok(), good, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_set() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder
+            .call(Event { name: "cuInit", arguments: &[0], ..Event::default() })
+            .leave(0, 0, &[]);
+        test_trace::get_function(&mut builder, 0x51, "_Z5saxpyifPfS_");
+        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        test_trace::get_function(&mut builder, 0x52, "fill");
+        test_trace::launch(&mut builder, 0x52, [1, 1, 1]);
+        builder
+            .call(Event {
+                thread: 2,
+                name: "cuMemAlloc_v2",
+                arguments: &[0x7000, 16],
+                ..Event::default()
+            })
+            .leave(2, 2, &[]);
+        let trace = test_trace::open(&builder, "call-set");
+        for (text, expected) in [
+            ("0", vec![0]),
+            ("1..3,5", vec![1, 2, 5]),
+            ("cuLaunchKernel", vec![2, 4]),
+            ("cuMemAlloc", vec![5]),
+            ("cuMemAlloc_v2", vec![5]),
+            ("thread:2", vec![5]),
+            ("thread:0", vec![0, 1, 2, 3, 4]),
+            ("kernel:saxpy", vec![2]),
+            ("kernel:saxpy(int*", vec![2]),
+            ("kernel:_Z5saxpy*", vec![2]),
+            ("kernel:fill", vec![4]),
+            ("kernel:f,thread:9", vec![]),
+            ("kernel:*,0", vec![0, 2, 4]),
+        ] {
+            let set = CallSet::parse(text).unwrap();
+            let mut kernels = Kernels::default();
+            let found: Vec<u64> = trace
+                .calls()
+                .filter(|call| {
+                    kernels.observe(call);
+                    set.contains(call, kernels.launched(call))
+                })
+                .map(|call| call.index)
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What was noted while a call was in progress, as text and as JSON.
+
+use cutape_format::Note;
+use serde_json::{Value as Json, json};
+
+use super::render::{Renderer, piece_name};
+use super::types;
+use super::value::hexadecimal;
+
+/// A note for people.
+pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> String {
+    match note {
+        Note::Thread(thread) => {
+            format!("thread is {} \"{}\"", thread.number, types::text(&thread.name).escape_debug())
+        }
+        Note::Layout(handle, layout) => {
+            let parameters: Vec<String> =
+                layout.iter().map(|(offset, size)| format!("{size} at {offset}")).collect();
+            format!("parameters of {handle:#x}: {}", match parameters.is_empty() {
+                true => "none".to_owned(),
+                false => format!("bytes {}", parameters.join(", ")),
+            })
+        }
+        Note::Arrived(note, capture) => format!(
+            "arrived at {:#x}, of call {} of thread {}{}: {}",
+            note.address,
+            note.number,
+            note.thread,
+            piece_name(capture.field).map_or_else(String::new, |name| format!(" ({name})")),
+            arrived.unwrap_or_default(),
+        ),
+        Note::Stopped(why) => format!("recording stopped here: {why}"),
+        Note::UnknownSymbol(name) => {
+            format!("the program asked for `{}`, which this cutape does not know", name.escape_debug())
+        }
+        Note::Other(kind, bytes) => {
+            format!("note of kind {kind} by a later cutape, {} bytes", bytes.len())
+        }
+    }
+}
+
+/// A note for programs: `kind` says which keys there are.
+pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Json {
+    match note {
+        Note::Thread(thread) => json!({
+            "kind": "thread",
+            "number": thread.number,
+            "name": types::text(&thread.name),
+        }),
+        Note::Layout(handle, layout) => json!({
+            "kind": "layout",
+            "handle": format!("{handle:#x}"),
+            "parameters": layout
+                .iter()
+                .map(|(offset, size)| json!({ "offset": offset, "size": size }))
+                .collect::<Vec<_>>(),
+        }),
+        Note::Arrived(note, capture) => json!({
+            "kind": "arrived",
+            "thread": note.thread,
+            "number": note.number,
+            "address": format!("{:#x}", note.address),
+            "parameter": capture.parameter,
+            "piece": piece_name(capture.field),
+            "data": arrived,
+        }),
+        Note::Stopped(why) => json!({ "kind": "stopped", "why": why }),
+        Note::UnknownSymbol(name) => json!({ "kind": "unknown_symbol", "name": name }),
+        Note::Other(kind, bytes) => json!({
+            "kind": "other",
+            "number": kind,
+            "hex": hexadecimal(&bytes[..bytes.len().min(256)]),
+            "bytes": bytes.len(),
+        }),
+    }
+}
+
+/// The bytes that a note brings, as text.
+pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
+    let Note::Arrived(_, capture) = note else { return None };
+    let mut out = String::new();
+    renderer.arrived(*capture).write(&mut out);
+    Some(out)
+}
+
+/// The bytes that a note brings, as JSON.
+pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
+    let Note::Arrived(_, capture) = note else { return None };
+    Some(renderer.arrived(*capture).json())
+}

@@ -1,0 +1,41 @@
+//! Why a verb ends early: what, where, what to do; and the exit status.
+
+use std::fmt;
+use std::io;
+
+/// Findings or divergence.
+pub(crate) const FOUND: u8 = 1;
+/// Unusable input or machine.
+pub(crate) const UNUSABLE: u8 = 2;
+/// Not an error: whoever read our output has stopped reading.
+pub(crate) const QUIET: u8 = 255;
+
+/// An error with its exit status; the message is one line.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) status: u8,
+}
+
+impl Failure {
+    /// Input or machine cannot be used.
+    pub(crate) fn unusable(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), status: UNUSABLE }
+    }
+}
+
+impl From<cutape_format::Error> for Failure {
+    fn from(error: cutape_format::Error) -> Self {
+        Self::unusable(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Writing a result failed.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { message: String::new(), status: QUIET };
+        }
+        Self::unusable(format!("cannot write the result: {error}"))
+    }
+}

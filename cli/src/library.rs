@@ -1,0 +1,123 @@
+//! Where our own libraries are: the interposer and the null driver.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+const INTERPOSER: &str = "libcutape_interposer.so";
+const NULL_DRIVER: &str = "libcutape_null.so";
+
+/// The library that poses as libcuda.
+pub(crate) fn interposer() -> Result<PathBuf, Failure> {
+    find(INTERPOSER, "CUTAPE_INTERPOSER", "cutape-interposer")
+}
+
+/// The software driver.
+pub(crate) fn null_driver() -> Result<PathBuf, Failure> {
+    find(NULL_DRIVER, "CUTAPE_NULL_DRIVER", "cutape-nulldriver")
+}
+
+/// Beside the program, in `../lib/cutape`, or where a variable says.
+fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
+    if let Some(path) = env::var_os(variable).filter(|value| !value.is_empty()) {
+        let path = PathBuf::from(path);
+        return path.canonicalize().map_err(|error| {
+            Failure::unusable(format!("{variable} is {}: {error}", path.display()))
+        });
+    }
+    let program = env::current_exe()
+        .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
+    let folder = program.parent().unwrap_or(Path::new("."));
+    [folder.join(name), folder.join("../lib/cutape").join(name)]
+        .into_iter()
+        .find_map(|path| path.canonicalize().ok())
+        .ok_or_else(|| {
+            Failure::unusable(format!(
+                "{name} is neither in {} nor in ../lib/cutape from there; build it with `cargo build -p {package}` or set {variable}",
+                folder.display()
+            ))
+        })
+}
+
+/// Chooses the driver: the given path, `null`, or what the machine has; with the word for messages.
+pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    match given {
+        Some(path) if path == Path::new("null") => null_driver(),
+        Some(path) => {
+            let path = path
+                .canonicalize()
+                .map_err(|error| Failure::unusable(format!("--driver {}: {error}", path.display())))?;
+            if !path.is_file() {
+                return Err(Failure::unusable(format!("--driver {}: not a file", path.display())));
+            }
+            if cutape_replay::is_interposer(&path) {
+                return Err(Failure::unusable(format!(
+                    "--driver {}: that is cutape's own interposer, name the real libcuda.so.1",
+                    path.display()
+                )));
+            }
+            Ok(path)
+        }
+        None => match cutape_replay::locate() {
+            Ok(path) => path
+                .canonicalize()
+                .map_err(|error| Failure::unusable(format!("{}: {error}", path.display()))),
+            Err(cutape_replay::LocateError::NotFound) => {
+                let path = null_driver()?;
+                eprintln!("cutape: no CUDA driver on this machine: using the null driver, which runs no kernels (--driver null says so too)");
+                Ok(path)
+            }
+            Err(error) => Err(Failure::unusable(error)),
+        },
+    }
+}
+
+/// A folder in which one library has the names under which programs look for libcuda; gone when dropped.
+pub(crate) struct LibraryFolder(PathBuf);
+
+impl LibraryFolder {
+    /// Makes the folder.
+    pub(crate) fn new(library: &Path) -> Result<Self, Failure> {
+        let failed = |path: &Path, error: std::io::Error| {
+            Failure::unusable(format!("cannot make {}: {error}; set TMPDIR to a writable folder", path.display()))
+        };
+        let base = env::temp_dir();
+        for attempt in 0..100u32 {
+            let path = base.join(format!("cutape-{}-{attempt}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o755).create(&path) {
+                Ok(()) => {
+                    let folder = Self(path);
+                    for name in ["libcuda.so.1", "libcuda.so"] {
+                        let link = folder.0.join(name);
+                        std::os::unix::fs::symlink(library, &link)
+                            .map_err(|error| failed(&link, error))?;
+                    }
+                    return Ok(folder);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        Err(Failure::unusable(format!("{}: too many left-over cutape folders", base.display())))
+    }
+
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The library by the name that programs ask for.
+    pub(crate) fn library(&self) -> PathBuf {
+        self.0.join("libcuda.so.1")
+    }
+}
+
+impl Drop for LibraryFolder {
+    fn drop(&mut self) {
+        // What cannot be removed is a folder with two links; nothing depends on it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,34 @@
+//! `cutape repair`: what is good of a damaged trace.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cutape_format::Trace;
+
+use crate::failure::Failure;
+
+/// What `repair` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The damaged trace; it is left as it is.
+    trace: PathBuf,
+    /// Where to write; must not exist.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let trace = Trace::open_damaged(&arguments.trace)?;
+    let summary = cutape_format::repair(&trace, &arguments.output)
+        .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.output.display())))?;
+    for damage in &summary.damage {
+        eprintln!("cutape: {}: byte {}: {}", arguments.trace.display(), damage.position, damage.what);
+    }
+    eprintln!(
+        "cutape: {}: {} calls kept, {} of them in flight",
+        arguments.output.display(),
+        summary.calls,
+        summary.in_flight
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,235 @@
+//! `cutape replay`: a trace's calls, re-issued and compared.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cutape_format::Trace;
+use cutape_replay::{Difference, Divergence, Guard, Options, Report, Selection, What};
+
+use crate::call_set::{CallSet, Kernels};
+use crate::failure::{FOUND, Failure};
+use crate::library;
+use crate::progress::Progress;
+
+/// The hidden verb under which the guarded child runs.
+pub(crate) const CHILD: &str = "replay-child";
+
+/// What `replay` takes.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace.
+    trace: PathBuf,
+    /// The driver to call: a path, or `null`. Default: the machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    /// Compare only these calls, and stop behind the last of them; what comes before is re-issued, since they need it.
+    #[arg(long, value_name = "SET")]
+    calls: Option<String>,
+    /// Stop before the call of that index.
+    #[arg(long, value_name = "N")]
+    until: Option<u64>,
+    /// Measure the calls of each function instead of comparing what they bring.
+    #[arg(long)]
+    timing: bool,
+    /// Count divergences instead of stopping at the first.
+    #[arg(long)]
+    keep_going: bool,
+    /// Replay although the machine does not fit.
+    #[arg(long)]
+    force: bool,
+    /// Leave memory where the driver puts it, and translate addresses.
+    #[arg(long)]
+    no_placement: bool,
+    /// How long one call may take before the replay is ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    watchdog: u64,
+    /// Write the whole report there as JSON; - is stdout, in place of the text.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(&arguments.trace)?;
+    selection(&trace, &arguments)?;
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
+    let guard = Guard { watchdog: Duration::from_secs(arguments.watchdog.max(1)), ..Guard::default() };
+    let command = || {
+        let mut command = Command::new(&program);
+        command.arg(CHILD).arg(&arguments.trace).arg("--driver").arg(&driver);
+        if let Some(calls) = &arguments.calls {
+            command.args(["--calls", calls]);
+        }
+        if let Some(until) = arguments.until {
+            command.args(["--until", &until.to_string()]);
+        }
+        for (wanted, flag) in [
+            (arguments.timing, "--timing"),
+            (arguments.keep_going, "--keep-going"),
+            (arguments.force, "--force"),
+            (arguments.no_placement, "--no-placement"),
+        ] {
+            if wanted {
+                command.arg(flag);
+            }
+        }
+        command
+    };
+    let mut progress = Progress::new("calls", None);
+    let report = cutape_replay::run_guarded(&trace, &command, &guard, &mut |done| progress.reach(done))
+        .map_err(Failure::unusable)?;
+    drop(progress);
+    let json = serde_json::to_string_pretty(&report).unwrap_or_default();
+    match &arguments.report {
+        Some(path) if path.as_os_str() == "-" => writeln!(io::stdout(), "{json}")?,
+        Some(path) => {
+            fs::write(path, json + "\n")
+                .map_err(|error| Failure::unusable(format!("cannot write {}: {error}", path.display())))?;
+            write!(io::stdout(), "{}", text(&trace, &report))?;
+        }
+        None => write!(io::stdout(), "{}", text(&trace, &report))?,
+    }
+    Ok(if report.agrees() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+}
+
+/// The guarded child: replays, and reports through the pipe that its parent has left it.
+pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(&arguments.trace)?;
+    let driver = arguments.driver.clone().ok_or_else(|| {
+        Failure::unusable("replay-child is for cutape's own use; say `cutape replay`")
+    })?;
+    let options = Options {
+        until: arguments.until,
+        calls: selection(&trace, &arguments)?,
+        keep_going: arguments.keep_going,
+        timing: arguments.timing,
+        force: arguments.force,
+        watchdog: Duration::from_secs(arguments.watchdog.max(1)),
+        placement: !arguments.no_placement,
+        ..Options::new(driver)
+    };
+    let status = cutape_replay::run_as_child(&trace, &options);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(crate::failure::UNUSABLE)))
+}
+
+/// The chosen calls by index: which kernel a launch runs is only known in the order of the trace.
+fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, Failure> {
+    let Some(text) = &arguments.calls else { return Ok(None) };
+    let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
+    let set = set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?;
+    let mut kernels = Kernels::default();
+    let mut chosen = HashSet::new();
+    for call in trace.calls() {
+        if set.contains(&call, kernels.launched(&call)) {
+            chosen.insert(call.index);
+        }
+        kernels.observe(&call);
+    }
+    if chosen.is_empty() {
+        return Err(Failure::unusable(format!("--calls {text}: no call of the trace is among them")));
+    }
+    Ok(Some(Arc::new(move |call| chosen.contains(&call.index))))
+}
+
+/// The report for people.
+fn text(trace: &Trace, report: &Report) -> String {
+    let mut out = String::new();
+    let verdict = match (&report.died, report.divergence_count) {
+        (Some(died), _) => format!("the replay {}", died.text),
+        (None, 0) => "no divergence".to_owned(),
+        (None, 1) => "1 divergence".to_owned(),
+        (None, count) => format!("{count} divergences"),
+    };
+    let emulated: u64 = report.calls_emulated.values().sum();
+    let _ = writeln!(
+        out,
+        "{}: {} of {} calls replayed in {:.2} s: {verdict}",
+        trace.path().display(),
+        report.calls_replayed + emulated,
+        report.calls,
+        report.wall_seconds
+    );
+    for divergence in &report.divergences {
+        describe(&mut out, divergence);
+    }
+    if report.divergence_count > report.divergences.len() as u64 {
+        let more = report.divergence_count - report.divergences.len() as u64;
+        let _ = writeln!(out, "  and {more} more");
+    }
+    let placed = report.placed;
+    if placed.allocations > 0 {
+        let _ = writeln!(
+            out,
+            "memory: {} of {} allocations at their recorded address",
+            placed.at_recorded_address, placed.allocations
+        );
+    }
+    for translated in &report.translated {
+        let _ = writeln!(
+            out,
+            "  call {} {}: {:#x} is {:#x} here ({} bytes): {}",
+            translated.call, translated.function, translated.recorded, translated.replayed,
+            translated.length, translated.reason
+        );
+    }
+    let _ = writeln!(out, "returned bytes: {} compared, {} not", report.bytes_compared, report.bytes_not_compared);
+    for Difference { what, recorded, here, .. } in &report.machine {
+        let _ = writeln!(out, "machine: {what}: recorded {recorded}, here {here}");
+    }
+    if !report.skipped.is_empty() {
+        let _ = writeln!(out, "not re-issued:");
+        for skipped in &report.skipped {
+            let _ = writeln!(
+                out,
+                "  {} x {} (first: call {}): {}",
+                skipped.count, skipped.function, skipped.first, skipped.reason
+            );
+        }
+    }
+    for (note, count) in &report.notes {
+        let _ = writeln!(out, "note: {note}{}", if *count > 1 { format!(" ({count} times)") } else { String::new() });
+    }
+    if !report.timing.is_empty() {
+        let mut rows: Vec<_> = report.timing.iter().collect();
+        rows.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.nanoseconds));
+        let _ = writeln!(out, "{:>12} {:>14} {:>14}  function", "calls", "here, µs", "recorded, µs");
+        for (name, timing) in rows {
+            let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+            let _ = writeln!(
+                out,
+                "{:>12} {:>14.1} {:>14.1}  {name}",
+                timing.calls, micros(timing.nanoseconds), micros(timing.recorded_nanoseconds)
+            );
+        }
+    }
+    out
+}
+
+fn describe(out: &mut String, divergence: &Divergence) {
+    let what = match divergence.what {
+        What::Result => "result".to_owned(),
+        What::OutParameter | What::Bytes | What::Text => match &divergence.parameter {
+            Some(parameter) => format!("what {parameter} points at"),
+            None => "bytes".to_owned(),
+        },
+    };
+    let _ = writeln!(out, "divergence: call {} {}: {what} differs", divergence.call, divergence.function);
+    let _ = writeln!(out, "  expected {}", divergence.expected);
+    let _ = writeln!(out, "  received {}", divergence.received);
+    if let (Some(first), Some(count)) = (divergence.first_differing_byte, divergence.differing_bytes) {
+        let _ = writeln!(out, "  {count} bytes differ, the first at offset {first}");
+    }
+    if let Some(call) = divergence.enqueued_by {
+        let _ = writeln!(out, "  enqueued by call {call}");
+    }
+    for line in &divergence.history {
+        let _ = writeln!(out, "  {line}");
+    }
+}

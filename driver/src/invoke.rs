@@ -1,0 +1,365 @@
+//! Calling a function of which only the registry's description is known, by the System V x86-64 convention.
+
+use std::ffi::c_void;
+use std::mem;
+use std::ptr::NonNull;
+
+use cutape_registry::{Param, Width};
+
+/// Integer arguments that travel in registers.
+const INTEGERS: usize = 6;
+/// Floating-point arguments that travel in registers.
+const FLOATS: usize = 8;
+/// Words on the stack; the most that any function of CUDA 13.0 needs is 10 (`cuTensorMapEncodeIm2colWide`).
+const STACK: usize = 16;
+
+/// Why a call was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// No function has that id.
+    #[error("no function has the id {0}")]
+    UnknownId(u16),
+    /// The loaded driver is older than the function, or newer than its removal.
+    #[error("the loaded driver does not export {0}")]
+    Missing(&'static str),
+    /// Not one word a parameter.
+    #[error("{name} takes {wanted} arguments, not {given}")]
+    Count {
+        /// The function.
+        name: &'static str,
+        /// Its number of parameters.
+        wanted: usize,
+        /// The number of words given.
+        given: usize,
+    },
+    /// A struct by value whose address is null.
+    #[error("{0}: a struct by value is given by its address, which is null")]
+    NullStruct(&'static str),
+    /// More on the stack than this code can push.
+    #[error("{0} needs more than {STACK} words on the stack")]
+    Stack(&'static str),
+}
+
+/// Any function with at most that many arguments of each class: unused ones are ignored by the callee, and those beyond
+/// the registers lie on the stack in this order.
+type Generic = unsafe extern "C" fn(
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    f64,
+    f64,
+    f64,
+    f64,
+    f64,
+    f64,
+    f64,
+    f64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+) -> i32;
+
+/// Where each argument travels.
+#[derive(Debug, Default, PartialEq)]
+struct Places {
+    integers: [u64; INTEGERS],
+    floats: [f64; FLOATS],
+    stack: [u64; STACK],
+}
+
+/// Distributes arguments as the convention says.
+///
+/// # Safety
+///
+/// The argument of a `Width::Memory` parameter is the address of that many readable bytes.
+unsafe fn place(name: &'static str, params: &[Param], args: &[u64]) -> Result<Places, CallError> {
+    if params.len() != args.len() {
+        return Err(CallError::Count {
+            name,
+            wanted: params.len(),
+            given: args.len(),
+        });
+    }
+    let mut places = Places::default();
+    let (mut integers, mut floats, mut stack) = (0, 0, 0);
+    for (param, &arg) in params.iter().zip(args) {
+        match param.width {
+            Width::Memory(bytes) => {
+                let address = arg as *const u8;
+                if address.is_null() {
+                    return Err(CallError::NullStruct(name));
+                }
+                let words = usize::from(bytes).div_ceil(8);
+                let room = places
+                    .stack
+                    .get_mut(stack..stack + words)
+                    .ok_or(CallError::Stack(name))?;
+                // SAFETY: the caller says that so many bytes are readable; `room` holds at least as many.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        address,
+                        room.as_mut_ptr().cast::<u8>(),
+                        usize::from(bytes),
+                    );
+                }
+                stack += words;
+            }
+            // Both classes are used up at once by no function; a float beyond the eighth would lie on the stack.
+            Width::Float(bytes) if floats < FLOATS => {
+                let bits = if bytes == 4 { arg & 0xffff_ffff } else { arg };
+                places.floats[floats] = f64::from_bits(bits);
+                floats += 1;
+            }
+            width => {
+                let word = extended(width, arg);
+                if integers < INTEGERS && !matches!(width, Width::Float(_)) {
+                    places.integers[integers] = word;
+                    integers += 1;
+                } else {
+                    *places.stack.get_mut(stack).ok_or(CallError::Stack(name))? = word;
+                    stack += 1;
+                }
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// Small integers are extended by the caller; compilers of callees rely on it.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn extended(width: Width, arg: u64) -> u64 {
+    match width {
+        Width::Unsigned(1) => u64::from(arg as u8),
+        Width::Unsigned(2) => u64::from(arg as u16),
+        Width::Unsigned(4) => u64::from(arg as u32),
+        Width::Signed(1) => arg as i8 as u64,
+        Width::Signed(2) => arg as i16 as u64,
+        Width::Signed(4) => arg as i32 as u64,
+        _ => arg,
+    }
+}
+
+/// Calls the function at an address with one word a parameter.
+///
+/// # Safety
+///
+/// The address is that of a function with these parameters that returns a 32-bit number, the words are valid arguments for
+/// it, and that of a `Width::Memory` parameter is the address of so many readable bytes.
+pub(crate) unsafe fn invoke(
+    address: NonNull<c_void>,
+    name: &'static str,
+    params: &[Param],
+    args: &[u64],
+) -> Result<i32, CallError> {
+    // SAFETY: the same condition.
+    let Places {
+        integers: i,
+        floats: f,
+        stack: s,
+    } = unsafe { place(name, params, args) }?;
+    // SAFETY: a function pointer and a data pointer have the same size and form here; the caller says it is a function.
+    let function: Generic = unsafe { mem::transmute(address.as_ptr()) };
+    // SAFETY: in the System V convention each class of argument is placed on its own, so a callee that takes fewer finds
+    // its own where it looks; the rest is the caller's to clean up.
+    Ok(unsafe {
+        function(
+            i[0], i[1], i[2], i[3], i[4], i[5], f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
+            s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13],
+            s[14], s[15],
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use cutape_registry::{FUNCTIONS, id};
+
+    use super::*;
+
+    thread_local! {
+        static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn seen(words: &[u64]) -> i32 {
+        SEEN.with_borrow_mut(|seen| words.clone_into(seen));
+        7
+    }
+
+    #[repr(C)]
+    struct Handle([u8; 64]);
+
+    extern "C" fn sixteen(
+        a: u64,
+        b: u32,
+        c: u32,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u32,
+        h: u32,
+        i: u32,
+        j: u32,
+        k: u64,
+        l: u32,
+        m: u32,
+        n: u32,
+        o: u32,
+        p: u32,
+    ) -> i32 {
+        let small = [g, h, i, j].map(u64::from);
+        let rest = [l, m, n, o, p].map(u64::from);
+        seen(
+            &[
+                &[a, b.into(), c.into(), d, e, f],
+                &small[..],
+                &[k],
+                &rest[..],
+            ]
+            .concat(),
+        )
+    }
+
+    extern "C" fn open_handle(out: u64, handle: Handle, flags: u32) -> i32 {
+        let sum = handle.0.iter().map(|byte| u64::from(*byte)).sum();
+        seen(&[out, sum, flags.into()])
+    }
+
+    extern "C" fn set_float(function: u64, offset: i32, value: f32) -> i32 {
+        seen(&[
+            function,
+            offset.unsigned_abs().into(),
+            value.to_bits().into(),
+        ])
+    }
+
+    extern "C" fn clamp(reference: u64, low: f32, high: f32) -> i32 {
+        seen(&[reference, low.to_bits().into(), high.to_bits().into()])
+    }
+
+    extern "C" fn nothing() -> i32 {
+        seen(&[])
+    }
+
+    fn call(function: *const (), id: u16, args: &[u64]) -> (Result<i32, CallError>, Vec<u64>) {
+        let described = &FUNCTIONS[usize::from(id)];
+        let address = NonNull::new(function.cast_mut().cast()).unwrap();
+        // SAFETY: each test function has the shape of the described one, and addresses point at locals that live.
+        let result = unsafe { invoke(address, described.name, described.params, args) };
+        (result, SEEN.take())
+    }
+
+    #[test]
+    fn every_class_of_argument_arrives() {
+        let bytes = [3_u8; 64];
+        let numbers: Vec<u64> = (1..=16).collect();
+        let cases: [(*const (), u16, Vec<u64>, Vec<u64>); 5] = [
+            (
+                sixteen as *const (),
+                id::cuTensorMapEncodeIm2colWide,
+                numbers.clone(),
+                numbers,
+            ),
+            (
+                open_handle as *const (),
+                id::cuIpcOpenMemHandle_v2,
+                vec![9, bytes.as_ptr() as u64, 1],
+                vec![9, 192, 1],
+            ),
+            (
+                set_float as *const (),
+                id::cuParamSetf,
+                vec![5, -4_i64 as u64, u64::from(1.5_f32.to_bits())],
+                vec![5, 4, u64::from(1.5_f32.to_bits())],
+            ),
+            (
+                clamp as *const (),
+                id::cuTexRefSetMipmapLevelClamp,
+                vec![
+                    5,
+                    u64::from(0.25_f32.to_bits()),
+                    u64::from(8.0_f32.to_bits()),
+                ],
+                vec![
+                    5,
+                    u64::from(0.25_f32.to_bits()),
+                    u64::from(8.0_f32.to_bits()),
+                ],
+            ),
+            (nothing as *const (), id::cuCtxSynchronize, vec![], vec![]),
+        ];
+        for (function, id, args, expected) in cases {
+            assert_eq!(
+                call(function, id, &args),
+                (Ok(7), expected),
+                "{}",
+                FUNCTIONS[usize::from(id)].name
+            );
+        }
+    }
+
+    #[test]
+    fn every_function_of_the_registry_can_be_placed() {
+        let bytes = [0_u8; 256];
+        for function in &FUNCTIONS {
+            let args = vec![bytes.as_ptr() as u64; function.params.len()];
+            // SAFETY: every word is the address of 256 readable bytes, more than any `Width::Memory`.
+            let places = unsafe { place(function.name, function.params, &args) };
+            assert!(places.is_ok(), "{}", function.name);
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        let name = "cuIpcOpenMemHandle_v2";
+        assert_eq!(
+            call(open_handle as *const (), id::cuIpcOpenMemHandle_v2, &[1]).0,
+            Err(CallError::Count {
+                name,
+                wanted: 3,
+                given: 1
+            })
+        );
+        assert_eq!(
+            call(
+                open_handle as *const (),
+                id::cuIpcOpenMemHandle_v2,
+                &[1, 0, 0]
+            )
+            .0,
+            Err(CallError::NullStruct(name))
+        );
+    }
+
+    #[test]
+    fn small_integers_are_extended() {
+        for (width, arg, word) in [
+            (Width::Unsigned(1), 0x1ff, 0xff),
+            (Width::Unsigned(2), 0x1_ffff, 0xffff),
+            (Width::Unsigned(4), u64::MAX, 0xffff_ffff),
+            (Width::Unsigned(8), u64::MAX, u64::MAX),
+            (Width::Signed(1), 0x80, 0xffff_ffff_ffff_ff80),
+            (Width::Signed(2), 0x8000, 0xffff_ffff_ffff_8000),
+            (Width::Signed(4), 0x7fff_ffff, 0x7fff_ffff),
+        ] {
+            assert_eq!(extended(width, arg), word, "{width:?}");
+        }
+    }
+}

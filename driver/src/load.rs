@@ -1,0 +1,172 @@
+//! A loaded libcuda: the address of every function of the registry.
+
+use std::ffi::{CStr, CString, c_void};
+use std::mem::{self, ManuallyDrop};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use cutape_registry::{FUNCTIONS, id};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::invoke::{CallError, invoke};
+
+/// Why a driver could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A path that the loader would search for.
+    #[error("{}: give the driver by its absolute path", .0.display())]
+    Relative(PathBuf),
+    /// The loader's own message.
+    #[error("{}: {source}; is it the libcuda.so.1 of this machine's NVIDIA driver?", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the loader says.
+        source: libloading::Error,
+    },
+    /// A library, but not a driver.
+    #[error("{}: exports no cuInit, so it is not a CUDA driver", .0.display())]
+    NotADriver(PathBuf),
+}
+
+/// The function table of a loaded libcuda. The library stays loaded until the process ends: libcuda has threads of its own.
+#[derive(Debug)]
+pub struct Driver {
+    path: PathBuf,
+    library: ManuallyDrop<Library>,
+    /// Indexed by the registry's id; `None` where this driver has no such symbol.
+    symbols: Box<[Option<NonNull<c_void>>]>,
+}
+
+// SAFETY: the table is read-only, its addresses stay valid because the library is never unloaded, and the driver API may be
+// called from any thread (CUDA Driver API, Context Management).
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+impl Driver {
+    /// Loads the library at an absolute path, private to this table (`RTLD_NOW | RTLD_LOCAL`).
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: relative path, no such library, or not a driver.
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        if !path.is_absolute() {
+            return Err(LoadError::Relative(path.to_owned()));
+        }
+        // SAFETY: loading runs the library's initialisers, which a driver is made for; the caller chose the file.
+        let library =
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|source| {
+                LoadError::Open {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
+        let library = ManuallyDrop::new(library);
+        let symbols: Box<[_]> = FUNCTIONS
+            .iter()
+            .map(|function| {
+                CString::new(function.name)
+                    .ok()
+                    .and_then(|name| find(&library, &name))
+            })
+            .collect();
+        if symbols
+            .get(usize::from(id::cuInit))
+            .is_none_or(Option::is_none)
+        {
+            return Err(LoadError::NotADriver(path.to_owned()));
+        }
+        Ok(Driver {
+            path: path.to_owned(),
+            library,
+            symbols,
+        })
+    }
+
+    /// The file that was loaded.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The address of a function by the registry's id; `None` for what this driver lacks.
+    pub fn symbol(&self, id: u16) -> Option<NonNull<c_void>> {
+        self.symbols.get(usize::from(id)).copied().flatten()
+    }
+
+    /// The address of any exported symbol, also one that the registry does not know.
+    pub fn symbol_by_name(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        find(&self.library, name)
+    }
+
+    /// A function as a pointer of type `F`, e.g. `unsafe extern "C" fn(u32) -> CUresult` for `cuInit`.
+    ///
+    /// # Safety
+    ///
+    /// `F` is the type of a pointer to a C function with the parameters and result of that function.
+    ///
+    /// An `F` that has not the size of a pointer does not compile.
+    pub unsafe fn function<F: Copy>(&self, id: u16) -> Option<F> {
+        const { assert!(mem::size_of::<F>() == mem::size_of::<*const c_void>()) };
+        let address = self.symbol(id)?.as_ptr();
+        // SAFETY: `F` has a pointer's size, and the caller says that it is this function's type.
+        Some(unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
+    }
+
+    /// Calls a function by id with one word a parameter: numbers, handles and pointers as they are, floats as their bits,
+    /// a struct by value as the address of its bytes.
+    ///
+    /// Returns what the function returned, for most a `CUresult`.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]: the call was not made.
+    ///
+    /// # Safety
+    ///
+    /// The words are arguments that are sound to give to that function.
+    pub unsafe fn call(&self, id: u16, args: &[u64]) -> Result<i32, CallError> {
+        let function = FUNCTIONS
+            .get(usize::from(id))
+            .ok_or(CallError::UnknownId(id))?;
+        let address = self.symbol(id).ok_or(CallError::Missing(function.name))?;
+        // SAFETY: the symbol is that function; the caller vouches for the arguments.
+        unsafe { invoke(address, function.name, function.params, args) }
+    }
+}
+
+fn find(library: &Library, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the symbol is only taken as an address here.
+    let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
+    NonNull::new(symbol.into_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C library that this test program itself runs on.
+    fn c_library() -> PathBuf {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = maps
+            .split_whitespace()
+            .find(|word| word.contains("/libc.so") || word.contains("/libc-"));
+        PathBuf::from(path.unwrap())
+    }
+
+    #[test]
+    fn what_is_no_driver_is_refused() {
+        assert!(matches!(
+            Driver::open(Path::new("libcuda.so.1")),
+            Err(LoadError::Relative(_))
+        ));
+        assert!(matches!(
+            Driver::open(Path::new("/nowhere/libcuda.so.1")),
+            Err(LoadError::Open { .. })
+        ));
+        assert!(matches!(
+            Driver::open(&c_library()),
+            Err(LoadError::NotADriver(_))
+        ));
+    }
+}

@@ -1,0 +1,430 @@
+//! Building a trace by hand, record by record, as a recorder would leave it: for tests of what reads traces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::codec;
+use crate::layout::{
+    ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
+    FILE_HEAD_LENGTH, FileHead, INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, MINOR,
+    ThreadNote, capture_flag, chunk_kind, note_kind, record_kind,
+};
+use crate::signature::Signatures;
+use crate::trace::Mapping;
+use crate::write::{Record, close_chunk};
+
+/// Bytes behind a pointer, as they go into a record; long ones become a blob.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured<'a> {
+    /// Position of the parameter.
+    pub parameter: u8,
+    /// A number of [`crate::layout::field`].
+    pub field: u8,
+    /// [`capture_flag`]; with `UNREADABLE`, `OMITTED` and `HASHED` the bytes are what the record is to hold.
+    pub flags: u16,
+    /// What stands there.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Captured<'a> {
+    /// What a parameter points at.
+    pub fn pointee(parameter: u8, bytes: &'a [u8]) -> Self {
+        Self::piece(parameter, crate::layout::field::POINTEE, bytes)
+    }
+
+    /// A further piece.
+    pub fn piece(parameter: u8, field: u8, bytes: &'a [u8]) -> Self {
+        Self {
+            parameter,
+            field,
+            flags: 0,
+            bytes,
+        }
+    }
+}
+
+/// The enter part of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Event<'a> {
+    /// Ordinal of the thread.
+    pub thread: u32,
+    /// Exported name of the function.
+    pub name: &'a str,
+    /// A word for each parameter; a struct by value takes as many words as it fills.
+    pub arguments: &'a [u64],
+    /// What stood behind pointers before the call.
+    pub captures: &'a [Captured<'a>],
+    /// Where the program continues after the call.
+    pub caller: u64,
+}
+
+#[derive(Debug, Default)]
+struct ThreadChunks {
+    /// Bodies; the last one is being filled.
+    bodies: Vec<OpenChunk>,
+    entered: u64,
+    in_flight: Option<u16>,
+}
+
+#[derive(Debug)]
+struct OpenChunk {
+    body: Vec<u8>,
+    first: u64,
+    ticks: u64,
+}
+
+/// A trace in the making. Time goes on by 10 ticks of a shared counter with each enter and each leave.
+///
+/// ```
+/// use cutape_format::{Captured, Event, Trace, TraceBuilder};
+/// let signatures = "cutape-signatures\t1\n\
+///     function\t0\tcuDeviceGet\tcuDeviceGet\tDEVICE\tCUresult\tplain\tdevice|CUdevice *|u8|Out\tordinal|int|i4|Value\n";
+/// let path = std::env::temp_dir().join(format!("build-{}.cutape", std::process::id()));
+/// TraceBuilder::new(signatures)
+///     .meta("program", "/bin/example")
+///     .call(Event { name: "cuDeviceGet", arguments: &[0x7000, 0], ..Event::default() })
+///     .leave(0, 0, &[Captured::pointee(0, &[0; 4])])
+///     .write(&path)?;
+/// assert_eq!(Trace::open(&path)?.calls().next().unwrap().out(0), Some(0));
+/// std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TraceBuilder {
+    signature_text: String,
+    signatures: Signatures,
+    meta: Vec<(String, String)>,
+    mappings: Vec<Mapping>,
+    blobs: Vec<Vec<u8>>,
+    blob_position: u64,
+    threads: BTreeMap<u32, ThreadChunks>,
+    ticks: u64,
+    chunk_length: usize,
+    closed: bool,
+}
+
+impl TraceBuilder {
+    /// Begins a trace with that signature table.
+    ///
+    /// # Panics
+    /// If the table cannot be read: this is for tests, which want to know at once. So do the other functions for a function that is
+    /// not in it, a wrong number of arguments, or a `leave` without a call.
+    pub fn new(signature_text: &str) -> Self {
+        let signatures = match Signatures::parse(signature_text) {
+            Ok(signatures) => signatures,
+            Err(error) => panic!("{error}"),
+        };
+        Self {
+            signature_text: signature_text.to_owned(),
+            signatures,
+            meta: Vec::new(),
+            mappings: Vec::new(),
+            blobs: Vec::new(),
+            // Blobs follow the signature table, so their places are known while records are made.
+            blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
+            threads: BTreeMap::new(),
+            ticks: 1000,
+            chunk_length: 1 << 20,
+            closed: true,
+        }
+    }
+
+    /// Adds what is known of program or machine.
+    pub fn meta(&mut self, key: &str, value: &str) -> &mut Self {
+        self.meta.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds a mapping of the recorded process.
+    pub fn mapping(&mut self, mapping: Mapping) -> &mut Self {
+        self.mappings.push(mapping);
+        self
+    }
+
+    /// How long a chunk of calls may become, in bytes; 1 MiB unless told.
+    pub fn chunk_length(&mut self, length: usize) -> &mut Self {
+        self.chunk_length = length.next_multiple_of(CHUNK_ALIGNMENT as usize);
+        self
+    }
+
+    /// Leaves each thread's last chunk open, as a process that was killed does.
+    pub fn leave_open(&mut self) -> &mut Self {
+        self.closed = false;
+        self
+    }
+
+    /// Sets the clock; the next record takes that time.
+    pub fn at(&mut self, ticks: u64) -> &mut Self {
+        self.ticks = ticks;
+        self
+    }
+
+    /// Enters a call.
+    pub fn call(&mut self, event: Event<'_>) -> &mut Self {
+        let Some(signature) = self.signatures.by_name(event.name) else {
+            panic!("{} is not in the signature table", event.name);
+        };
+        let id = signature.id;
+        let mut arguments = Vec::new();
+        let mut words = event.arguments.iter();
+        for parameter in &signature.parameters {
+            let width = parameter.passing.bytes();
+            let from = arguments.len();
+            while arguments.len() < from + width {
+                let Some(word) = words.next() else {
+                    panic!(
+                        "{} takes more arguments (no {})",
+                        event.name, parameter.name
+                    );
+                };
+                arguments.extend_from_slice(&word.to_le_bytes());
+            }
+            arguments.truncate(from + width);
+        }
+        assert!(
+            words.next().is_none(),
+            "{} takes fewer arguments",
+            event.name
+        );
+        let mut body = codec::encode_to_vec(EnterHead {
+            ticks: self.ticks,
+            caller: event.caller,
+        });
+        body.extend_from_slice(&arguments);
+        self.put_captures(&mut body, event.captures);
+        self.ticks += 10;
+        self.record(event.thread, record_kind::ENTER, id, &body);
+        let thread = self.threads.entry(event.thread).or_default();
+        thread.entered += 1;
+        thread.in_flight = Some(id);
+        self
+    }
+
+    /// Leaves the call that the thread is in.
+    pub fn leave(&mut self, thread: u32, result: i32, captures: &[Captured<'_>]) -> &mut Self {
+        let Some(id) = self.threads.entry(thread).or_default().in_flight.take() else {
+            panic!("thread {thread} is in no call");
+        };
+        let mut body = codec::encode_to_vec(LeaveHead {
+            ticks: self.ticks,
+            result,
+        });
+        self.put_captures(&mut body, captures);
+        self.ticks += 10;
+        self.record(thread, record_kind::LEAVE, id, &body);
+        self
+    }
+
+    /// Says who a thread is.
+    pub fn thread_note(&mut self, thread: u32, number: u32, name: &str) -> &mut Self {
+        let mut padded = [0; 16];
+        for (place, byte) in padded.iter_mut().zip(name.bytes()) {
+            *place = byte;
+        }
+        let body = codec::encode_to_vec(ThreadNote {
+            number,
+            name: padded,
+        });
+        self.record(thread, record_kind::NOTE, note_kind::THREAD, &body);
+        self
+    }
+
+    /// Says how a kernel takes its parameters: `(offset, size)` of each.
+    pub fn layout_note(&mut self, thread: u32, handle: u64, layout: &[(u32, u32)]) -> &mut Self {
+        let mut body = codec::encode_to_vec(LayoutNote {
+            handle,
+            count: layout.len() as u32,
+        });
+        for &pair in layout {
+            body.extend_from_slice(&codec::encode_to_vec(pair));
+        }
+        self.record(thread, record_kind::NOTE, note_kind::LAYOUT, &body);
+        self
+    }
+
+    /// Says that bytes of an earlier copy have arrived.
+    pub fn arrived_note(
+        &mut self,
+        thread: u32,
+        note: ArrivedNote,
+        capture: Captured<'_>,
+    ) -> &mut Self {
+        let mut body = codec::encode_to_vec(note);
+        self.put_captures(&mut body, &[capture]);
+        self.record(thread, record_kind::NOTE, note_kind::ARRIVED, &body);
+        self
+    }
+
+    /// Adds a note of text (`STOPPED`, `UNKNOWN_SYMBOL`).
+    pub fn text_note(&mut self, thread: u32, kind: u16, text: &str) -> &mut Self {
+        self.record(thread, record_kind::NOTE, kind, text.as_bytes());
+        self
+    }
+
+    /// Adds any record, sound or not, to a thread's chunk.
+    pub fn record(&mut self, thread: u32, kind: u8, function: u16, body: &[u8]) -> &mut Self {
+        let length = (8 + body.len()).next_multiple_of(8);
+        let room = (self.chunk_length - CHUNK_HEAD_LENGTH).max(length);
+        let ticks = self.ticks;
+        let state = self.threads.entry(thread).or_default();
+        if state
+            .bodies
+            .last()
+            .is_none_or(|chunk| chunk.body.len() + length > room)
+        {
+            state.bodies.push(OpenChunk {
+                body: Vec::new(),
+                first: state.entered,
+                ticks,
+            });
+        }
+        // The writer that the recorder uses, in words so that the place of the head is aligned.
+        let mut space = vec![0_u64; length / 8];
+        // SAFETY: the bytes of the words, all of them, borrowed while `space` is.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(space.as_mut_ptr().cast::<u8>(), space.len() * 8)
+        };
+        let committed = Record::new(bytes).and_then(|mut record| {
+            record.put(body)?;
+            record.commit(kind, function)
+        });
+        assert_eq!(committed, Some(length), "a record of {} bytes", body.len());
+        if let Some(chunk) = state.bodies.last_mut() {
+            chunk
+                .body
+                .extend(space.iter().flat_map(|word| word.to_ne_bytes()));
+        }
+        self
+    }
+
+    fn put_captures(&mut self, body: &mut Vec<u8>, captures: &[Captured<'_>]) {
+        for capture in captures {
+            let mut flags = capture.flags;
+            let blob;
+            let mut bytes = capture.bytes;
+            if bytes.len() > INLINE_LIMIT {
+                blob = codec::encode_to_vec(BlobRef {
+                    position: self.blob_position,
+                    length: bytes.len() as u64,
+                });
+                self.blob_position += allocated(bytes.len());
+                self.blobs.push(bytes.to_vec());
+                bytes = &blob;
+                flags |= capture_flag::BLOB;
+            }
+            body.extend_from_slice(&codec::encode_to_vec(crate::layout::CaptureHead {
+                parameter: capture.parameter,
+                field: capture.field,
+                flags,
+                length: bytes.len() as u32,
+            }));
+            body.extend_from_slice(bytes);
+        }
+    }
+
+    /// The file's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut file = FileHead {
+            magic: MAGIC,
+            major: MAJOR,
+            minor: MINOR,
+            head_length: FILE_HEAD_LENGTH as u32,
+            flags: 0,
+            process: 4242,
+            clock: 1,
+            start_unix: 1_700_000_000_000_000_000,
+            start_ticks: 1000,
+            ticks_per_second: 0,
+            index: 0,
+            checksum: 0,
+        }
+        .encode()
+        .to_vec();
+        file.resize(FILE_HEAD_LENGTH, 0);
+        let head = crate::pack::blank_head(chunk_kind::SIGNATURES);
+        put_chunk(&mut file, head, self.signature_text.as_bytes(), None, true);
+        for blob in &self.blobs {
+            let head = ChunkHead {
+                first: file.len() as u64,
+                ..crate::pack::blank_head(chunk_kind::BLOB)
+            };
+            put_chunk(&mut file, head, blob, None, true);
+        }
+        let meta = codec::encode_to_vec(&self.meta);
+        put_chunk(
+            &mut file,
+            crate::pack::blank_head(chunk_kind::META),
+            &meta,
+            None,
+            true,
+        );
+        if !self.mappings.is_empty() {
+            let mappings = codec::encode_to_vec(&self.mappings);
+            put_chunk(
+                &mut file,
+                crate::pack::blank_head(chunk_kind::MAPS),
+                &mappings,
+                None,
+                true,
+            );
+        }
+        for (&thread, state) in &self.threads {
+            for (sequence, chunk) in (0..).zip(&state.bodies) {
+                let head = ChunkHead {
+                    thread,
+                    sequence,
+                    first: chunk.first,
+                    ticks: chunk.ticks,
+                    ..crate::pack::blank_head(chunk_kind::CALLS)
+                };
+                let last = sequence as usize + 1 == state.bodies.len();
+                let length = (self.chunk_length as u64).max(allocated(chunk.body.len()));
+                put_chunk(
+                    &mut file,
+                    head,
+                    &chunk.body,
+                    Some(length),
+                    self.closed || !last,
+                );
+            }
+        }
+        file
+    }
+
+    /// Writes the trace as a recorder leaves it, not packed, over what is at `path`.
+    ///
+    /// # Errors
+    /// What writing the file meets.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.bytes())
+    }
+}
+
+fn allocated(body: usize) -> u64 {
+    ((CHUNK_HEAD_LENGTH + body) as u64).next_multiple_of(CHUNK_ALIGNMENT)
+}
+
+fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: Option<u64>, close: bool) {
+    let length = length.unwrap_or_else(|| allocated(body.len()));
+    let start = file.len();
+    let mut place = AlignedHead(
+        ChunkHead {
+            magic: CHUNK_MAGIC,
+            length,
+            ..head
+        }
+        .encode(),
+    );
+    if close {
+        let closed = close_chunk(&mut place.0, body.len() as u64, crc32fast::hash(body));
+        assert!(closed.is_some(), "a fresh head is sound and aligned");
+    }
+    file.extend_from_slice(&place.0);
+    file.extend_from_slice(body);
+    file.resize(start + length as usize, 0);
+}
+
+#[repr(align(8))]
+struct AlignedHead([u8; CHUNK_HEAD_LENGTH]);

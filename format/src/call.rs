@@ -1,0 +1,331 @@
+//! A call as a reader sees it: a view of the record bytes, decoded on demand.
+
+use crate::codec;
+use crate::layout::{
+    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, LayoutNote, ThreadNote, capture_flag,
+    field, note_kind,
+};
+use crate::signature::{Passing, Signature};
+
+/// One driver call: its enter part, and its leave part unless it was in flight when the recording ended.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// Position in the order of enter over all threads, from 0: the number in every message.
+    pub index: u64,
+    /// Ordinal of the thread, from 0.
+    pub thread: u32,
+    /// Number in its thread, from 0; with `thread` the name by which other records refer to it.
+    pub number: u64,
+    /// The function.
+    pub signature: &'a Signature,
+    /// Clock ticks when it was entered.
+    pub ticks: u64,
+    /// The address in the program that it returns to.
+    pub caller: u64,
+    /// The packed arguments.
+    pub arguments: &'a [u8],
+    pub(crate) captures: &'a [u8],
+    /// Captures from a note behind the `ENTER`.
+    pub(crate) more_captures: &'a [u8],
+    pub(crate) notes: Vec<(u16, &'a [u8])>,
+    /// What came back; `None` for a call in flight.
+    pub leave: Option<Leave<'a>>,
+}
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Leave<'a> {
+    /// Clock ticks when the driver had returned.
+    pub ticks: u64,
+    /// What it returned (for nearly all functions a `CUresult`).
+    pub result: i32,
+    pub(crate) captures: &'a [u8],
+}
+
+/// What was seen behind a pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture<'a> {
+    /// Position of the parameter.
+    pub parameter: u8,
+    /// Which piece: a number of [`field`].
+    pub field: u8,
+    /// [`capture_flag`].
+    pub flags: u16,
+    /// What was kept.
+    pub bytes: Bytes<'a>,
+}
+
+/// Bytes behind a pointer, or why they are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes<'a> {
+    /// Here they are.
+    Inline(&'a [u8]),
+    /// In a blob of the trace.
+    Blob(BlobRef),
+    /// Left out by the payload policy; how many there were.
+    Omitted(u64),
+    /// Left out by the payload policy; how many there were, and the first 16 bytes of their blake3 hash.
+    Hashed(u64, [u8; 16]),
+    /// The memory could not be read.
+    Unreadable,
+}
+
+impl<'a> Bytes<'a> {
+    /// The bytes if they stand in the record itself.
+    pub fn inline(self) -> Option<&'a [u8]> {
+        match self {
+            Bytes::Inline(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// How many bytes the program's memory held, if that is known.
+    pub fn length(self) -> Option<u64> {
+        match self {
+            Bytes::Inline(bytes) => Some(bytes.len() as u64),
+            Bytes::Blob(blob) => Some(blob.length),
+            Bytes::Omitted(length) | Bytes::Hashed(length, _) => Some(length),
+            Bytes::Unreadable => None,
+        }
+    }
+}
+
+/// Something that was noted while a call was in progress.
+#[derive(Clone, Debug)]
+pub enum Note<'a> {
+    /// Who the calling thread is.
+    Thread(ThreadNote),
+    /// How a kernel takes its parameters: handle, `(offset, size)` of each.
+    Layout(u64, Vec<(u32, u32)>),
+    /// Bytes that an earlier copy brought were there when this call had returned.
+    Arrived(ArrivedNote, Capture<'a>),
+    /// Recording stopped here; why.
+    Stopped(String),
+    /// The program asked for a function that the signature table does not have.
+    UnknownSymbol(String),
+    /// Captures that belong to the call's enter part; [`Call::captures`] gives them too.
+    Captures(Captures<'a>),
+    /// A note of a later version: kind and bytes.
+    Other(u16, &'a [u8]),
+}
+
+/// Iterates over captures; ends at the first that is malformed.
+#[derive(Clone, Debug)]
+pub struct Captures<'a> {
+    bytes: &'a [u8],
+    /// What follows when `bytes` are through.
+    more: &'a [u8],
+}
+
+impl<'a> Captures<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, more: &[] }
+    }
+
+    /// What has not been read: padding, or the first malformed capture.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl<'a> Iterator for Captures<'a> {
+    type Item = Capture<'a>;
+
+    fn next(&mut self) -> Option<Capture<'a>> {
+        if self.bytes.len() < CAPTURE_HEAD_LENGTH && !self.more.is_empty() {
+            self.bytes = core::mem::take(&mut self.more);
+        }
+        // Less than a head is padding.
+        let (head, _) = codec::decode::<CaptureHead>(self.bytes.get(..CAPTURE_HEAD_LENGTH)?)?;
+        let rest = self.bytes.get(CAPTURE_HEAD_LENGTH..)?;
+        let (raw, behind) = rest.split_at_checked(head.length as usize)?;
+        let bytes = if head.flags & capture_flag::UNREADABLE != 0 {
+            Bytes::Unreadable
+        } else if head.flags & capture_flag::BLOB != 0 {
+            Bytes::Blob(codec::decode(raw)?.0)
+        } else if head.flags & capture_flag::OMITTED != 0 {
+            Bytes::Omitted(codec::decode(raw)?.0)
+        } else if head.flags & capture_flag::HASHED != 0 {
+            let ((length, hash), _) = codec::decode(raw)?;
+            Bytes::Hashed(length, hash)
+        } else {
+            Bytes::Inline(raw)
+        };
+        self.bytes = behind;
+        Some(Capture {
+            parameter: head.parameter,
+            field: head.field,
+            flags: head.flags,
+            bytes,
+        })
+    }
+}
+
+impl<'a> Call<'a> {
+    /// The argument at a position, zero-extended, or sign-extended where the C type is signed; 0 for a position that
+    /// does not exist and for structs by value.
+    #[inline]
+    pub fn argument(&self, position: usize) -> u64 {
+        let Some(parameter) = self.signature.parameters.get(position) else {
+            return 0;
+        };
+        let width = parameter.passing.bytes();
+        let Some(bytes) = self
+            .arguments
+            .get(parameter.offset..parameter.offset + width)
+        else {
+            return 0;
+        };
+        if width > 8 {
+            return 0;
+        }
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let value = u64::from_le_bytes(word);
+        match parameter.passing {
+            Passing::Signed(n) if n < 8 => {
+                let shift = 64 - 8 * u32::from(n);
+                (((value << shift) as i64) >> shift) as u64
+            }
+            _ => value,
+        }
+    }
+
+    /// The bytes of an argument as they stand in the record.
+    pub fn argument_bytes(&self, position: usize) -> &'a [u8] {
+        self.signature
+            .parameters
+            .get(position)
+            .and_then(|parameter| {
+                self.arguments
+                    .get(parameter.offset..parameter.offset + parameter.passing.bytes())
+            })
+            .unwrap_or(&[])
+    }
+
+    /// The argument of that parameter name.
+    pub fn argument_named(&self, name: &str) -> Option<u64> {
+        self.signature
+            .parameter(name)
+            .map(|position| self.argument(position))
+    }
+
+    /// What was seen behind pointers before the call.
+    pub fn captures(&self) -> Captures<'a> {
+        Captures { bytes: self.captures, more: self.more_captures }
+    }
+
+    /// A capture from before the call.
+    pub fn capture(&self, position: usize, field: u8) -> Option<Capture<'a>> {
+        self.captures()
+            .find(|capture| usize::from(capture.parameter) == position && capture.field == field)
+    }
+
+    /// The string that a parameter pointed at before the call (lossy where it is not UTF-8).
+    pub fn string(&self, position: usize) -> Option<String> {
+        text(self.capture(position, field::POINTEE)?.bytes.inline()?)
+    }
+
+    /// The result, if the call returned.
+    pub fn result(&self) -> Option<i32> {
+        self.leave.map(|leave| leave.result)
+    }
+
+    /// True if it returned 0 (`CUDA_SUCCESS`).
+    pub fn succeeded(&self) -> bool {
+        self.result() == Some(0)
+    }
+
+    /// The number that stood behind an out pointer after the call; `None` if nothing was captured there.
+    pub fn out(&self, position: usize) -> Option<u64> {
+        number(
+            self.leave?
+                .capture(position, field::POINTEE)?
+                .bytes
+                .inline()?,
+        )
+    }
+
+    /// The bytes that stood behind an out pointer after the call, if they stand in the record.
+    pub fn out_bytes(&self, position: usize) -> Option<&'a [u8]> {
+        self.leave?
+            .capture(position, field::POINTEE)?
+            .bytes
+            .inline()
+    }
+
+    /// The string behind an out pointer after the call.
+    pub fn out_string(&self, position: usize) -> Option<String> {
+        text(self.out_bytes(position)?)
+    }
+
+    /// What was noted while the call was in progress.
+    pub fn notes(&self) -> impl Iterator<Item = Note<'a>> + '_ {
+        self.notes
+            .iter()
+            .map(|&(kind, bytes)| Note::read(kind, bytes))
+    }
+}
+
+impl<'a> Leave<'a> {
+    /// What was seen behind pointers after the call.
+    pub fn captures(&self) -> Captures<'a> {
+        Captures::new(self.captures)
+    }
+
+    /// A capture from after the call.
+    pub fn capture(&self, position: usize, field: u8) -> Option<Capture<'a>> {
+        self.captures()
+            .find(|capture| usize::from(capture.parameter) == position && capture.field == field)
+    }
+}
+
+impl<'a> Note<'a> {
+    pub(crate) fn read(kind: u16, bytes: &'a [u8]) -> Self {
+        Self::try_decode(kind, bytes).unwrap_or(Note::Other(kind, bytes))
+    }
+
+    fn try_decode(kind: u16, bytes: &'a [u8]) -> Option<Self> {
+        Some(match kind {
+            note_kind::THREAD => Note::Thread(codec::decode(bytes)?.0),
+            note_kind::LAYOUT => {
+                let (head, used) = codec::decode::<LayoutNote>(bytes)?;
+                let pairs = bytes.get(used..)?.chunks_exact(8).take(head.count as usize);
+                let pairs: Vec<_> = pairs
+                    .map(|pair| Some(codec::decode(pair)?.0))
+                    .collect::<Option<_>>()?;
+                if pairs.len() != head.count as usize {
+                    return None;
+                }
+                Note::Layout(head.handle, pairs)
+            }
+            note_kind::ARRIVED => {
+                let (head, used) = codec::decode::<ArrivedNote>(bytes)?;
+                Note::Arrived(head, Captures::new(bytes.get(used..)?).next()?)
+            }
+            note_kind::STOPPED => Note::Stopped(text(bytes)?),
+            note_kind::CAPTURES => Note::Captures(Captures::new(bytes)),
+            note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)?),
+            _ => return None,
+        })
+    }
+}
+
+/// Up to eight bytes as a little-endian number.
+fn number(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 8 {
+        return None;
+    }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(word))
+}
+
+/// Bytes up to the first NUL as text.
+fn text(bytes: &[u8]) -> Option<String> {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}

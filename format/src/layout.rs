@@ -1,0 +1,348 @@
+//! What lies where in a trace file: the file head, chunk heads, record heads, captures.
+//!
+//! Every size is 64 bits or bounded by its chunk; every number is little-endian. Numbers of kinds and flags are never reused.
+
+use crate::codec::{self, Decode, Encode};
+
+/// First bytes of every trace.
+pub const MAGIC: [u8; 8] = *b"\x89CUTAPE\n";
+/// The format that this build writes. A reader takes every minor version of the majors it knows.
+pub const MAJOR: u32 = 1;
+/// Grows when something is added that an older reader may skip.
+pub const MINOR: u32 = 0;
+/// The file head's length; the first chunk begins here.
+pub const FILE_HEAD_LENGTH: usize = 4096;
+/// Chunks of an unpacked trace begin at multiples of this, so that each can be mapped alone.
+pub const CHUNK_ALIGNMENT: u64 = 4096;
+/// A chunk head's length.
+pub const CHUNK_HEAD_LENGTH: usize = 64;
+/// First bytes of every chunk.
+pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CTCH");
+/// A record head's length.
+pub const RECORD_HEAD_LENGTH: usize = 8;
+/// A capture head's length.
+pub const CAPTURE_HEAD_LENGTH: usize = 8;
+/// Longer captures go into a blob of their own.
+pub const INLINE_LIMIT: usize = 16 << 10;
+
+/// The file was rewritten by `pack`: chunks are compressed, complete, and indexed.
+pub const FILE_PACKED: u32 = 1;
+
+/// Start of the file. Followed by zeros up to `FILE_HEAD_LENGTH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FileHead {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`MAJOR`].
+    pub major: u32,
+    /// [`MINOR`].
+    pub minor: u32,
+    /// Where the first chunk begins, so that later versions can have longer heads.
+    pub head_length: u32,
+    /// `FILE_*`.
+    pub flags: u32,
+    /// The recorded process.
+    pub process: u32,
+    /// What the times count: 0 the invariant time stamp counter, 1 a shared counter.
+    pub clock: u32,
+    /// Nanoseconds since 1970 at `start_ticks`.
+    pub start_unix: u64,
+    /// Clock at the start.
+    pub start_ticks: u64,
+    /// Ticks per second if known, else 0 (then the clock pairs of the chunks tell).
+    pub ticks_per_second: u64,
+    /// Where the index chunk begins in a packed trace, else 0.
+    pub index: u64,
+    /// crc32 of the encoded bytes before it.
+    pub checksum: u32,
+}
+
+/// Encoded length of [`FileHead`].
+pub const FILE_HEAD_ENCODED: usize = 68;
+
+impl FileHead {
+    /// Encodes with the right checksum.
+    pub fn encode(mut self) -> [u8; FILE_HEAD_ENCODED] {
+        let mut bytes = [0; FILE_HEAD_ENCODED];
+        codec::encode(self, &mut bytes);
+        self.checksum = crc32fast::hash(&bytes[..FILE_HEAD_ENCODED - 4]);
+        codec::encode(self, &mut bytes);
+        bytes
+    }
+}
+
+/// What a chunk holds.
+pub mod chunk_kind {
+    /// `Vec<(String, String)>`: what is known of program and machine.
+    pub const META: u16 = 1;
+    /// The signature table as text.
+    pub const SIGNATURES: u16 = 2;
+    /// Records of one thread.
+    pub const CALLS: u16 = 3;
+    /// One blob.
+    pub const BLOB: u16 = 4;
+    /// `Vec<Mapping>`: the process's memory map at some moment.
+    pub const MAPS: u16 = 5;
+    /// `Vec<Symbol>`: callers' addresses with their symbols, added by `pack`.
+    pub const SYMBOLS: u16 = 6;
+    /// Where the chunks of a packed trace lie.
+    pub const INDEX: u16 = 7;
+}
+
+/// `used` and `body_checksum` of the chunk are final.
+pub const CHUNK_CLOSED: u16 = 1;
+/// The body is a u64 with the raw length, then one zstd frame.
+pub const CHUNK_COMPRESSED: u16 = 2;
+
+/// Start of a chunk; its body follows, up to `length` bytes from the start of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ChunkHead {
+    /// [`CHUNK_MAGIC`].
+    pub magic: u32,
+    /// A number of [`chunk_kind`].
+    pub kind: u16,
+    /// `CHUNK_*`.
+    pub flags: u16,
+    /// Bytes from the start of the head to the next chunk.
+    pub length: u64,
+    /// Ordinal of the thread that filled it, from 0.
+    pub thread: u32,
+    /// Which chunk of that thread's it is, from 0.
+    pub sequence: u32,
+    /// For a closed chunk: bytes of the body that count, as they are stored (of a compressed chunk the frame with the eight
+    /// bytes before it; its raw length is in those). 0 while the chunk is open.
+    pub used: u64,
+    /// For calls: number in its thread of the first call that is entered here. For a blob: the position it had when it was
+    /// recorded, which is its name.
+    pub first: u64,
+    /// Clock when the chunk was opened.
+    pub ticks: u64,
+    /// Nanoseconds of the monotonic clock at that moment.
+    pub nanoseconds: u64,
+    /// crc32 of the used body of a closed chunk.
+    pub body_checksum: u32,
+    /// crc32 of the head's bytes before it, with `flags`, `used` and `body_checksum` as zero unless closed.
+    pub head_checksum: u32,
+}
+
+impl ChunkHead {
+    /// Encodes with the right head checksum.
+    pub fn encode(mut self) -> [u8; CHUNK_HEAD_LENGTH] {
+        self.head_checksum = self.expected_checksum();
+        let mut bytes = [0; CHUNK_HEAD_LENGTH];
+        codec::encode(self, &mut bytes);
+        bytes
+    }
+
+    /// The head if its checksum is right. A recorder that ends while it closes a chunk leaves a head whose checksum is still
+    /// that of the open chunk: such a head counts as open.
+    pub fn checked(self) -> Option<Self> {
+        if self.head_checksum == self.expected_checksum() {
+            return Some(self);
+        }
+        let open = Self {
+            flags: 0,
+            used: 0,
+            body_checksum: 0,
+            ..self
+        };
+        (open.head_checksum == open.expected_checksum()).then_some(open)
+    }
+
+    /// The checksum that a sound head carries.
+    pub fn expected_checksum(mut self) -> u32 {
+        if self.flags & CHUNK_CLOSED == 0 {
+            self.flags = 0;
+            self.used = 0;
+            self.body_checksum = 0;
+        }
+        let mut bytes = [0; CHUNK_HEAD_LENGTH];
+        codec::encode(self, &mut bytes);
+        crc32fast::hash(&bytes[..CHUNK_HEAD_LENGTH - 4])
+    }
+}
+
+/// What a record says.
+pub mod record_kind {
+    /// A call was entered: `EnterHead`, arguments, captures.
+    pub const ENTER: u8 = 1;
+    /// The call that the thread entered last was left: `LeaveHead`, captures.
+    pub const LEAVE: u8 = 2;
+    /// Something about the call in progress; the function field holds a number of [`super::note_kind`].
+    pub const NOTE: u8 = 3;
+}
+
+/// What a note says; each is followed by the encoded struct of the same name.
+pub mod note_kind {
+    /// [`super::ThreadNote`].
+    pub const THREAD: u16 = 1;
+    /// [`super::LayoutNote`], then as many `(u32 offset, u32 size)`.
+    pub const LAYOUT: u16 = 2;
+    /// [`super::ArrivedNote`], then one capture.
+    pub const ARRIVED: u16 = 3;
+    /// Text: recording stops here, and why.
+    pub const STOPPED: u16 = 4;
+    /// Text: a name that the program asked for and that is not in the signature table.
+    pub const UNKNOWN_SYMBOL: u16 = 5;
+    /// Captures that belong to the `ENTER` before: what could only be looked at with the risk of a fault is looked at when
+    /// the call itself is already in the trace.
+    pub const CAPTURES: u16 = 6;
+}
+
+/// Eight bytes before every record; a zero word ends the chunk's records.
+/// From low to high: length of the record with its head (32 bits, a multiple of 8), kind (8), reserved (8), function (16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    /// Bytes, head included, padded to a multiple of 8.
+    pub length: u32,
+    /// A number of [`record_kind`].
+    pub kind: u8,
+    /// Position of the function in the signature table, or a note kind.
+    pub function: u16,
+}
+
+impl RecordHead {
+    /// The head as the word that is stored last.
+    pub const fn word(self) -> u64 {
+        self.length as u64 | (self.kind as u64) << 32 | (self.function as u64) << 48
+    }
+
+    /// Reads it back.
+    pub const fn from_word(word: u64) -> Self {
+        Self {
+            length: word as u32,
+            kind: (word >> 32) as u8,
+            function: (word >> 48) as u16,
+        }
+    }
+}
+
+/// Begins an `ENTER` record; the arguments follow packed, each as wide as its signature says, then captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct EnterHead {
+    /// Clock before the driver was entered.
+    pub ticks: u64,
+    /// Where the program continues after the call.
+    pub caller: u64,
+}
+
+/// Begins a `LEAVE` record; captures follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LeaveHead {
+    /// Clock after the driver returned.
+    pub ticks: u64,
+    /// What it returned.
+    pub result: i32,
+}
+
+/// Encoded length of [`EnterHead`].
+pub const ENTER_HEAD_LENGTH: usize = 16;
+/// Encoded length of [`LeaveHead`].
+pub const LEAVE_HEAD_LENGTH: usize = 12;
+
+/// What a capture's bytes are not.
+pub mod capture_flag {
+    /// The memory could not be read; no bytes follow.
+    pub const UNREADABLE: u16 = 1;
+    /// The bytes are a `BlobRef`.
+    pub const BLOB: u16 = 2;
+    /// Left out as the payload policy says; the bytes are the length alone (u64).
+    pub const OMITTED: u16 = 4;
+    /// Longer than what was kept.
+    pub const TRUNCATED: u16 = 8;
+    /// Left out as the payload policy says; the bytes are the length (u64) and a hash (16 bytes).
+    pub const HASHED: u16 = 16;
+    /// Set in `LEAVE`: what stood there before the call as well as after it was equal.
+    pub const UNCHANGED: u16 = 32;
+}
+
+/// Eight bytes before what was seen behind a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct CaptureHead {
+    /// Which parameter.
+    pub parameter: u8,
+    /// 0: what the parameter points at; others: further pieces, named by the function's override.
+    pub field: u8,
+    /// [`capture_flag`].
+    pub flags: u16,
+    /// Bytes that follow (not padded).
+    pub length: u32,
+}
+
+/// Where a blob is: the position of its chunk when it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct BlobRef {
+    /// File position of the chunk in the unpacked trace; in a packed one a name only.
+    pub position: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// Who a thread is; said in its first call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ThreadNote {
+    /// The operating system's number.
+    pub number: u32,
+    /// Its name, padded with zeros.
+    pub name: [u8; 16],
+}
+
+/// How a kernel takes its parameters; said before its first launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LayoutNote {
+    /// The function or kernel handle.
+    pub handle: u64,
+    /// How many `(offset, size)` follow.
+    pub count: u32,
+}
+
+/// Bytes that a copy enqueued earlier had brought when this call proved it complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ArrivedNote {
+    /// Thread of the copy.
+    pub thread: u32,
+    /// Number of the copy in its thread, from 0.
+    pub number: u64,
+    /// Where in host memory the bytes are.
+    pub address: u64,
+}
+
+/// The kinds of captures by field, for functions with an override; see `SPEC.md`.
+pub mod field {
+    /// What the parameter itself points at.
+    pub const POINTEE: u8 = 0;
+    /// A launch's parameters, packed by the kernel's layout.
+    pub const KERNEL_PARAMETERS: u8 = 1;
+    /// The `extra` array of a launch, up to its end mark, as u64 words.
+    pub const EXTRA: u8 = 2;
+    /// The option numbers of a JIT or library option array (u32 each).
+    pub const OPTIONS: u8 = 3;
+    /// The option values of that array (u64 each).
+    pub const OPTION_VALUES: u8 = 4;
+    /// Text in the information log buffer.
+    pub const INFO_LOG: u8 = 5;
+    /// Text in the error log buffer.
+    pub const ERROR_LOG: u8 = 6;
+    /// Content of a file that the call names.
+    pub const FILE: u8 = 7;
+    /// The working directory that a file name is relative to.
+    pub const DIRECTORY: u8 = 8;
+    /// What a fatbin wrapper (the pointee) points at.
+    pub const FATBIN: u8 = 9;
+    /// The attributes of a launch configuration.
+    pub const ATTRIBUTES: u8 = 10;
+    /// Host bytes that a struct-described copy reads or writes.
+    pub const HOST_BYTES: u8 = 11;
+    /// Symbol names of CU_JIT_GLOBAL_SYMBOL_NAMES, each ended by NUL.
+    pub const SYMBOL_NAMES: u8 = 12;
+    /// Addresses of CU_JIT_GLOBAL_SYMBOL_ADDRESSES (u64 each).
+    pub const SYMBOL_ADDRESSES: u8 = 13;
+    /// The byte behind the given size of a PTX input, if it could be read (1 byte).
+    pub const BYTE_BEHIND: u8 = 14;
+    /// The second array of option values: of library options (u32 numbers).
+    pub const LIBRARY_OPTIONS: u8 = 15;
+    /// Values of library options (u64 each).
+    pub const LIBRARY_OPTION_VALUES: u8 = 16;
+    /// The string that an out pointer to a string owned by the driver leads to.
+    pub const TEXT: u8 = 17;
+}

@@ -1,0 +1,54 @@
+//! The trace container: chunks, records, blobs; knows no CUDA.
+//!
+//! `SPEC.md` beside this crate is the grammar. The writing side (`layout`, `codec`, `write`) allocates nothing and needs no
+//! operating system; the interposer builds on it. The reading side is behind the feature `read`.
+//! Invariant: a reader of a later version reads every earlier file; bytes from a file never cause a panic.
+
+pub mod codec;
+pub mod layout;
+pub mod write;
+
+/// The checksum that guards heads and bodies: crc32 (IEEE).
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+#[cfg(feature = "build")]
+mod build;
+#[cfg(feature = "read")]
+mod call;
+#[cfg(feature = "read")]
+mod compress;
+#[cfg(feature = "read")]
+mod cursor;
+#[cfg(feature = "read")]
+mod pack;
+#[cfg(feature = "read")]
+mod records;
+#[cfg(feature = "read")]
+mod repair;
+#[cfg(feature = "read")]
+mod scan;
+#[cfg(feature = "read")]
+mod signature;
+#[cfg(feature = "read")]
+mod trace;
+#[cfg(feature = "read")]
+mod verify;
+
+#[cfg(feature = "build")]
+pub use build::{Captured, Event, TraceBuilder};
+#[cfg(feature = "read")]
+pub use call::{Bytes, Call, Capture, Captures, Leave, Note};
+#[cfg(feature = "read")]
+pub use cursor::{Calls, Cursor};
+#[cfg(feature = "read")]
+pub use pack::{PackSummary, Symbol, pack};
+#[cfg(feature = "read")]
+pub use repair::{RepairSummary, repair};
+#[cfg(feature = "read")]
+pub use signature::{
+    Enumeration, FieldLayout, Parameter, Passing, Signature, Signatures, StructLayout,
+};
+#[cfg(feature = "read")]
+pub use trace::{Damage, Error, Mapping, Thread, Trace};

@@ -1,0 +1,133 @@
+//! Walking over the records of a chunk: where they end, whether they are well-formed, which blobs they name.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::call::{Bytes, Captures, Note};
+use crate::codec;
+use crate::layout::{
+    BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH,
+    RecordHead, note_kind, record_kind,
+};
+use crate::signature::Signatures;
+
+/// The record at an offset of a chunk's body: its head and its bytes, head included. `None` at the end of the records.
+pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
+    let word = body.get(offset..)?.first_chunk::<RECORD_HEAD_LENGTH>()?;
+    // SAFETY: `word` is readable memory of 8 bytes, and `[u8; 8]` needs no alignment. Volatile, because the process being
+    // recorded may store this word (in one instruction, it is aligned there) while its trace is followed.
+    let word = u64::from_le_bytes(unsafe { std::ptr::read_volatile(word) });
+    // Pairs with the Release store in `Record::commit`: what the head covers is not read before the head.
+    fence(Ordering::Acquire);
+    let head = RecordHead::from_word(word);
+    let length = head.length as usize;
+    if length < RECORD_HEAD_LENGTH || !length.is_multiple_of(8) {
+        return None;
+    }
+    Some((head, body.get(offset..)?.get(..length)?))
+}
+
+/// Iterates over the records of a chunk's body: offset, head, bytes behind the head.
+pub(crate) fn records(body: &[u8]) -> impl Iterator<Item = (usize, RecordHead, &[u8])> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let at = offset;
+        let (head, record) = record_at(body, at)?;
+        offset += record.len();
+        Some((at, head, record.get(RECORD_HEAD_LENGTH..)?))
+    })
+}
+
+/// Where the records of a body end.
+pub(crate) fn records_end(body: &[u8]) -> usize {
+    records(body)
+        .last()
+        .map_or(0, |(at, head, _)| at + head.length as usize)
+}
+
+/// Where the first record begins that no recorder of this version writes; the end of the records if there is none.
+/// Used for bodies whose checksum is wrong, where a wrong length would make the rest nonsense.
+pub(crate) fn sound_end(body: &[u8], signatures: &Signatures) -> usize {
+    records(body)
+        .find(|(_, head, record)| !is_sound(*head, record, signatures))
+        .map_or_else(|| records_end(body), |(at, ..)| at)
+}
+
+fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
+    match head.kind {
+        record_kind::ENTER => {
+            let Some(signature) = signatures.function(head.function) else {
+                return false;
+            };
+            codec::decode::<EnterHead>(record).is_some()
+                && record
+                    .get(ENTER_HEAD_LENGTH + signature.arguments_length..)
+                    .is_some_and(captures_end_well)
+        }
+        record_kind::LEAVE => {
+            codec::decode::<LeaveHead>(record).is_some()
+                && record
+                    .get(LEAVE_HEAD_LENGTH..)
+                    .is_some_and(captures_end_well)
+        }
+        record_kind::NOTE if head.function == note_kind::CAPTURES => captures_end_well(record),
+        record_kind::NOTE => !matches!(Note::read(head.function, record), Note::Other(..)),
+        _ => false,
+    }
+}
+
+/// True if nothing but padding (fewer than 8 zero bytes) is behind the captures.
+fn captures_end_well(bytes: &[u8]) -> bool {
+    let mut captures = Captures::new(bytes);
+    while captures.next().is_some() {}
+    captures.rest().len() < 8 && captures.rest().iter().all(|&byte| byte == 0)
+}
+
+/// The blobs that a chunk's records name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Each mention.
+    pub(crate) blobs: Vec<BlobRef>,
+    /// There are records of a later version, which may name further ones.
+    pub(crate) unknown: bool,
+}
+
+impl Named {
+    /// Adds what the records of a body name.
+    pub(crate) fn add(&mut self, body: &[u8], signatures: &Signatures) {
+        for (_, head, record) in records(body) {
+            match head.kind {
+                record_kind::ENTER => match signatures.function(head.function) {
+                    Some(signature) => {
+                        let captures = record.get(ENTER_HEAD_LENGTH + signature.arguments_length..);
+                        self.add_captures(captures.unwrap_or(&[]));
+                    }
+                    None => self.unknown = true,
+                },
+                record_kind::LEAVE => {
+                    self.add_captures(record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]));
+                }
+                record_kind::NOTE => match Note::read(head.function, record) {
+                    Note::Arrived(_, capture) => self.add_bytes(capture.bytes),
+                    Note::Captures(captures) => {
+                        captures.for_each(|capture| self.add_bytes(capture.bytes));
+                    }
+                    Note::Other(..) => self.unknown = true,
+                    _ => {}
+                },
+                _ => self.unknown = true,
+            }
+        }
+    }
+
+    fn add_captures(&mut self, captures: &[u8]) {
+        for capture in Captures::new(captures) {
+            self.add_bytes(capture.bytes);
+        }
+    }
+
+    fn add_bytes(&mut self, bytes: Bytes<'_>) {
+        if let Bytes::Blob(blob) = bytes {
+            self.blobs.push(blob);
+        }
+    }
+}

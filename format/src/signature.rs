@@ -1,0 +1,250 @@
+//! The signature table that a trace carries, so that reading it needs no other knowledge of the API.
+
+use std::collections::HashMap;
+
+/// How a parameter's bits travel in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Unsigned integer, enum, handle or pointer of that many bytes.
+    Unsigned(u8),
+    /// Signed integer of that many bytes.
+    Signed(u8),
+    /// Floating point of 4 or 8 bytes.
+    Float(u8),
+    /// A struct by value of that many bytes.
+    Memory(u8),
+}
+
+impl Passing {
+    /// Bytes in a record.
+    pub fn bytes(self) -> usize {
+        match self {
+            Passing::Unsigned(n) | Passing::Signed(n) | Passing::Float(n) | Passing::Memory(n) => {
+                usize::from(n)
+            }
+        }
+    }
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Its name in cuda.h.
+    pub name: String,
+    /// Its C type.
+    pub c_type: String,
+    /// How its bits travel.
+    pub passing: Passing,
+    /// What it means, in the words of the registry.
+    pub role: String,
+    /// Where its bytes begin among the arguments.
+    pub offset: usize,
+}
+
+/// An exported function of the driver.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// Its number in this trace's records.
+    pub id: u16,
+    /// The exported name.
+    pub name: String,
+    /// The documented name that it is a version of.
+    pub base: String,
+    /// The manual's section.
+    pub section: String,
+    /// The C return type.
+    pub returns: String,
+    /// `plain`, `override`, `opaque` or `unreplayable`.
+    pub class: String,
+    /// In the order of the prototype.
+    pub parameters: Vec<Parameter>,
+    /// Length of all arguments in a record.
+    pub arguments_length: usize,
+}
+
+impl Signature {
+    /// Position of a parameter by name.
+    pub fn parameter(&self, name: &str) -> Option<usize> {
+        self.parameters
+            .iter()
+            .position(|parameter| parameter.name == name)
+    }
+}
+
+/// An enum's names and values.
+#[derive(Clone, Debug, Default)]
+pub struct Enumeration {
+    /// In the order of cuda.h.
+    pub values: Vec<(String, i64)>,
+}
+
+impl Enumeration {
+    /// The first name of a value.
+    pub fn name_of(&self, value: i64) -> Option<&str> {
+        self.values
+            .iter()
+            .find(|entry| entry.1 == value)
+            .map(|entry| entry.0.as_str())
+    }
+}
+
+/// A member of a struct.
+#[derive(Clone, Debug)]
+pub struct FieldLayout {
+    /// Its name; nested members are dotted.
+    pub name: String,
+    /// Bytes from the start of the struct.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Its C type.
+    pub c_type: String,
+}
+
+/// A struct's layout.
+#[derive(Clone, Debug, Default)]
+pub struct StructLayout {
+    /// Bytes.
+    pub size: usize,
+    /// In order of offset.
+    pub fields: Vec<FieldLayout>,
+}
+
+/// The whole table.
+#[derive(Clone, Debug, Default)]
+pub struct Signatures {
+    functions: Vec<Option<Signature>>,
+    by_name: HashMap<String, u16>,
+    enums: HashMap<String, Enumeration>,
+    structs: HashMap<String, StructLayout>,
+}
+
+impl Signatures {
+    /// Reads the text form; the error names the line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut table = Self::default();
+        let mut lines = text.lines().enumerate();
+        match lines.next() {
+            Some((_, "cutape-signatures\t1")) => {}
+            _ => return Err("signature table, line 1: not a signature table".into()),
+        }
+        for (number, line) in lines {
+            table
+                .parse_line(line)
+                .ok_or_else(|| format!("signature table, line {}: cannot be read", number + 1))?;
+        }
+        Ok(table)
+    }
+
+    fn parse_line(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split('\t');
+        match words.next()? {
+            "enum" => {
+                let name = words.next()?.to_owned();
+                let values = words
+                    .map(|word| {
+                        let (name, value) = word.split_once('=')?;
+                        Some((name.to_owned(), value.parse().ok()?))
+                    })
+                    .collect::<Option<_>>()?;
+                self.enums.insert(name, Enumeration { values });
+            }
+            "struct" => {
+                let name = words.next()?.to_owned();
+                let size = words.next()?.parse().ok()?;
+                let fields = words.map(parse_field).collect::<Option<_>>()?;
+                self.structs.insert(name, StructLayout { size, fields });
+            }
+            "function" => {
+                let id: u16 = words.next()?.parse().ok()?;
+                let name = words.next()?.to_owned();
+                let base = words.next()?.to_owned();
+                let section = words.next()?.to_owned();
+                let returns = words.next()?.to_owned();
+                let class = words.next()?.to_owned();
+                let mut offset = 0;
+                let mut parameters = Vec::new();
+                for word in words {
+                    let parameter = parse_parameter(word, offset)?;
+                    offset += parameter.passing.bytes();
+                    parameters.push(parameter);
+                }
+                if self.functions.len() <= usize::from(id) {
+                    self.functions.resize(usize::from(id) + 1, None);
+                }
+                self.by_name.insert(name.clone(), id);
+                *self.functions.get_mut(usize::from(id))? = Some(Signature {
+                    id,
+                    name,
+                    base,
+                    section,
+                    returns,
+                    class,
+                    parameters,
+                    arguments_length: offset,
+                });
+            }
+            // Later versions may say more.
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// The function of that number.
+    pub fn function(&self, id: u16) -> Option<&Signature> {
+        self.functions.get(usize::from(id))?.as_ref()
+    }
+
+    /// The function of that exported name.
+    pub fn by_name(&self, name: &str) -> Option<&Signature> {
+        self.function(*self.by_name.get(name)?)
+    }
+
+    /// All functions, by number.
+    pub fn functions(&self) -> impl Iterator<Item = &Signature> {
+        self.functions.iter().flatten()
+    }
+
+    /// The enum of that C name.
+    pub fn enumeration(&self, name: &str) -> Option<&Enumeration> {
+        self.enums.get(name)
+    }
+
+    /// The struct of that C name.
+    pub fn structure(&self, name: &str) -> Option<&StructLayout> {
+        self.structs.get(name)
+    }
+}
+
+fn parse_field(word: &str) -> Option<FieldLayout> {
+    let mut parts = word.splitn(4, ':');
+    Some(FieldLayout {
+        name: parts.next()?.to_owned(),
+        offset: parts.next()?.parse().ok()?,
+        size: parts.next()?.parse().ok()?,
+        c_type: parts.next()?.to_owned(),
+    })
+}
+
+fn parse_parameter(word: &str, offset: usize) -> Option<Parameter> {
+    let mut parts = word.splitn(4, '|');
+    let name = parts.next()?.to_owned();
+    let c_type = parts.next()?.to_owned();
+    let width = parts.next()?;
+    let role = parts.next()?.to_owned();
+    let bytes: u8 = width.get(1..)?.parse().ok()?;
+    let passing = match (width.get(..1)?, bytes) {
+        ("u", 1 | 2 | 4 | 8) => Passing::Unsigned(bytes),
+        ("i", 1 | 2 | 4 | 8) => Passing::Signed(bytes),
+        ("f", 4 | 8) => Passing::Float(bytes),
+        ("m", 1..) => Passing::Memory(bytes),
+        _ => return None,
+    };
+    Some(Parameter {
+        name,
+        c_type,
+        passing,
+        role,
+        offset,
+    })
+}

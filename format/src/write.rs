@@ -1,0 +1,173 @@
+//! Filling a chunk with records, without allocation or system call; whoever owns the memory maps it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::codec;
+use crate::layout::{
+    CAPTURE_HEAD_LENGTH, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead, EnterHead,
+    LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
+};
+
+/// Closes the chunk whose head is at `place`: `used` bytes of its body count, with the crc32 `body_checksum`.
+///
+/// The word with both checksums is stored last, so that a process that ends meanwhile leaves a head that is good as an open
+/// one. `None`, and nothing changed, if there is no sound head or `place` is not aligned to 8 bytes.
+pub fn close_chunk(
+    place: &mut [u8; CHUNK_HEAD_LENGTH],
+    used: u64,
+    body_checksum: u32,
+) -> Option<()> {
+    let (head, _) = codec::decode::<ChunkHead>(place)?;
+    let head = head.checked()?;
+    let closed = ChunkHead {
+        flags: head.flags | CHUNK_CLOSED,
+        used,
+        body_checksum,
+        ..head
+    }
+    .encode();
+    let (first, last) = closed.split_at(CHUNK_HEAD_LENGTH - 8);
+    let value = u64::from_le_bytes(last.try_into().ok()?);
+    if !place.as_ptr().cast::<AtomicU64>().is_aligned() {
+        return None;
+    }
+    place.get_mut(..first.len())?.copy_from_slice(first);
+    let word = place
+        .as_mut_ptr()
+        .wrapping_add(first.len())
+        .cast::<AtomicU64>();
+    // SAFETY: `word` is the last 8 bytes of `place`, aligned (checked above) and borrowed mutably; a reader in another
+    // process sees either value.
+    unsafe { &*word }.store(value, Ordering::Release);
+    Some(())
+}
+
+/// A record in the making: bytes behind the place of its head. Every `put` says `None` once the space is used up.
+pub struct Record<'a> {
+    space: &'a mut [u8],
+    filled: usize,
+}
+
+impl<'a> Record<'a> {
+    /// Begins a record at the start of `space`, leaving room for its head.
+    pub fn new(space: &'a mut [u8]) -> Option<Self> {
+        (space.len() >= RECORD_HEAD_LENGTH).then_some(Self {
+            space,
+            filled: RECORD_HEAD_LENGTH,
+        })
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        self.space
+            .get_mut(self.filled..)?
+            .get_mut(..bytes.len())?
+            .copy_from_slice(bytes);
+        self.filled += bytes.len();
+        Some(())
+    }
+
+    /// Appends the low `width` bytes of a number; `width` is 1 to 8.
+    #[inline]
+    pub fn put_number(&mut self, value: u64, width: usize) -> Option<()> {
+        // One store of eight bytes where there is room; those above `width` are zero, as the chunk is behind the record.
+        let value = if width < 8 {
+            value & ((1 << (8 * width)) - 1)
+        } else {
+            value
+        };
+        if let Some(place) = self.space.get_mut(self.filled..)?.first_chunk_mut::<8>() {
+            *place = value.to_le_bytes();
+        } else {
+            self.space
+                .get_mut(self.filled..)?
+                .get_mut(..width)?
+                .copy_from_slice(value.to_le_bytes().get(..width)?);
+        }
+        self.filled += width;
+        Some(())
+    }
+
+    /// Appends an encoded value.
+    #[inline]
+    pub fn put_encoded<T: codec::Encode>(&mut self, value: T) -> Option<()> {
+        self.filled += codec::encode(value, self.space.get_mut(self.filled..)?)?;
+        Some(())
+    }
+
+    /// Appends a capture whose bytes `fill` writes; `fill` gets exactly `length` bytes and returns the flags to store, or
+    /// `None` for "could not be read", in which case the capture is kept without bytes.
+    #[inline]
+    pub fn put_capture(
+        &mut self,
+        parameter: u8,
+        field: u8,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Option<u16>,
+    ) -> Option<()> {
+        let body = self.filled + CAPTURE_HEAD_LENGTH;
+        let target = self.space.get_mut(body..)?.get_mut(..length)?;
+        let (flags, length) = match fill(target) {
+            Some(flags) => (flags, length),
+            None => (crate::layout::capture_flag::UNREADABLE, 0),
+        };
+        let head = CaptureHead {
+            parameter,
+            field,
+            flags,
+            length: u32::try_from(length).ok()?,
+        };
+        codec::encode(head, self.space.get_mut(self.filled..body)?)?;
+        self.filled = body + length;
+        Some(())
+    }
+
+    /// Overwrites a number of eight bytes that was put at `offset` from the start of the record.
+    #[inline]
+    pub fn patch(&mut self, offset: usize, value: u64) -> Option<()> {
+        *self.space.get_mut(offset..)?.first_chunk_mut()? = value.to_le_bytes();
+        Some(())
+    }
+
+    /// Begins a call's enter part.
+    #[inline]
+    pub fn put_enter(&mut self, head: EnterHead) -> Option<()> {
+        self.put_encoded(head)
+    }
+
+    /// Begins a call's leave part.
+    #[inline]
+    pub fn put_leave(&mut self, head: LeaveHead) -> Option<()> {
+        self.put_encoded(head)
+    }
+
+    /// Ends the record: pads it, and stores its head last, so that whoever sees the head sees all of it.
+    /// Returns the record's length; `None` if the padding does not fit.
+    #[inline]
+    pub fn commit(self, kind: u8, function: u16) -> Option<usize> {
+        let length = self.filled.next_multiple_of(8);
+        self.space.get_mut(self.filled..length)?.fill(0);
+        // A record begun here earlier and given up may have left bytes where the next head will be looked for.
+        if let Some(next) = self
+            .space
+            .get_mut(length..)
+            .and_then(|rest| rest.first_chunk_mut::<8>())
+        {
+            *next = [0; 8];
+        }
+        let head = RecordHead {
+            length: u32::try_from(length).ok()?,
+            kind,
+            function,
+        };
+        let place = self.space.as_mut_ptr();
+        if !place.cast::<AtomicU64>().is_aligned() {
+            return None;
+        }
+        // SAFETY: `place` is valid for 8 bytes (checked in `new`), aligned (checked above), and borrowed mutably; a reader
+        // in another process sees the word either as zero or complete.
+        unsafe { &*place.cast::<AtomicU64>() }.store(head.word(), Ordering::Release);
+        Some(length)
+    }
+}

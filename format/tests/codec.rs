@@ -1,0 +1,86 @@
+//! wincode reads and writes the same bytes as the frozen encoding: the way out should bincode 2.0.1 stop to build.
+
+use cutape_format::codec;
+use cutape_format::layout::{
+    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead,
+    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, LEAVE_HEAD_LENGTH, LayoutNote,
+    LeaveHead, ThreadNote,
+};
+use cutape_format::{Mapping, Symbol};
+use proptest::prelude::*;
+use wincode::{SchemaRead, SchemaWrite};
+
+/// Declares a twin of a struct of `layout` for wincode, a strategy for it, and the test that both encode alike. The twin names all
+/// fields, so a field that is added to one side only does not compile.
+macro_rules! twins {
+    ($($test:ident: $name:ident { $($field:ident: $type:ty),* } $length:expr;)*) => {
+        mod twin {
+            use super::*;
+            $(
+                #[derive(Debug, PartialEq, SchemaRead, SchemaWrite)]
+                pub(super) struct $name { $(pub(super) $field: $type),* }
+            )*
+        }
+        proptest! {
+            $(
+                #[test]
+                fn $test($($field: $type),*) {
+                    let ours = $name { $($field: $field.clone()),* };
+                    let theirs = twin::$name { $($field),* };
+                    let bytes = codec::encode_to_vec(ours.clone());
+                    let length: Option<usize> = $length;
+                    prop_assert!(length.is_none_or(|length| length == bytes.len()));
+                    prop_assert_eq!(&wincode::serialize(&theirs).unwrap(), &bytes);
+                    prop_assert_eq!(wincode::deserialize::<twin::$name>(&bytes).unwrap(), theirs);
+                    let (back, used) = codec::decode::<$name>(&bytes).unwrap();
+                    prop_assert_eq!(used, bytes.len());
+                    prop_assert_eq!(back, ours);
+                }
+            )*
+        }
+    };
+}
+
+twins! {
+    file_head: FileHead {
+        magic: [u8; 8], major: u32, minor: u32, head_length: u32, flags: u32, process: u32, clock: u32, start_unix: u64,
+        start_ticks: u64, ticks_per_second: u64, index: u64, checksum: u32
+    } Some(FILE_HEAD_ENCODED);
+    chunk_head: ChunkHead {
+        magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64, first: u64, ticks: u64,
+        nanoseconds: u64, body_checksum: u32, head_checksum: u32
+    } Some(CHUNK_HEAD_LENGTH);
+    enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
+    leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
+    capture_head: CaptureHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(CAPTURE_HEAD_LENGTH);
+    blob_ref: BlobRef { position: u64, length: u64 } Some(16);
+    thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
+    layout_note: LayoutNote { handle: u64, count: u32 } Some(12);
+    arrived_note: ArrivedNote { thread: u32, number: u64, address: u64 } Some(20);
+    mapping: Mapping { start: u64, end: u64, offset: u64, path: String, build_id: Vec<u8> } None;
+    symbol: Symbol { address: u64, text: String } None;
+}
+
+proptest! {
+    #[test]
+    fn meta(entries: Vec<(String, String)>) {
+        let bytes = codec::encode_to_vec(&entries);
+        prop_assert_eq!(&wincode::serialize(&entries).unwrap(), &bytes);
+        prop_assert_eq!(wincode::deserialize::<Vec<(String, String)>>(&bytes).unwrap(), entries);
+    }
+
+    #[test]
+    fn nothing_decodes_into_a_panic(bytes: Vec<u8>, huge: u64) {
+        let claim = [&huge.to_le_bytes()[..], &bytes].concat();
+        let _ = codec::decode::<Vec<(String, String)>>(&claim);
+        let _ = codec::decode::<Vec<Mapping>>(&claim);
+        let _ = codec::decode::<FileHead>(&bytes);
+    }
+}
+
+#[test]
+fn a_length_of_terabytes_is_refused() {
+    let claim = [&(1_u64 << 62).to_le_bytes()[..], &[0; 64]].concat();
+    assert!(codec::decode::<Vec<(String, String)>>(&claim).is_none());
+    assert!(codec::decode::<String>(&claim).is_none());
+}

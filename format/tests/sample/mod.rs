@@ -1,0 +1,216 @@
+//! A small hand-made trace with one of everything, and a description of a trace that two traces can be compared by.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use cutape_format::layout::{ArrivedNote, capture_flag, field, note_kind};
+use cutape_format::{Bytes, Captured, Event, Mapping, Note, Trace, TraceBuilder};
+
+pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
+enum\tCUresult\tCUDA_SUCCESS=0\tCUDA_ERROR_INVALID_VALUE=1\tNEGATIVE=-3
+struct\tCUuuid\t16\tbytes:0:16:char [16]
+function\t0\tcuInit\tcuInit\tINITIALIZE\tCUresult\tplain\tFlags|unsigned int|u4|Value
+function\t1\tcuDeviceGet\tcuDeviceGet\tDEVICE\tCUresult\tplain\tdevice|CUdevice *|u8|Out\tordinal|int|i4|Value
+function\t2\tcuModuleLoadData\tcuModuleLoadData\tMODULE\tCUresult\toverride\tmodule|CUmodule *|u8|Make\timage|const void *|u8|In
+function\t4\tcuMemcpyDtoHAsync_v2\tcuMemcpyDtoHAsync\tMEM\tCUresult\toverride\tdstHost|void *|u8|HostWrite\tsrcDevice|CUdeviceptr|u8|Use\tByteCount|size_t|u8|Value\thStream|CUstream|u8|Use
+function\t5\tcuParamSetf\tcuParamSetf\tEXEC\tCUresult\tplain\thfunc|CUfunction|u8|Use\toffset|int|i4|Value\tvalue|float|f4|Value
+function\t6\tcuIpcOpenEventHandle\tcuIpcOpenEventHandle\tEVENT\tCUresult\tplain\tphEvent|CUevent *|u8|Make\thandle|CUipcEventHandle|m64|Value
+a-line-of-a-later-version\twith\twords
+";
+
+/// A place for a test's files, by the name of the test.
+pub(crate) fn place(name: &str) -> PathBuf {
+    let path = PathBuf::from(option_env!("CARGO_TARGET_TMPDIR").unwrap_or(".")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Bytes that do not compress, the same in every run.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(length)
+    .collect()
+}
+
+/// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of capture, a call in flight.
+pub(crate) fn sample() -> TraceBuilder {
+    let image = noise(17_000);
+    let text = b"the same line again and again\n".repeat(700);
+    let ipc = [7, 6, 5, 4, 3, 2, 1, 0];
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    builder
+        .chunk_length(4096)
+        .meta("program", "/bin/example")
+        .meta("driver.version", "13000")
+        .mapping(Mapping {
+            start: 0x40_0000,
+            end: 0x40_1000,
+            offset: 0,
+            path: "/bin/example".into(),
+            build_id: vec![1, 2, 3],
+        })
+        .call(Event {
+            name: "cuInit",
+            arguments: &[0],
+            caller: 0x40_0010,
+            ..Event::default()
+        })
+        .thread_note(0, 4243, "main")
+        .leave(0, 0, &[])
+        .call(Event {
+            name: "cuDeviceGet",
+            arguments: &[0x7000, u64::MAX],
+            ..Event::default()
+        })
+        .call(Event {
+            thread: 1,
+            name: "cuModuleLoadData",
+            arguments: &[0x7100, 0x8000],
+            captures: &[Captured::pointee(1, &image)],
+            caller: 0x40_0020,
+        })
+        .leave(
+            0,
+            1,
+            &[Captured {
+                flags: capture_flag::UNREADABLE,
+                ..Captured::pointee(0, &[])
+            }],
+        )
+        .layout_note(1, 0xf00d, &[(0, 8), (8, 4)])
+        .leave(1, 0, &[Captured::pointee(0, &0xbeef_u64.to_le_bytes())])
+        .call(Event {
+            thread: 1,
+            name: "cuModuleLoadData",
+            arguments: &[0x7100, 0x8000],
+            captures: &[
+                Captured::pointee(1, &image),
+                Captured::piece(1, field::FATBIN, &text),
+                Captured {
+                    flags: capture_flag::OMITTED,
+                    ..Captured::piece(1, field::FILE, &9_u64.to_le_bytes())
+                },
+                Captured {
+                    flags: capture_flag::HASHED,
+                    ..Captured::piece(1, field::DIRECTORY, &[5; 24])
+                },
+            ],
+            caller: 0x40_0020,
+        })
+        .leave(1, 0, &[])
+        .call(Event {
+            name: "cuMemcpyDtoHAsync_v2",
+            arguments: &[0x9000, 0xd000, 4, 0],
+            ..Event::default()
+        })
+        .leave(0, 0, &[])
+        .call(Event {
+            name: "cuParamSetf",
+            arguments: &[0xf00d, 4, u64::from(1.5_f32.to_bits())],
+            ..Event::default()
+        })
+        .arrived_note(
+            0,
+            ArrivedNote {
+                thread: 0,
+                number: 2,
+                address: 0x9000,
+            },
+            Captured::pointee(0, &[1, 2, 3, 4]),
+        )
+        .leave(0, 0, &[])
+        .call(Event {
+            thread: 2,
+            name: "cuIpcOpenEventHandle",
+            arguments: &[&[0x7200][..], &ipc].concat(),
+            ..Event::default()
+        })
+        .text_note(2, note_kind::UNKNOWN_SYMBOL, "cuTomorrow");
+    // Enough for more than one chunk of 4 KiB.
+    for round in 0..100_u64 {
+        builder
+            .call(Event {
+                name: "cuDeviceGet",
+                arguments: &[0x7000, round],
+                captures: &[Captured::pointee(0, &[0xaa; 24])],
+                caller: 0x40_0030,
+                ..Event::default()
+            })
+            .leave(0, 0, &[Captured::pointee(0, &(round as u32).to_le_bytes())]);
+    }
+    builder
+}
+
+/// All that a trace says of its calls, a line each.
+pub(crate) fn describe(trace: &Trace) -> Vec<String> {
+    let bytes = |bytes: Bytes<'_>| match bytes {
+        Bytes::Blob(blob) => match trace.blob(blob) {
+            Ok(bytes) => {
+                let checksum = crc32fast::hash(&bytes);
+                format!(
+                    "{} bytes from {:?}, {checksum:#x}",
+                    bytes.len(),
+                    &bytes[..8]
+                )
+            }
+            Err(damage) => format!("{damage:?}"),
+        },
+        other => format!("{other:?}"),
+    };
+    let mut lines = Vec::new();
+    for call in trace.calls() {
+        let mut line = format!(
+            "{} {}.{} {} at {} from {:#x}:",
+            call.index, call.thread, call.number, call.signature.name, call.ticks, call.caller
+        );
+        for position in 0..call.signature.parameters.len() {
+            write!(
+                line,
+                " {:?}={:#x}",
+                call.argument_bytes(position),
+                call.argument(position)
+            )
+            .unwrap();
+        }
+        for capture in call.captures() {
+            write!(
+                line,
+                " [{}.{} {} ",
+                capture.parameter, capture.field, capture.flags
+            )
+            .unwrap();
+            line += &bytes(capture.bytes);
+        }
+        for note in call.notes() {
+            match note {
+                Note::Arrived(note, capture) => {
+                    write!(line, " {note:?} {}", bytes(capture.bytes)).unwrap();
+                }
+                note => write!(line, " {note:?}").unwrap(),
+            }
+        }
+        if let Some(leave) = call.leave {
+            write!(line, " = {} at {}", leave.result, leave.ticks).unwrap();
+            for capture in leave.captures() {
+                write!(
+                    line,
+                    " [{}.{} {} ",
+                    capture.parameter, capture.field, capture.flags
+                )
+                .unwrap();
+                line += &bytes(capture.bytes);
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}

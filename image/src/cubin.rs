@@ -1,0 +1,403 @@
+//! Reads a cubin: an ELF file whose sections are named after the functions they serve.
+
+use std::collections::HashMap;
+
+use crate::content::{Content, Function, Global, supplied_by_driver};
+use crate::elf::{EM_CUDA, ElfError, Header, SHT_NOBITS, Section, u16_at, u32_at, u64_at};
+use crate::info;
+use crate::problem::{Place, Problem, ProblemKind};
+use crate::target::{Suffix, Target};
+
+/// EI_OSABI of cubins made by CUDA 13, and for sm_100 and later by CUDA 12; before, it was 51.
+pub(crate) const OS_ABI: u8 = 65;
+/// st_other: the function is a kernel.
+pub(crate) const OTHER_ENTRY: u8 = 0x10;
+/// st_other: the variable is managed.
+pub(crate) const OTHER_MANAGED: u8 = 0x04;
+/// st_other: in shared memory, which is never resolved by name.
+const OTHER_SHARED: u8 = 0x40;
+/// What sm_90 and later set aside in each kernel's shared section once the cubin is linked (seen in `ptxas` 12.9 and
+/// 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
+const RESERVED_SHARED: u64 = 1024;
+
+const SHT_SYMTAB: u32 = 2;
+const STT_OBJECT: u8 = 1;
+const STT_FUNC: u8 = 2;
+const STT_TEXTURE: u8 = 10;
+const STT_SAMPLER: u8 = 11;
+const STT_SURFACE: u8 = 12;
+/// A variable in a relocatable cubin.
+const STT_CUDA_OBJECT: u8 = 13;
+const STB_WEAK: u8 = 2;
+
+struct Symbol {
+    name: u32,
+    kind: u8,
+    bind: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+/// Reads the cubin at the start of `bytes`.
+pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
+    let header = Header::read(bytes).map_err(elf_problem)?;
+    if header.machine != EM_CUDA {
+        let what = format!(
+            "an ELF file for machine {}, not for CUDA (190)",
+            header.machine
+        );
+        return Err(Problem::new(
+            ProblemKind::Unsupported,
+            Place::Byte(18),
+            what,
+        ));
+    }
+    let count = header.section_count(bytes).map_err(elf_problem)?;
+    // Each row takes 40 bytes at least, so a count beyond this cannot be met.
+    if count > bytes.len() as u64 / 40 {
+        return Err(Problem::truncated(
+            bytes.len() as u64,
+            format!("no room for {count} sections"),
+        ));
+    }
+    let sections = (0..count)
+        .map(|i| header.section(bytes, i))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(elf_problem)?;
+    // Linked names share few bytes, so reading more than this of them means overlapping tables.
+    let budget = bytes.len().saturating_mul(16).saturating_add(1 << 20);
+    let mut reader = Reader {
+        bytes,
+        wide: header.wide,
+        sections,
+        budget,
+    };
+    let names_index = header.names_index(bytes).map_err(elf_problem)?;
+    let mut names = Vec::with_capacity(reader.sections.len());
+    for section in 0..reader.sections.len() {
+        names.push(reader.name(names_index, reader.sections[section].name)?);
+    }
+    let mut content = Content {
+        relocatable: header.file_type == 1,
+        address_bits: if header.wide { 64 } else { 32 },
+        ..Content::default()
+    };
+    let tool = reader.tool(&names);
+    content.target = target(&header, tool.as_deref());
+    content.producer = tool.and_then(|t| {
+        t.lines()
+            .find(|l| l.contains("compilation tools"))
+            .map(str::to_owned)
+    });
+    reader.collect(&names, &mut content)?;
+    Ok(content)
+}
+
+fn elf_problem(error: ElfError) -> Problem {
+    match error {
+        ElfError::Short(need) => Problem::truncated(need, "the ELF headers reach to here"),
+        ElfError::Bad => Problem::malformed(0, "the ELF headers contradict themselves"),
+    }
+}
+
+/// What the flags say; the suffix `f`, and from CUDA 13 on `a`, stand only in the note of the assembler's options.
+fn target(header: &Header, tool: Option<&str>) -> Option<Target> {
+    let (number, arch) = if header.os_abi == OS_ABI {
+        (header.flags >> 8 & 0xff, header.flags & 0x8 != 0)
+    } else {
+        (header.flags & 0xff, header.flags & 0x800 != 0)
+    };
+    let plain = Target::from_number(number as u16, Suffix::None);
+    let noted = tool
+        .and_then(|t| t.split_whitespace().filter_map(Target::from_name).next())
+        .filter(|t| (t.major, t.minor) == (plain.major, plain.minor));
+    let suffix = if arch {
+        Suffix::Arch
+    } else {
+        noted.map_or(Suffix::None, |t| t.suffix)
+    };
+    (number != 0).then_some(Target { suffix, ..plain })
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    wide: bool,
+    sections: Vec<Section>,
+    budget: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn data(&self, index: usize) -> Result<&'a [u8], Problem> {
+        let Some(section) = self.sections.get(index) else {
+            return Err(Problem::malformed(
+                0,
+                format!("there is no section {index}"),
+            ));
+        };
+        if section.kind == SHT_NOBITS {
+            return Ok(&[]);
+        }
+        let end = section.offset.checked_add(section.size);
+        usize::try_from(section.offset)
+            .ok()
+            .zip(end.and_then(|e| usize::try_from(e).ok()))
+            .and_then(|(start, end)| self.bytes.get(start..end))
+            .ok_or_else(|| {
+                Problem::truncated(
+                    section.offset,
+                    format!("section {index} ends behind the file"),
+                )
+            })
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
+            Problem::too_large("names and initial values take more room than the file")
+        })?;
+        Ok(())
+    }
+
+    /// The string at `offset` of string table `table`.
+    fn name(&mut self, table: u32, offset: u32) -> Result<&'a [u8], Problem> {
+        if table == 0 {
+            return Ok(&[]);
+        }
+        let strings = self.data(table as usize)?;
+        let rest = strings.get(offset as usize..).unwrap_or_default();
+        let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
+        self.spend(end + 1)?;
+        Ok(&rest[..end])
+    }
+
+    /// The printable strings of the note in which the assembler names itself, one a line.
+    fn tool(&mut self, names: &[&[u8]]) -> Option<String> {
+        let index = names.iter().position(|n| *n == b".note.nv.tkinfo")?;
+        let data = self.data(index).ok()?;
+        let note = data.get(..data.len().min(4096))?;
+        let words = note
+            .split(|&b| b == 0)
+            .filter(|w| w.len() > 3 && w.iter().all(|b| (0x20..0x7f).contains(b)));
+        Some(
+            words
+                .map(|w| String::from_utf8_lossy(w).into_owned())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
+    }
+
+    fn symbols(&self, table: usize) -> Result<Vec<Symbol>, Problem> {
+        let data = self.data(table)?;
+        let row = if self.wide { 24 } else { 16 };
+        let read = |row: &[u8]| {
+            let (info, other, section, value, size) = if self.wide {
+                (
+                    row[4],
+                    row[5],
+                    u16_at(row, 6)?,
+                    u64_at(row, 8)?,
+                    u64_at(row, 16)?,
+                )
+            } else {
+                let (value, size) = (u32_at(row, 4)?, u32_at(row, 8)?);
+                (
+                    row[12],
+                    row[13],
+                    u16_at(row, 14)?,
+                    value.into(),
+                    size.into(),
+                )
+            };
+            let (kind, bind) = (info & 0xf, info >> 4);
+            Some(Symbol {
+                name: u32_at(row, 0)?,
+                kind,
+                bind,
+                other,
+                section,
+                value,
+                size,
+            })
+        };
+        Ok(data.chunks_exact(row).filter_map(read).collect())
+    }
+
+    fn collect(&mut self, names: &[&[u8]], content: &mut Content) -> Result<(), Problem> {
+        let Some(table) = self.sections.iter().position(|s| s.kind == SHT_SYMTAB) else {
+            return Ok(());
+        };
+        let strings = self.sections[table].link;
+        let symbols = self.symbols(table)?;
+        let mut by_name: HashMap<&[u8], usize> = HashMap::new();
+        let mut by_symbol: HashMap<u32, usize> = HashMap::new();
+        for (index, symbol) in symbols.iter().enumerate() {
+            let section_name = names
+                .get(usize::from(symbol.section))
+                .copied()
+                .unwrap_or_default();
+            let variable = matches!(symbol.kind, STT_OBJECT | STT_CUDA_OBJECT);
+            let undefined = symbol.section == 0;
+            if symbol.kind == STT_FUNC && !undefined && section_name.starts_with(b".text.") {
+                let name = self.name(strings, symbol.name)?;
+                by_symbol.insert(index as u32, content.functions.len());
+                by_name.insert(name, content.functions.len());
+                content.functions.push(Function {
+                    name: text(name),
+                    is_entry: symbol.other & OTHER_ENTRY != 0,
+                    ..Function::default()
+                });
+            } else if variable && !undefined {
+                self.variable(strings, symbol, section_name, content)?;
+            } else if matches!(symbol.kind, STT_TEXTURE | STT_SURFACE) {
+                let name = text(self.name(strings, symbol.name)?);
+                let list = if symbol.kind == STT_TEXTURE {
+                    &mut content.textures
+                } else {
+                    &mut content.surfaces
+                };
+                list.push(name);
+            } else if undefined
+                && symbol.bind != 0
+                && symbol.bind != STB_WEAK
+                && symbol.kind != STT_SAMPLER
+                && symbol.other & OTHER_SHARED == 0
+            {
+                let name = text(self.name(strings, symbol.name)?);
+                if name.is_empty() || supplied_by_driver(&name) {
+                    continue;
+                }
+                if variable {
+                    content.globals.push(Global {
+                        name: name.clone(),
+                        size: symbol.size,
+                        constant: symbol.other & 0x80 != 0,
+                        managed: symbol.other & OTHER_MANAGED != 0,
+                        initial: None,
+                        external: true,
+                    });
+                }
+                content.undefined.push(name);
+            }
+        }
+        self.per_function(names, &by_name, &by_symbol, content)
+    }
+
+    fn variable(
+        &mut self,
+        strings: u32,
+        symbol: &Symbol,
+        section_name: &[u8],
+        content: &mut Content,
+    ) -> Result<(), Problem> {
+        let constant = section_name.starts_with(b".nv.constant3");
+        if !constant && !section_name.starts_with(b".nv.global") {
+            return Ok(());
+        }
+        let name = self.name(strings, symbol.name)?;
+        if name.is_empty() {
+            return Ok(());
+        }
+        let data = self.data(usize::from(symbol.section))?;
+        let start = usize::try_from(symbol.value).ok();
+        let end = symbol
+            .value
+            .checked_add(symbol.size)
+            .and_then(|e| usize::try_from(e).ok());
+        let initial = start.zip(end).and_then(|(start, end)| data.get(start..end));
+        if let Some(initial) = initial {
+            self.spend(initial.len())?;
+        }
+        content.globals.push(Global {
+            name: text(name),
+            size: symbol.size,
+            constant,
+            managed: symbol.other & OTHER_MANAGED != 0,
+            // Constants without an initial value are zeros in the file; that reads as none in both forms of an image.
+            initial: initial
+                .filter(|i| i.iter().any(|&b| b != 0))
+                .map(<[u8]>::to_vec),
+            external: false,
+        });
+        Ok(())
+    }
+
+    /// Adds what the sections named after functions say.
+    fn per_function(
+        &mut self,
+        names: &[&[u8]],
+        by_name: &HashMap<&[u8], usize>,
+        by_symbol: &HashMap<u32, usize>,
+        content: &mut Content,
+    ) -> Result<(), Problem> {
+        let functions = &mut content.functions;
+        let reserved = if names.contains(&&b".nv.shared.reserved.0"[..]) {
+            RESERVED_SHARED
+        } else {
+            0
+        };
+        for (index, name) in names.iter().enumerate() {
+            if let Some(of) = name.strip_prefix(b".nv.info.") {
+                let Some(&function) = by_name.get(of) else {
+                    continue;
+                };
+                let data = self.data(index)?;
+                self.spend(data.len())?;
+                own_records(data, &mut functions[function]);
+            } else if *name == b".nv.info" {
+                let data = self.data(index)?;
+                self.spend(data.len())?;
+                for record in info::records(data) {
+                    let Some((symbol, value)) = record.of_symbol() else {
+                        continue;
+                    };
+                    let Some(&function) = by_symbol.get(&symbol) else {
+                        continue;
+                    };
+                    match record.attribute {
+                        info::REGISTERS => functions[function].registers = Some(value),
+                        info::FRAME_SIZE => functions[function].local_bytes = value.into(),
+                        _ => {}
+                    }
+                }
+            } else if let Some(of) = name.strip_prefix(b".nv.shared.") {
+                if let Some(&function) = by_name.get(of) {
+                    functions[function].shared_bytes =
+                        self.sections[index].size.saturating_sub(reserved);
+                }
+            } else if *name == b".nv.constant3" {
+                let size = self.sections[index].size;
+                functions.iter_mut().for_each(|f| f.const_bytes = size);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn own_records(data: &[u8], function: &mut Function) {
+    let mut parameters = Vec::new();
+    for record in info::records(data) {
+        match record.attribute {
+            info::PARAMETER | info::PARAMETER_WIDE => parameters.extend(record.parameter()),
+            info::MAX_THREADS => {
+                let product = record
+                    .shape()
+                    .map(|s| s.into_iter().fold(1, u32::saturating_mul));
+                function.max_threads = product;
+            }
+            info::REQUIRED_THREADS => function.required_threads = record.shape(),
+            _ => {}
+        }
+    }
+    // The assembler lists them from the last to the first.
+    parameters.sort_by_key(|(ordinal, _)| *ordinal);
+    parameters.dedup_by_key(|(ordinal, _)| *ordinal);
+    function.parameters = parameters
+        .into_iter()
+        .map(|(_, parameter)| parameter)
+        .collect();
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,315 @@
+//! The entries of a fatbin container and their decompression.
+//!
+//! The layout was read off files that `fatbinary` 12.9 and 13.5 made and off NVIDIA's libraries.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use crate::elf::{u16_at, u32_at, u64_at};
+use crate::problem::{Place, Problem, ProblemKind};
+use crate::target::{CodeKind, Suffix, Target};
+
+/// The most bytes that one entry may have when decompressed.
+pub const MAX_DECOMPRESSED: u64 = 1 << 30;
+/// The most bytes that all entries of one image together may have when decompressed.
+pub const MAX_DECOMPRESSED_TOTAL: u64 = 8 << 30;
+/// The most entries that are looked at.
+pub const MAX_ENTRIES: usize = 1 << 16;
+
+pub(crate) const KIND_PTX: u16 = 1;
+pub(crate) const KIND_ELF: u16 = 2;
+const KIND_LTO: u16 = 8;
+/// Several images compressed as one (`fatbinary --concat`, CUDA 13).
+const KIND_GROUP: u16 = 256;
+
+pub(crate) const FLAG_64_BIT: u64 = 0x1;
+#[cfg(feature = "build")]
+pub(crate) const FLAG_LINUX: u64 = 0x10;
+pub(crate) const FLAG_LZ4: u64 = 0x2000;
+pub(crate) const FLAG_ZSTD: u64 = 0x8000;
+pub(crate) const FLAG_ARCH: u64 = 0x10_0000;
+pub(crate) const FLAG_FAMILY: u64 = 0x20_0000;
+
+/// The least bytes of an entry's header; 64, 72, 80, 88, 96, 112 and 120 were seen, so its own field counts.
+pub(crate) const ENTRY_HEADER: usize = 64;
+
+/// An entry as its header describes it, its payload still packed.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed<'a> {
+    pub(crate) code: CodeKind,
+    pub(crate) target: Option<Target>,
+    pub(crate) address_bits: u8,
+    /// Two numbers of the header: the PTX version of PTX, the ABI of a cubin.
+    pub(crate) version: (u16, u16),
+    pub(crate) identifier: Option<String>,
+    pub(crate) options: Option<String>,
+    flags: u64,
+    payload: &'a [u8],
+    original: u64,
+    at: u64,
+    /// For a member of a group: its part of the decompressed bytes.
+    part: Option<(u64, u64)>,
+}
+
+/// The entries of the container at the start of `bytes`.
+pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Packed<'_>>, Problem> {
+    let cut = || Problem::truncated(bytes.len() as u64, "the fatbin's header takes 16 bytes");
+    let header = usize::from(u16_at(bytes, 6).ok_or_else(cut)?);
+    let size = u64_at(bytes, 8).ok_or_else(cut)?;
+    if header < 16 {
+        return Err(Problem::malformed(
+            6,
+            format!("a fatbin header of {header} bytes"),
+        ));
+    }
+    let end = usize::try_from(size)
+        .ok()
+        .and_then(|s| s.checked_add(header));
+    let Some(whole) = end.and_then(|end| bytes.get(..end)) else {
+        let what = format!(
+            "the fatbin holds {size} bytes behind its header, {} are there",
+            bytes.len()
+        );
+        return Err(Problem::truncated(bytes.len() as u64, what));
+    };
+    let mut found = Vec::new();
+    let mut at = header;
+    while at < whole.len() {
+        if found.len() >= MAX_ENTRIES {
+            return Err(Problem::too_large(format!(
+                "more than {MAX_ENTRIES} entries"
+            )));
+        }
+        let rest = &whole[at..];
+        let size = u64_at(rest, 8).and_then(|s| usize::try_from(s).ok());
+        let header = u32_at(rest, 4).map(|h| h as usize);
+        let (Some(header), Some(size)) = (header, size) else {
+            return Err(Problem::truncated(
+                at as u64,
+                "the fatbin ends inside an entry's header",
+            ));
+        };
+        if header < ENTRY_HEADER {
+            return Err(Problem::malformed(
+                at as u64 + 4,
+                format!("an entry header of {header} bytes"),
+            ));
+        }
+        let range = header.checked_add(size).filter(|&end| end <= rest.len());
+        let Some(end) = range else {
+            return Err(Problem::truncated(
+                at as u64,
+                "the fatbin ends inside an entry",
+            ));
+        };
+        let fault = || Problem::malformed(at as u64, "an entry's sizes contradict each other");
+        let entry = one(&rest[..header], &rest[header..end], at as u64).ok_or_else(fault)?;
+        if entry.code == CodeKind::Other(KIND_GROUP) {
+            let members = members(&rest[..header], &entry);
+            // A group that we cannot read stays one entry of its own kind.
+            if members.is_empty() {
+                found.push(entry)
+            } else {
+                found.extend(members)
+            }
+        } else {
+            found.push(entry);
+        }
+        at += end;
+    }
+    Ok(found)
+}
+
+fn one<'a>(header: &[u8], payload: &'a [u8], at: u64) -> Option<Packed<'a>> {
+    let flags = u64_at(header, 40)?;
+    let packed = u32_at(header, 16)? as usize;
+    let compressed = flags & (FLAG_LZ4 | FLAG_ZSTD) != 0;
+    // The payload is padded to 8 bytes; stored entries leave the packed size 0.
+    let payload = if compressed && packed != 0 {
+        payload.get(..packed)?
+    } else {
+        payload
+    };
+    let options_at = u32_at(header, 20)? as usize;
+    let options = (u16_at(header, 0)? == KIND_PTX && options_at != 0)
+        .then(|| {
+            slice(
+                header,
+                u32_at(header, options_at)?,
+                u32_at(header, options_at + 4)?,
+            )
+        })
+        .flatten();
+    Some(Packed {
+        code: code(u16_at(header, 0)?),
+        target: target(u32_at(header, 28)?, flags),
+        address_bits: if flags & FLAG_64_BIT != 0 { 64 } else { 32 },
+        version: (u16_at(header, 26)?, u16_at(header, 24)?),
+        identifier: slice(header, u32_at(header, 32)?, u32_at(header, 36)?),
+        options,
+        flags,
+        payload,
+        original: if compressed {
+            u64_at(header, 56)?
+        } else {
+            payload.len() as u64
+        },
+        at,
+        part: None,
+    })
+}
+
+/// The members of a group: behind the usual header a count, then 64 bytes each, laid out like an entry's header with
+/// the offset in the decompressed bytes in place of the header size.
+fn members<'a>(header: &[u8], group: &Packed<'a>) -> Vec<Packed<'a>> {
+    let list = u32_at(header, 20).unwrap_or(0) as usize;
+    let count = u32_at(header, list).unwrap_or(0) as usize;
+    let rows = header.get(list.saturating_add(8)..).unwrap_or_default();
+    if list < ENTRY_HEADER || count != rows.len() / ENTRY_HEADER {
+        return Vec::new();
+    }
+    let member = |row: &[u8]| {
+        let flags = u64_at(row, 40)?;
+        Some(Packed {
+            code: code(u16_at(row, 0)?),
+            target: target(u32_at(row, 28)?, flags),
+            address_bits: if flags & FLAG_64_BIT != 0 { 64 } else { 32 },
+            version: (u16_at(row, 26)?, u16_at(row, 24)?),
+            identifier: None,
+            options: None,
+            part: Some((u32_at(row, 4)?.into(), u64_at(row, 8)?)),
+            ..group.clone()
+        })
+    };
+    rows.chunks_exact(ENTRY_HEADER).filter_map(member).collect()
+}
+
+fn code(kind: u16) -> CodeKind {
+    match kind {
+        KIND_PTX => CodeKind::Ptx,
+        KIND_ELF => CodeKind::Elf,
+        KIND_LTO => CodeKind::LtoIr,
+        other => CodeKind::Other(other),
+    }
+}
+
+fn target(number: u32, flags: u64) -> Option<Target> {
+    let suffix = match flags & (FLAG_ARCH | FLAG_FAMILY) {
+        FLAG_ARCH => Suffix::Arch,
+        FLAG_FAMILY => Suffix::Family,
+        _ => Suffix::None,
+    };
+    u16::try_from(number)
+        .ok()
+        .filter(|&n| n != 0)
+        .map(|n| Target::from_number(n, suffix))
+}
+
+/// Text inside an entry's header.
+fn slice(header: &[u8], at: u32, length: u32) -> Option<String> {
+    let end = (at as usize).checked_add(length as usize)?;
+    let text = header.get(at as usize..end)?;
+    let text = text.split(|&b| b == 0).next()?;
+    (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// The last decompressed payload; members of a group follow each other and share it.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    spent: u64,
+    group: Option<(u64, Result<Vec<u8>, Problem>)>,
+}
+
+impl<'a> Packed<'a> {
+    pub(crate) fn compressed(&self) -> bool {
+        self.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0
+    }
+
+    /// Hands the unpacked payload to `use_it`.
+    pub(crate) fn with_payload<T>(
+        &self,
+        unpacker: &mut Unpacker,
+        use_it: impl FnOnce(&[u8]) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let Some((start, size)) = self.part else {
+            return use_it(&self.unpack(&mut unpacker.spent)?);
+        };
+        // Members may overlap, so each is charged for what will be read of it.
+        unpacker.spent = unpacker.spent.saturating_add(size);
+        if unpacker.spent > MAX_DECOMPRESSED_TOTAL {
+            return Err(Problem::too_large(
+                "a group's members together are too large",
+            ));
+        }
+        if unpacker.group.as_ref().is_none_or(|(at, _)| *at != self.at) {
+            let whole = self.unpack(&mut unpacker.spent).map(Cow::into_owned);
+            unpacker.group = Some((self.at, whole));
+        }
+        let Some((_, Ok(whole))) = &unpacker.group else {
+            let why = unpacker
+                .group
+                .as_ref()
+                .and_then(|(_, whole)| whole.as_ref().err().cloned());
+            return Err(
+                why.unwrap_or_else(|| Problem::malformed(self.at, "a group without content"))
+            );
+        };
+        let range = usize::try_from(start).ok().zip(
+            start
+                .checked_add(size)
+                .and_then(|end| usize::try_from(end).ok()),
+        );
+        match range.and_then(|(start, end)| whole.get(start..end)) {
+            Some(part) => use_it(part),
+            None => Err(Problem::malformed(
+                self.at,
+                "a group's member lies outside of it",
+            )),
+        }
+    }
+
+    fn unpack(&self, spent: &mut u64) -> Result<Cow<'a, [u8]>, Problem> {
+        if !self.compressed() {
+            return Ok(Cow::Borrowed(self.payload));
+        }
+        let original = self.original;
+        *spent = spent.saturating_add(original);
+        if original > MAX_DECOMPRESSED || *spent > MAX_DECOMPRESSED_TOTAL {
+            return Err(Problem::too_large(format!(
+                "an entry of {original} bytes when decompressed"
+            )));
+        }
+        let bad = |what: String| Problem::new(ProblemKind::Malformed, Place::Byte(self.at), what);
+        let out = if self.flags & FLAG_LZ4 != 0 {
+            // One LZ4 byte stands for 255 at most: a larger claim is refused before memory is taken for it.
+            if original
+                > (self.payload.len() as u64)
+                    .saturating_mul(255)
+                    .saturating_add(64)
+            {
+                return Err(bad(format!(
+                    "{original} bytes cannot come from so little LZ4 data"
+                )));
+            }
+            lz4_flex::block::decompress(self.payload, original as usize)
+                .map_err(|e| bad(format!("LZ4 data of an entry is damaged: {e}")))?
+        } else {
+            let mut out = Vec::new();
+            let frame = ruzstd::decoding::StreamingDecoder::new(self.payload)
+                .map_err(|e| bad(format!("zstd data of an entry is damaged: {e}")))?;
+            // One byte more than promised shows a lie without following it.
+            frame
+                .take(original + 1)
+                .read_to_end(&mut out)
+                .map_err(|e| bad(format!("zstd data of an entry is damaged: {e}")))?;
+            out
+        };
+        if out.len() as u64 != original {
+            let got = out.len();
+            return Err(bad(format!(
+                "an entry gave {got} bytes where its header promises {original}"
+            )));
+        }
+        Ok(Cow::Owned(out))
+    }
+}

@@ -1,0 +1,72 @@
+//! `.nv.info` sections: records of a format byte, an attribute byte and a value.
+
+use crate::content::Parameter;
+use crate::elf::{u16_at, u32_at};
+
+pub(crate) const MAX_THREADS: u8 = 0x05;
+pub(crate) const REQUIRED_THREADS: u8 = 0x10;
+pub(crate) const FRAME_SIZE: u8 = 0x11;
+pub(crate) const PARAMETER: u8 = 0x17;
+pub(crate) const REGISTERS: u8 = 0x2f;
+/// For parameters too large for the 14 bits of [`PARAMETER`] (sm_70 on, PTX 8.1 on).
+pub(crate) const PARAMETER_WIDE: u8 = 0x45;
+
+/// The format whose 16-bit value is the length of what follows; the others carry their value in it.
+pub(crate) const FORMAT_SIZED: u8 = 4;
+
+/// One record with a value of its own length.
+pub(crate) struct Record<'a> {
+    pub(crate) attribute: u8,
+    pub(crate) value: &'a [u8],
+}
+
+/// The sized records of a section, in order; the others hold nothing that we read. Ends at the first damaged record.
+pub(crate) fn records(mut section: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    std::iter::from_fn(move || {
+        loop {
+            let [format, attribute, low, high, rest @ ..] = section else {
+                return None;
+            };
+            if *format != FORMAT_SIZED {
+                section = rest;
+                continue;
+            }
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let value = rest.get(..length)?;
+            section = &rest[length..];
+            return Some(Record {
+                attribute: *attribute,
+                value,
+            });
+        }
+    })
+}
+
+impl Record<'_> {
+    /// Ordinal and layout of a parameter record of either kind.
+    pub(crate) fn parameter(&self) -> Option<(u16, Parameter)> {
+        let ordinal = u16_at(self.value, 4)?;
+        let offset = u16_at(self.value, 6)?.into();
+        let word = u32_at(self.value, 8)?;
+        let size = match self.attribute {
+            PARAMETER => word >> 18,
+            PARAMETER_WIDE => word,
+            _ => return None,
+        };
+        Some((ordinal, Parameter { offset, size }))
+    }
+
+    /// The three numbers of a block shape.
+    pub(crate) fn shape(&self) -> Option<[u32; 3]> {
+        Some([
+            u32_at(self.value, 0)?,
+            u32_at(self.value, 4)?,
+            u32_at(self.value, 8)?,
+        ])
+    }
+
+    /// Symbol index and number of a record about one function.
+    pub(crate) fn of_symbol(&self) -> Option<(u32, u32)> {
+        Some((u32_at(self.value, 0)?, u32_at(self.value, 4)?))
+    }
+}

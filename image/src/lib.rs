@@ -1,0 +1,40 @@
+//! What a device code image holds: an ELF cubin, a fatbin or a PTX text.
+//!
+//! [`extent`], [`kind`] and [`wrapper_data`] look at headers only and neither allocate nor panic: they run inside
+//! other people's programs. With the feature `decompress`, [`parse`] lists functions, parameters and variables;
+//! with the feature `build`, [`build`] makes small images without code that read back the same.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "build")]
+pub mod build;
+#[cfg(feature = "decompress")]
+mod content;
+#[cfg(feature = "decompress")]
+mod cubin;
+mod elf;
+mod extent;
+#[cfg(feature = "decompress")]
+mod fatbin;
+#[cfg(feature = "decompress")]
+mod info;
+mod kind;
+#[cfg(feature = "decompress")]
+mod parse;
+#[cfg(feature = "decompress")]
+mod problem;
+#[cfg(feature = "decompress")]
+mod ptx;
+mod target;
+
+pub use extent::{Extent, WrapperHeader, extent, wrapper_data};
+pub use kind::{ImageKind, kind};
+pub use target::{CodeKind, Suffix, Target, runs_on};
+
+#[cfg(feature = "decompress")]
+pub use content::{Content, Function, Global, Parameter};
+#[cfg(feature = "decompress")]
+pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES};
+#[cfg(feature = "decompress")]
+pub use parse::{Entry, Image, parse};
+#[cfg(feature = "decompress")]
+pub use problem::{Place, Problem, ProblemKind};

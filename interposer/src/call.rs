@@ -1,0 +1,370 @@
+//! Around every call: what is written before the driver is entered and after it has returned.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use cutape_format::layout::{EnterHead, LeaveHead, RECORD_HEAD_LENGTH, chunk_kind, record_kind};
+use cutape_format::write::Record;
+use cutape_registry::FUNCTIONS;
+
+use crate::plan::{self, MOST_PARAMETERS, Place, Plan};
+use crate::settings::{Payloads, Settings};
+use crate::thread::{self, Thread};
+use crate::{
+    capture, clock, driver, entry, errno, fork, identity, log, maps, overrides, pending, trace_file,
+};
+
+/// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
+#[repr(C, align(16))]
+pub(crate) struct Frame {
+    registers: [u64; 6],
+    vectors: [[u64; 2]; 8],
+    pub(crate) caller: u64,
+    stack: *const u64,
+    pub(crate) function: u64,
+    /// What the driver returned.
+    pub(crate) result: u64,
+    thread: *const Thread,
+    /// The arguments in the order of the prototype.
+    pub(crate) words: [u64; MOST_PARAMETERS],
+    /// What a function's override keeps from before the call to after it.
+    pub(crate) kept: [u64; 3],
+}
+
+/// What the stub is to do: where to go, and whether to come back.
+#[repr(C)]
+pub(crate) struct Entered {
+    target: *const c_void,
+    recorded: u64,
+}
+
+const NOT_STARTED: u8 = 0;
+const STARTING: u8 = 1;
+const RECORDING: u8 = 2;
+/// The calls go to the driver unseen.
+const PASSING: u8 = 3;
+
+static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
+static THREADS: AtomicU32 = AtomicU32::new(0);
+static KEEPS_INPUTS: AtomicBool = AtomicBool::new(true);
+static KEEPS_OUTPUTS: AtomicBool = AtomicBool::new(true);
+
+/// What is kept of bytes that go to devices, and of bytes that come back.
+pub(crate) fn payload_policy() -> (Payloads, Payloads) {
+    let policy = |keeps: &AtomicBool| {
+        if keeps.load(Ordering::Relaxed) {
+            Payloads::All
+        } else {
+            Payloads::None
+        }
+    };
+    (policy(&KEEPS_INPUTS), policy(&KEEPS_OUTPUTS))
+}
+
+/// The ordinal of a thread that makes its first call.
+pub(crate) fn next_thread() -> u32 {
+    THREADS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Stops recording in this process; true for the one caller that did it.
+pub(crate) fn stop() -> bool {
+    STATE
+        .compare_exchange(RECORDING, PASSING, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// The process ends in order.
+pub(crate) fn at_exit() {
+    if STATE.load(Ordering::Acquire) == RECORDING {
+        let _errno = errno::Errno::keep();
+        maps::write_if_changed();
+    }
+}
+
+/// In a forked child: nothing has been recorded here yet.
+pub(crate) fn forget() {
+    if STATE.load(Ordering::Relaxed) == RECORDING {
+        STATE.store(NOT_STARTED, Ordering::Relaxed);
+    }
+    THREADS.store(0, Ordering::Relaxed);
+}
+
+/// Called by every entry before the driver. The frame is the stub's.
+pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
+    let function = frame.function as usize;
+    let thread = thread::current();
+    // SAFETY: the state lives as long as its thread, which is this one.
+    let state = unsafe { &*thread };
+    if state.depth.get() > 0 {
+        return pass(function);
+    }
+    if STATE.load(Ordering::Acquire) != RECORDING && !started(state) {
+        return pass(function);
+    }
+    state.depth.set(1);
+    state.settle();
+    frame.thread = thread;
+    frame.kept = [0; 3];
+    let plan = plan::of(function);
+    gather(frame, plan);
+    let written = state.write(record_kind::ENTER, function as u16, |record| {
+        record.put_enter(EnterHead {
+            ticks: 0,
+            caller: frame.caller,
+        })?;
+        for index in 0..usize::from(plan.count) {
+            put_argument(record, frame, plan, index)?;
+        }
+        if plan.looks_before {
+            capture::before(record, frame, function)?;
+        }
+        overrides::before(record, frame, plan)?;
+        // The clock last: looking at memory is not the driver's time.
+        record.patch(RECORD_HEAD_LENGTH, clock::ticks())
+    });
+    if !written {
+        state.depth.set(0);
+        return pass(function);
+    }
+    state.introduce();
+    overrides::entered(state, frame, plan);
+    state.calls.set(state.calls.get() + 1);
+    Entered {
+        target: target(function),
+        recorded: 1,
+    }
+}
+
+/// Called by every entry after the driver, unless `enter` said not to.
+pub(crate) extern "C" fn leave(frame: &mut Frame) {
+    let ticks = clock::ticks();
+    let function = frame.function as usize;
+    // SAFETY: set by `enter` on this thread.
+    let state = unsafe { &*frame.thread };
+    let plan = plan::of(function);
+    let result = frame.result as i32;
+    overrides::leaving(state, frame, plan);
+    if result == 0 && plan.waits {
+        pending::completed(state, frame, function);
+    }
+    state.write(record_kind::LEAVE, function as u16, |record| {
+        record.put_leave(LeaveHead { ticks, result })?;
+        if result == 0 && plan.looks_after {
+            capture::after(record, frame, function)?;
+        }
+        overrides::after(record, frame, plan)
+    });
+    overrides::left(frame, plan);
+    state.depth.set(0);
+}
+
+fn pass(function: usize) -> Entered {
+    Entered {
+        target: target(function),
+        recorded: 0,
+    }
+}
+
+fn target(function: usize) -> *const c_void {
+    let real = driver::real(function);
+    if real.is_null() {
+        missing as *const c_void
+    } else {
+        real
+    }
+}
+
+/// Stands for a function that the real driver does not have, or for all of them if there is no driver.
+extern "C" fn missing() -> i32 {
+    const CUDA_ERROR_NOT_SUPPORTED: i32 = 801;
+    CUDA_ERROR_NOT_SUPPORTED
+}
+
+/// Puts the arguments in the order of the prototype.
+#[inline]
+fn gather(frame: &mut Frame, plan: &Plan) {
+    for index in 0..usize::from(plan.count) {
+        frame.words[index] = match plan.places[index] {
+            Place::Register(at) => frame.registers[usize::from(at) % 6],
+            Place::Vector(at) => frame.vectors[usize::from(at) % 8][0],
+            // SAFETY: the caller has put its stack arguments there, as the prototype says.
+            Place::Stack(at) => unsafe { *frame.stack.add(usize::from(at)) },
+        };
+    }
+}
+
+#[inline]
+fn put_argument(record: &mut Record<'_>, frame: &Frame, plan: &Plan, index: usize) -> Option<()> {
+    let width = usize::from(plan.widths[index]);
+    match plan.places[index] {
+        Place::Stack(at) if width > 8 => {
+            // SAFETY: a struct by value of that many bytes lies there, as the prototype says.
+            let bytes = unsafe {
+                core::slice::from_raw_parts(frame.stack.add(usize::from(at)).cast::<u8>(), width)
+            };
+            record.put(bytes)
+        }
+        _ => record.put_number(frame.words[index], width),
+    }
+}
+
+/// Starts recording if that is still to be done; whether this process records.
+#[cold]
+fn started(state: &Thread) -> bool {
+    loop {
+        match STATE.load(Ordering::Acquire) {
+            RECORDING => return true,
+            PASSING => return false,
+            NOT_STARTED => {
+                let won = STATE.compare_exchange(
+                    NOT_STARTED,
+                    STARTING,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if won.is_err() {
+                    continue;
+                }
+                // The loader runs the driver's constructors; what they call is not the program's.
+                state.depth.set(1);
+                let _errno = errno::Errno::keep();
+                let records = start();
+                state.depth.set(0);
+                STATE.store(if records { RECORDING } else { PASSING }, Ordering::Release);
+                return records;
+            }
+            // Another thread is at it.
+            // SAFETY: no memory is involved.
+            _ => unsafe {
+                libc::sched_yield();
+            },
+        }
+    }
+}
+
+/// Loads the driver, creates the trace. Whether calls are to be recorded.
+fn start() -> bool {
+    let settings = Settings::read();
+    let again = fork::generation() > 0 && !driver::real(0).is_null();
+    if !again {
+        let Some(path) = driver::load(settings.driver.as_deref()) else {
+            log::line(&[b"there is no CUDA driver to pass the calls on to"]);
+            return false;
+        };
+        plan::prepare();
+        fork::watch();
+        identity::remember_driver(path);
+    }
+    let Some(trace) = settings.trace else {
+        return false;
+    };
+    KEEPS_INPUTS.store(settings.payloads == Payloads::All, Ordering::Relaxed);
+    KEEPS_OUTPUTS.store(settings.outputs == Payloads::All, Ordering::Relaxed);
+    trace_file::close();
+    pending::forget();
+    let clock = clock::choose();
+    if !trace_file::create(&trace, clock) {
+        return false;
+    }
+    trace_file::document(
+        chunk_kind::SIGNATURES,
+        cutape_registry::SIGNATURE_TEXT.as_bytes(),
+    );
+    identity::write_program();
+    maps::write();
+    debug_assert_eq!(FUNCTIONS.len(), entry::count());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutape_format::{Passing, Trace, TraceBuilder};
+    use proptest::prelude::*;
+
+    /// Encodes a call as `enter` does, without driver and file.
+    fn encode(
+        function: u16,
+        registers: [u64; 6],
+        vectors: [[u64; 2]; 8],
+        stack: &[u64; 16],
+    ) -> Vec<u8> {
+        let mut frame = Frame {
+            registers,
+            vectors,
+            caller: 77,
+            stack: stack.as_ptr(),
+            function: function.into(),
+            result: 0,
+            thread: core::ptr::null(),
+            words: [0; MOST_PARAMETERS],
+            kept: [0; 3],
+        };
+        let plan = plan::make(&FUNCTIONS[usize::from(function)]);
+        gather(&mut frame, &plan);
+        let mut space = vec![0u64; 64];
+        // SAFETY: the words are ours and any bytes make words.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(space.as_mut_ptr().cast::<u8>(), space.len() * 8)
+        };
+        let mut record = Record::new(bytes).expect("room");
+        record
+            .put_enter(EnterHead {
+                ticks: 5,
+                caller: frame.caller,
+            })
+            .expect("room");
+        for index in 0..usize::from(plan.count) {
+            put_argument(&mut record, &frame, &plan, index).expect("room");
+        }
+        let length = record.commit(record_kind::ENTER, function).expect("room");
+        bytes[RECORD_HEAD_LENGTH..length].to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+
+        /// What is put into the trace here is what a reader takes out of it, for every function and parameter.
+        #[test]
+        fn readers_agree(registers: [u64; 6], vectors: [[u64; 2]; 8], stack: [u64; 16]) {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            for function in &FUNCTIONS {
+                let body = encode(function.id, registers, vectors, &stack);
+                builder.record(0, record_kind::ENTER, function.id, &body);
+            }
+            let path = std::env::temp_dir().join(format!("cutape-agree-{}.cutape", std::process::id()));
+            builder.write(&path).unwrap();
+            let trace = Trace::open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let calls: Vec<_> = trace.calls().collect();
+            prop_assert_eq!(calls.len(), FUNCTIONS.len());
+            for (call, function) in calls.iter().zip(&FUNCTIONS) {
+                prop_assert_eq!(&call.signature.name, function.name);
+                prop_assert_eq!(call.caller, 77);
+                prop_assert_eq!(call.captures().count(), 0);
+                for (index, place) in plan::make(function).places.iter().enumerate().take(function.params.len()) {
+                    let word = match *place {
+                        Place::Register(at) => registers[usize::from(at)],
+                        Place::Vector(at) => vectors[usize::from(at)][0],
+                        Place::Stack(at) => stack[usize::from(at)],
+                    };
+                    let expected = match call.signature.parameters[index].passing {
+                        Passing::Memory(bytes) => {
+                            let Place::Stack(at) = *place else { panic!("{}", function.name) };
+                            let words = &stack[usize::from(at)..][..usize::from(bytes) / 8];
+                            let expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                            prop_assert_eq!(call.argument_bytes(index), expected);
+                            continue;
+                        }
+                        Passing::Signed(4) => i64::from(word as i32) as u64,
+                        Passing::Unsigned(bytes) | Passing::Float(bytes) if bytes < 8 => {
+                            word & ((1 << (8 * bytes)) - 1)
+                        }
+                        _ => word,
+                    };
+                    prop_assert_eq!(call.argument(index), expected, "{} {}", function.name, index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The time stamp counter, or a counter of our own where it does not run evenly.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static COUNTED: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicU64 = AtomicU64::new(1);
+
+/// What the trace's file head says of the clock: 0 the counter of the processor, 1 a shared counter.
+pub(crate) fn choose() -> u32 {
+    let counted = !invariant();
+    COUNTED.store(counted, Ordering::Relaxed);
+    u32::from(counted)
+}
+
+/// Whether the processor says that its counter runs at one rate on all cores (CPUID 0x8000_0007, bit 8 of EDX).
+fn invariant() -> bool {
+    use core::arch::x86_64::__cpuid;
+    __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+}
+
+/// Now, in ticks.
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    if COUNTED.load(Ordering::Relaxed) {
+        return COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: every x86-64 processor has the instruction; systems that trap it are not supported by CUDA either.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Nanoseconds of one of the system's clocks.
+pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
+}

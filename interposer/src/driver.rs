@@ -1,0 +1,125 @@
+//! The real libcuda: found by absolute path, all its functions by name.
+
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::ffi::{CStr, CString, c_void};
+
+use cutape_registry::FUNCTIONS;
+
+use crate::log;
+
+/// Usual places, tried in this order where no path is given.
+const PLACES: [&CStr; 7] = [
+    c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    c"/usr/lib64/libcuda.so.1",
+    c"/usr/lib/libcuda.so.1",
+    c"/usr/local/nvidia/lib64/libcuda.so.1",
+    c"/usr/lib/wsl/lib/libcuda.so.1",
+    c"/usr/lib64-nvidia/libcuda.so.1",
+    c"/usr/local/cuda/compat/libcuda.so.1",
+];
+
+static REAL: [AtomicPtr<c_void>; FUNCTIONS.len()] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; FUNCTIONS.len()];
+
+/// `(address of the real function, id)`, by address, so that an address that the driver hands out leads to our entry.
+static BY_ADDRESS: AtomicPtr<Vec<(usize, u16)>> = AtomicPtr::new(core::ptr::null_mut());
+static HANDLE: AtomicUsize = AtomicUsize::new(0);
+
+/// Loads the real library; its path, or `None` (having said so) if there is none.
+pub(crate) fn load(given: Option<&CStr>) -> Option<CString> {
+    let (handle, path) = match given {
+        Some(path) => (open(path), path),
+        None => PLACES
+            .into_iter()
+            .map(|path| (open(path), path))
+            .find(|found| !found.0.is_null())?,
+    };
+    if handle.is_null() {
+        // SAFETY: dlerror gives NULL or a string that lasts until the next dl call of this thread.
+        let why = unsafe { libc::dlerror() };
+        let why = if why.is_null() {
+            &b"it is cutape's own library"[..]
+        } else {
+            // SAFETY: as above, not NULL here.
+            unsafe { CStr::from_ptr(why) }.to_bytes()
+        };
+        log::line(&[b"cannot load the real driver ", path.to_bytes(), b": ", why]);
+        return None;
+    }
+    HANDLE.store(handle as usize, Ordering::Relaxed);
+    let mut addresses = Vec::with_capacity(FUNCTIONS.len());
+    let mut name = [0u8; 128];
+    for (function, slot) in FUNCTIONS.iter().zip(&REAL) {
+        let Some(place) = name.get_mut(..function.name.len()) else {
+            continue;
+        };
+        place.copy_from_slice(function.name.as_bytes());
+        name[function.name.len()] = 0;
+        // SAFETY: the handle is open and never closed; the name ends in NUL.
+        let address = unsafe { libc::dlsym(handle, name.as_ptr().cast()) };
+        slot.store(address, Ordering::Relaxed);
+        if !address.is_null() {
+            addresses.push((address as usize, function.id));
+        }
+    }
+    addresses.sort_unstable();
+    // Leaked on purpose: it is used until the process ends.
+    BY_ADDRESS.store(Box::into_raw(Box::new(addresses)), Ordering::Release);
+    Some(path.to_owned())
+}
+
+fn open(path: &CStr) -> *mut c_void {
+    // SAFETY: loads a library that the user named or that is the system's driver.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return handle;
+    }
+    // SAFETY: the handle is open. A library of our own would call itself for ever.
+    if unsafe { !libc::dlsym(handle, c"cutape_interposer_marker".as_ptr()).is_null() } {
+        return core::ptr::null_mut();
+    }
+    handle
+}
+
+/// The real function, NULL if the driver does not have it.
+#[inline]
+pub(crate) fn real(function: usize) -> *mut c_void {
+    REAL.get(function)
+        .map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Relaxed))
+}
+
+/// The function whose real entry is at that address.
+pub(crate) fn by_address(address: usize) -> Option<u16> {
+    // SAFETY: NULL, or the vector that `load` leaked complete.
+    let addresses = unsafe { BY_ADDRESS.load(Ordering::Acquire).as_ref() }?;
+    let at = addresses
+        .binary_search_by_key(&address, |entry| entry.0)
+        .ok()?;
+    Some(addresses[at].1)
+}
+
+/// Whether the library that was loaded is cutape's null driver.
+pub(crate) fn is_null_driver() -> bool {
+    let handle = HANDLE.load(Ordering::Relaxed) as *mut c_void;
+    // SAFETY: the handle is open and never closed.
+    !handle.is_null()
+        && unsafe { !libc::dlsym(handle, c"cutape_null_driver_marker".as_ptr()).is_null() }
+}
+
+/// Calls a function of the driver that takes integers and pointers only; `None` if the driver does not have it.
+///
+/// # Safety
+/// The arguments are right for the function.
+pub(crate) unsafe fn call(function: u16, arguments: [u64; 4]) -> Option<i32> {
+    let address = real(usize::from(function));
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the address is a C function of at most four integer parameters, as the caller says; in the System V
+    // convention further register arguments are ignored.
+    let function: unsafe extern "C" fn(u64, u64, u64, u64) -> i32 =
+        unsafe { core::mem::transmute(address) };
+    let [a, b, c, d] = arguments;
+    // SAFETY: as above.
+    Some(unsafe { function(a, b, c, d) })
+}

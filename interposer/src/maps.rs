@@ -1,0 +1,132 @@
+//! Where libraries lie in this process, with their build ids, so that callers' addresses can be named later.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::CStr;
+
+use cutape_format::layout::chunk_kind;
+
+use crate::trace_file;
+
+/// How many objects the loader had ever added when the map was last written.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+/// The mappings in their encoded form: a count, then each one's fields.
+#[derive(Default)]
+struct Maps {
+    count: u64,
+    bytes: Vec<u8>,
+    added: u64,
+}
+
+/// Writes the map of the code that is loaded now.
+pub(crate) fn write() {
+    let mut maps = Maps {
+        count: 0,
+        bytes: vec![0; 8],
+        added: 0,
+    };
+    // SAFETY: the callback gets the pointer that is passed here, while `maps` lives.
+    unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut maps).cast()) };
+    SEEN.store(maps.added, Ordering::Relaxed);
+    maps.bytes[..8].copy_from_slice(&maps.count.to_le_bytes());
+    trace_file::document(chunk_kind::MAPS, &maps.bytes);
+}
+
+/// Writes the map again if the loader has added something since.
+pub(crate) fn write_if_changed() {
+    let mut added = 0u64;
+    // SAFETY: the callback gets the pointer that is passed here.
+    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut added).cast()) };
+    if added != SEEN.load(Ordering::Relaxed) {
+        write();
+    }
+}
+
+unsafe extern "C" fn count(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    added: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader gives a valid object; the pointer is `write_if_changed`'s.
+    unsafe { *added.cast::<u64>() = (*info).dlpi_adds };
+    1
+}
+
+unsafe extern "C" fn object(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    maps: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader gives a valid object; the pointer is `write`'s.
+    let (info, maps) = unsafe { (&*info, &mut *maps.cast::<Maps>()) };
+    maps.added = info.dlpi_adds;
+    // SAFETY: the loader gives the object's program headers and their number.
+    let headers =
+        unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let mut path = Vec::new();
+    if !info.dlpi_name.is_null() {
+        // SAFETY: a NUL-terminated name, valid during the callback.
+        path.extend_from_slice(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
+    }
+    if path.is_empty() {
+        path.resize(4096, 0);
+        // SAFETY: the buffer is valid for its length.
+        let length = unsafe {
+            libc::readlink(
+                c"/proc/self/exe".as_ptr(),
+                path.as_mut_ptr().cast(),
+                path.len(),
+            )
+        };
+        path.truncate(length.max(0) as usize);
+    }
+    let build_id = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE)
+        .find_map(|header| {
+            let address = (info.dlpi_addr + header.p_vaddr) as *const u8;
+            // SAFETY: a note segment of a loaded object is mapped for its length.
+            find_build_id(unsafe { core::slice::from_raw_parts(address, header.p_memsz as usize) })
+        })
+        .unwrap_or_default();
+    for header in headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0)
+    {
+        let start = info.dlpi_addr + header.p_vaddr;
+        for number in [
+            start,
+            start + header.p_memsz,
+            header.p_offset,
+            path.len() as u64,
+        ] {
+            maps.bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        maps.bytes.extend_from_slice(&path);
+        maps.bytes
+            .extend_from_slice(&(build_id.len() as u64).to_le_bytes());
+        maps.bytes.extend_from_slice(build_id);
+        maps.count += 1;
+    }
+    0
+}
+
+/// The build id among ELF notes: name "GNU", type 3.
+fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    let word = |bytes: &[u8], at: usize| {
+        bytes
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_le_bytes)
+    };
+    loop {
+        let (name, content, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
+        let content_at = 12 + (name as usize).next_multiple_of(4);
+        let behind = content_at + (content as usize).next_multiple_of(4);
+        if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
+            return notes.get(content_at..content_at + content as usize);
+        }
+        notes = notes.get(behind..)?;
+    }
+}

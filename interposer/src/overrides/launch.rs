@@ -1,0 +1,194 @@
+//! Kernel launches: the parameters' bytes, in the order and at the offsets that the kernel takes them.
+
+use cutape_driver::types::{CUDA_LAUNCH_PARAMS, CUlaunchAttribute, CUlaunchConfig};
+use cutape_format::layout::{LayoutNote, field, note_kind, record_kind};
+use cutape_format::write::Record;
+
+use crate::call::Frame;
+use crate::layouts::{self, Layout};
+use crate::thread::Thread;
+use crate::{capture, memory};
+
+/// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
+const END: u64 = 0;
+const BUFFER_POINTER: u64 = 1;
+const BUFFER_SIZE: u64 = 2;
+/// More words than the three marks make sense of.
+const MOST_EXTRA: u64 = 16;
+/// Attributes of one launch; there are not so many kinds.
+const MOST_ATTRIBUTES: u64 = 64;
+/// Addresses below are no memory on any Linux.
+const LOWEST_ADDRESS: u64 = 4096;
+
+/// Writes what a launch passes behind its enter record: parameters are read as the driver would read them, which faults
+/// where they are wild, and then the launch itself is to be in the trace.
+pub(super) fn note(state: &Thread, build: impl FnMut(&mut Record<'_>) -> Option<()>) {
+    state.write(record_kind::NOTE, note_kind::CAPTURES, build);
+}
+
+/// Puts what a launch passes: `parameters` and `extra` are the positions of those arrays, the function is the first.
+pub(super) fn captures(
+    record: &mut Record<'_>,
+    frame: &Frame,
+    parameters: u8,
+    extra: Option<u8>,
+) -> Option<()> {
+    kernel_parameters(
+        record,
+        parameters,
+        frame.words[0],
+        frame.words[usize::from(parameters)],
+    )?;
+    match extra {
+        Some(at) => extra_words(record, at, frame.words[usize::from(at)]),
+        None => Some(()),
+    }
+}
+
+/// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to.
+fn kernel_parameters(
+    record: &mut Record<'_>,
+    position: u8,
+    function: u64,
+    array: u64,
+) -> Option<()> {
+    if array == 0 {
+        return Some(());
+    }
+    let Some(layout) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS) else {
+        return capture::unreadable(record, position, field::KERNEL_PARAMETERS);
+    };
+    record.put_capture(
+        position,
+        field::KERNEL_PARAMETERS,
+        layout.length as usize,
+        |target| pack(layout, array, target),
+    )
+}
+
+fn pack(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
+    // Gaps between parameters are zero in a fresh chunk.
+    for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
+        // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
+        let source = unsafe { (array as *const *const u8).add(index).read_unaligned() };
+        if (source as u64) < LOWEST_ADDRESS {
+            return None;
+        }
+        let place = target
+            .get_mut(offset as usize..)?
+            .get_mut(..size as usize)?;
+        // SAFETY: as above.
+        unsafe { core::ptr::copy_nonoverlapping(source, place.as_mut_ptr(), place.len()) };
+    }
+    Some(0)
+}
+
+/// The `extra` array and the buffer that it names.
+fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> Option<()> {
+    if array == 0 {
+        return Some(());
+    }
+    let mut words = [0u64; MOST_EXTRA as usize];
+    let (mut count, mut buffer, mut size) = (0, None, None);
+    while count + 1 < words.len() {
+        let Some(mark) = memory::word(array.wrapping_add(count as u64 * 8)) else {
+            break;
+        };
+        words[count] = mark;
+        count += 1;
+        if mark == END {
+            break;
+        }
+        let Some(value) = memory::word(array.wrapping_add(count as u64 * 8)) else {
+            break;
+        };
+        words[count] = value;
+        count += 1;
+        match mark {
+            BUFFER_POINTER => buffer = Some(value),
+            BUFFER_SIZE => size = memory::word(value),
+            _ => {}
+        }
+    }
+    record.put_capture(position, field::EXTRA, count * 8, |target| {
+        for (place, word) in target.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Some(0)
+    })?;
+    if let (Some(buffer), Some(size)) = (buffer, size) {
+        capture::bytes(record, position, field::KERNEL_PARAMETERS, buffer, size)?;
+    }
+    Some(())
+}
+
+/// `cuLaunchKernelEx(config, f, kernelParams, extra)`.
+pub(super) fn captures_ex(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+    let mut config = [0u8; size_of::<CUlaunchConfig>()];
+    if memory::read_all(frame.words[0], &mut config) {
+        let attributes = u64_at(&config, core::mem::offset_of!(CUlaunchConfig, attrs));
+        let count = u64_at(&config, core::mem::offset_of!(CUlaunchConfig, numAttrs) - 4) >> 32;
+        if attributes != 0 && count > 0 {
+            let length = count.min(MOST_ATTRIBUTES) * size_of::<CUlaunchAttribute>() as u64;
+            capture::bytes(record, 0, field::ATTRIBUTES, attributes, length)?;
+        }
+    }
+    kernel_parameters(record, 2, frame.words[1], frame.words[2])?;
+    extra_words(record, 3, frame.words[3])
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes
+        .get(offset..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// The functions and parameter arrays of `cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags)`.
+fn multi_device(frame: &Frame) -> impl Iterator<Item = (u64, u64)> {
+    let (list, count) = (frame.words[0], u64::from(frame.words[1] as u32).min(64));
+    let size = size_of::<CUDA_LAUNCH_PARAMS>() as u64;
+    (0..count).map_while(move |index| {
+        let entry = list.wrapping_add(index * size);
+        let function = core::mem::offset_of!(CUDA_LAUNCH_PARAMS, function) as u64;
+        let parameters = core::mem::offset_of!(CUDA_LAUNCH_PARAMS, kernelParams) as u64;
+        Some((
+            memory::word(entry + function)?,
+            memory::word(entry + parameters)?,
+        ))
+    })
+}
+
+/// Puts each device's parameters, in the order of the list.
+pub(super) fn captures_multi_device(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+    for (function, parameters) in multi_device(frame) {
+        kernel_parameters(record, 0, function, parameters)?;
+    }
+    Some(())
+}
+
+/// Notes the layouts of all functions of the list.
+pub(super) fn note_layouts(state: &Thread, frame: &Frame) {
+    for (function, _) in multi_device(frame) {
+        note_layout(state, function);
+    }
+}
+
+/// Notes how a kernel takes its parameters, in the first launch that meets it.
+pub(super) fn note_layout(state: &Thread, function: u64) {
+    let Some(layout) = layouts::to_be_noted(function) else {
+        return;
+    };
+    let head = LayoutNote {
+        handle: function,
+        count: layout.parameters.len() as u32,
+    };
+    state.write(record_kind::NOTE, note_kind::LAYOUT, |record| {
+        record.put_encoded(head)?;
+        for &(offset, size) in &layout.parameters {
+            record.put_number(u64::from(offset), 4)?;
+            record.put_number(u64::from(size), 4)?;
+        }
+        Some(())
+    });
+}

@@ -1,0 +1,321 @@
+//! What the registry's roles cannot say: one file a family, of the same name as its replaying half.
+
+mod copy;
+mod entry_point;
+mod image;
+mod jit_options;
+mod launch;
+mod lifetime;
+mod link;
+
+use cutape_format::write::Record;
+
+use crate::call::Frame;
+use crate::pending;
+use crate::plan::Plan;
+use crate::thread::Thread;
+
+/// Which family a function belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handling {
+    Generic,
+    Initialize,
+    /// An image in memory; where the image is, where the options are.
+    ImageData {
+        image: u8,
+        options: Option<jit_options::Places>,
+        library_options: Option<(u8, u8)>,
+    },
+    /// An image in a file.
+    ImageFile {
+        name: u8,
+        options: Option<jit_options::Places>,
+        library_options: Option<(u8, u8)>,
+    },
+    LinkCreate,
+    LinkAddData,
+    LinkAddFile,
+    LinkComplete,
+    LinkDestroy,
+    Launch {
+        parameters: u8,
+        extra: Option<u8>,
+    },
+    LaunchEx,
+    LaunchMultiDevice,
+    FindFunction {
+        output: u8,
+        owner: u8,
+        is_kernel: bool,
+    },
+    FindFunctions {
+        output: u8,
+        count: u8,
+        owner: u8,
+        is_kernel: bool,
+    },
+    EndOwner,
+    EndContext,
+    EndPrimary,
+    EventRecord,
+    StructCopy(copy::Shape),
+    UnifiedCopy,
+    ProcAddress,
+}
+
+impl Handling {
+    /// The family of a documented function.
+    pub(crate) fn of(base: &str) -> Self {
+        use jit_options::Places;
+        let options = |count, numbers, values| {
+            Some(Places {
+                count,
+                numbers,
+                values,
+            })
+        };
+        match base {
+            "cuInit" => Self::Initialize,
+            "cuModuleLoadData" | "cuModuleLoadFatBinary" => Self::ImageData {
+                image: 1,
+                options: None,
+                library_options: None,
+            },
+            "cuModuleLoadDataEx" => Self::ImageData {
+                image: 1,
+                options: options(2, 3, 4),
+                library_options: None,
+            },
+            "cuModuleLoad" => Self::ImageFile {
+                name: 1,
+                options: None,
+                library_options: None,
+            },
+            "cuLibraryLoadData" => Self::ImageData {
+                image: 1,
+                options: options(4, 2, 3),
+                library_options: Some((7, 5)),
+            },
+            "cuLibraryLoadFromFile" => Self::ImageFile {
+                name: 1,
+                options: options(4, 2, 3),
+                library_options: Some((7, 5)),
+            },
+            "cuLinkCreate" => Self::LinkCreate,
+            "cuLinkAddData" => Self::LinkAddData,
+            "cuLinkAddFile" => Self::LinkAddFile,
+            "cuLinkComplete" => Self::LinkComplete,
+            "cuLinkDestroy" => Self::LinkDestroy,
+            "cuLaunchKernel" => Self::Launch {
+                parameters: 9,
+                extra: Some(10),
+            },
+            "cuLaunchCooperativeKernel" => Self::Launch {
+                parameters: 9,
+                extra: None,
+            },
+            "cuLaunchKernelEx" => Self::LaunchEx,
+            "cuLaunchCooperativeKernelMultiDevice" => Self::LaunchMultiDevice,
+            "cuModuleGetFunction" => Self::FindFunction {
+                output: 0,
+                owner: 1,
+                is_kernel: false,
+            },
+            "cuLibraryGetKernel" => Self::FindFunction {
+                output: 0,
+                owner: 1,
+                is_kernel: true,
+            },
+            "cuKernelGetFunction" => Self::FindFunction {
+                output: 0,
+                owner: 1,
+                is_kernel: false,
+            },
+            "cuModuleEnumerateFunctions" => Self::FindFunctions {
+                output: 0,
+                count: 1,
+                owner: 2,
+                is_kernel: false,
+            },
+            "cuLibraryEnumerateKernels" => Self::FindFunctions {
+                output: 0,
+                count: 1,
+                owner: 2,
+                is_kernel: true,
+            },
+            "cuModuleUnload" | "cuLibraryUnload" => Self::EndOwner,
+            "cuCtxDestroy" => Self::EndContext,
+            "cuDevicePrimaryCtxReset" | "cuDevicePrimaryCtxRelease" => Self::EndPrimary,
+            "cuEventRecord" | "cuEventRecordWithFlags" => Self::EventRecord,
+            "cuMemcpy2D" | "cuMemcpy2DUnaligned" | "cuMemcpy2DAsync" => {
+                Self::StructCopy(copy::Shape::Plane)
+            }
+            "cuMemcpy3D" | "cuMemcpy3DAsync" => Self::StructCopy(copy::Shape::Volume),
+            "cuMemcpy3DPeer" | "cuMemcpy3DPeerAsync" => Self::StructCopy(copy::Shape::PeerVolume),
+            "cuMemcpy" | "cuMemcpyAsync" => Self::UnifiedCopy,
+            "cuGetProcAddress" => Self::ProcAddress,
+            _ => Self::Generic,
+        }
+    }
+}
+
+/// Whether a family looks behind a parameter itself, so that the registry's roles must not.
+pub(crate) fn owns(frame: &Frame, parameter: usize) -> bool {
+    let handling = crate::plan::of(frame.function as usize).handling;
+    let parameter = parameter as u8;
+    let in_options = |options: Option<jit_options::Places>| {
+        options.is_some_and(|places| parameter == places.numbers || parameter == places.values)
+    };
+    match handling {
+        Handling::ImageData {
+            image,
+            options,
+            library_options,
+        } => {
+            parameter == image
+                || in_options(options)
+                || library_options.is_some_and(|(_, at)| parameter == at || parameter == at + 1)
+        }
+        Handling::ImageFile {
+            options,
+            library_options,
+            ..
+        } => {
+            in_options(options)
+                || library_options.is_some_and(|(_, at)| parameter == at || parameter == at + 1)
+        }
+        Handling::LinkCreate => in_options(Some(link::CREATE)),
+        Handling::LinkAddData => parameter == link::DATA || in_options(Some(link::ADD_DATA)),
+        Handling::LinkAddFile => in_options(Some(link::ADD_FILE)),
+        Handling::ProcAddress => parameter == 1,
+        _ => false,
+    }
+}
+
+/// Puts what the family looks at before the call.
+pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    match plan.handling {
+        Handling::ImageData {
+            image,
+            options,
+            library_options,
+        } => {
+            image::data(record, frame, image)?;
+            image::options(record, frame, options, library_options)
+        }
+        Handling::ImageFile {
+            name,
+            options,
+            library_options,
+        } => {
+            image::file(record, frame, name)?;
+            image::options(record, frame, options, library_options)
+        }
+        Handling::LinkCreate => jit_options::before(record, frame, link::CREATE),
+        Handling::LinkAddData => link::before_add_data(record, frame),
+        Handling::LinkAddFile => link::before_add_file(record, frame),
+        Handling::StructCopy(shape) => copy::before(record, frame, shape),
+        Handling::UnifiedCopy => copy::before_unified(record, frame),
+        _ => Some(()),
+    }
+}
+
+/// Runs between the enter record and the driver.
+pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
+    match plan.handling {
+        Handling::Launch { parameters, extra } => {
+            launch::note_layout(state, frame.words[0]);
+            launch::note(state, |record| {
+                launch::captures(record, frame, parameters, extra)
+            });
+        }
+        Handling::LaunchEx => {
+            launch::note_layout(state, frame.words[1]);
+            launch::note(state, |record| launch::captures_ex(record, frame));
+        }
+        Handling::LaunchMultiDevice => {
+            launch::note_layouts(state, frame);
+            launch::note(state, |record| launch::captures_multi_device(record, frame));
+        }
+        Handling::EndOwner => lifetime::ending(frame),
+        Handling::ImageData {
+            options: Some(places),
+            ..
+        }
+        | Handling::ImageFile {
+            options: Some(places),
+            ..
+        } => jit_options::keep(frame, places),
+        Handling::LinkCreate => jit_options::keep(frame, link::CREATE),
+        Handling::LinkAddData => jit_options::keep(frame, link::ADD_DATA),
+        Handling::LinkAddFile => jit_options::keep(frame, link::ADD_FILE),
+        _ => {}
+    }
+}
+
+/// Runs after the driver and before the leave record.
+pub(crate) fn leaving(state: &Thread, frame: &mut Frame, plan: &Plan) {
+    if frame.result as i32 != 0 {
+        return;
+    }
+    match plan.handling {
+        Handling::Initialize => crate::identity::write_devices(),
+        Handling::EventRecord => pending::event_recorded(state, frame),
+        Handling::StructCopy(shape) => copy::enqueued(state, frame, shape),
+        Handling::UnifiedCopy => copy::enqueued_unified(state, frame),
+        Handling::ImageData { .. } | Handling::ImageFile { .. } => crate::maps::write_if_changed(),
+        Handling::ProcAddress => entry_point::note_unknown(state, frame),
+        _ if plan.writes_later => pending::enqueued_by_roles(state, frame),
+        _ => {}
+    }
+}
+
+/// Puts what the family looks at after the call, whatever its result.
+pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    match plan.handling {
+        Handling::ImageData {
+            options: Some(places),
+            ..
+        }
+        | Handling::ImageFile {
+            options: Some(places),
+            ..
+        } => jit_options::after(record, frame, places),
+        Handling::LinkCreate => jit_options::after(record, frame, link::CREATE),
+        Handling::LinkAddData => link::after_add(record, frame, link::ADD_DATA),
+        Handling::LinkAddFile => link::after_add(record, frame, link::ADD_FILE),
+        Handling::LinkComplete => link::after_complete(record, frame),
+        Handling::StructCopy(shape) => copy::after(record, frame, shape),
+        Handling::UnifiedCopy => copy::after_unified(record, frame),
+        Handling::ProcAddress => entry_point::after(record, frame),
+        _ => Some(()),
+    }
+}
+
+/// Runs when the leave record is written, just before the program goes on.
+pub(crate) fn left(frame: &mut Frame, plan: &Plan) {
+    match plan.handling {
+        Handling::FindFunction {
+            output,
+            owner,
+            is_kernel,
+        } => {
+            lifetime::found(frame, output, owner, is_kernel);
+        }
+        Handling::FindFunctions {
+            output,
+            count,
+            owner,
+            is_kernel,
+        } => {
+            lifetime::found_many(frame, output, count, owner, is_kernel);
+        }
+        Handling::EndContext => lifetime::context_ended(frame),
+        Handling::EndPrimary => lifetime::primary_ended(frame),
+        Handling::EndOwner => lifetime::not_ended(frame),
+        Handling::LinkCreate => link::created(frame),
+        Handling::LinkDestroy => link::destroyed(frame),
+        Handling::ProcAddress => entry_point::replace(frame),
+        _ => {}
+    }
+}

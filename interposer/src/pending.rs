@@ -1,0 +1,240 @@
+//! Copies to host memory that have been enqueued, and whose bytes are taken once some call proves that they are there.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cutape_format::layout::{ArrivedNote, note_kind, record_kind};
+use cutape_registry::{FUNCTIONS, Function, Role, Waits, id};
+
+use crate::call::{Frame, payload_policy};
+use crate::thread::Thread;
+use crate::trace_file::Rows;
+use crate::{capture, driver};
+
+/// Which stream an operation is on: the handle, and for a thread's own default stream the thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct StreamKey {
+    handle: u64,
+    thread: u32,
+    context: u64,
+}
+
+struct Copy {
+    stream: StreamKey,
+    /// Position among the copies of all threads.
+    order: u64,
+    thread: u32,
+    number: u64,
+    parameter: u8,
+    field: u8,
+    memory: Rows,
+}
+
+#[derive(Default)]
+struct Copies {
+    waiting: Vec<Copy>,
+    /// For each event, the stream that it was recorded on and how many copies there were by then.
+    events: HashMap<u64, (StreamKey, u64)>,
+    order: u64,
+}
+
+static COPIES: Mutex<Option<Copies>> = Mutex::new(None);
+/// How many are waiting: where none are, which is nearly always, nobody takes the lock.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// The lock is held for a few moves in memory, never across a call of the driver.
+fn copies() -> MutexGuard<'static, Option<Copies>> {
+    COPIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In a forked child: the parent's copies are not this process's.
+pub(crate) fn forget() {
+    if WAITING.swap(0, Ordering::Relaxed) > 0
+        && let Ok(mut copies) = COPIES.try_lock()
+    {
+        *copies = None;
+    }
+}
+
+/// Whether a function's host memory is written when the stream gets there, and not before it returns.
+pub(crate) fn is_asynchronous(function: &Function) -> bool {
+    function.stream.is_some()
+}
+
+/// The calling thread's context.
+pub(crate) fn current_context() -> u64 {
+    let mut context = 0u64;
+    // SAFETY: `context` is valid for writing a handle.
+    unsafe { driver::call(id::cuCtxGetCurrent, [(&raw mut context) as u64, 0, 0, 0]) };
+    context
+}
+
+/// CU_STREAM_PER_THREAD of cuda.h.
+const PER_THREAD: u64 = 2;
+
+fn key(state: &Thread, function: &Function, handle: u64) -> StreamKey {
+    let own = handle == PER_THREAD || (handle == 0 && function.per_thread);
+    StreamKey {
+        handle: if own { PER_THREAD } else { handle },
+        thread: if own { state.ordinal.get() } else { 0 },
+        context: current_context(),
+    }
+}
+
+fn stream_argument(function: &Function, frame: &Frame) -> u64 {
+    function
+        .stream
+        .map_or(0, |at| frame.words[usize::from(at) % frame.words.len()])
+}
+
+/// Whether a stream is being captured: then nothing is copied until a graph is launched.
+fn is_capturing(function: &Function, stream: u64) -> bool {
+    let mut status = 0u32;
+    let ask = if function.per_thread {
+        id::cuStreamIsCapturing_ptsz
+    } else {
+        id::cuStreamIsCapturing
+    };
+    // SAFETY: `status` is valid for writing an enum.
+    let answer = unsafe { driver::call(ask, [stream, (&raw mut status) as u64, 0, 0]) };
+    answer == Some(0) && status != 0
+}
+
+/// Notes what an asynchronous copy that was just enqueued is going to write. Called with the call still open, so its number
+/// is the last one.
+pub(crate) fn enqueued(state: &Thread, frame: &Frame, parameter: u8, field: u8, memory: Rows) {
+    let Some(function) = FUNCTIONS.get(frame.function as usize) else {
+        return;
+    };
+    let handle = stream_argument(function, frame);
+    if is_capturing(function, handle) {
+        return;
+    }
+    let stream = key(state, function, handle);
+    let mut copies = copies();
+    let copies = copies.get_or_insert_default();
+    copies.order += 1;
+    let order = copies.order;
+    let number = state.calls.get().wrapping_sub(1);
+    let thread = state.ordinal.get();
+    copies.waiting.push(Copy {
+        stream,
+        order,
+        thread,
+        number,
+        parameter,
+        field,
+        memory,
+    });
+    WAITING.store(copies.waiting.len(), Ordering::Release);
+}
+
+/// For plain functions: notes the copies that the registry says the call has enqueued.
+pub(crate) fn enqueued_by_roles(state: &Thread, frame: &Frame) {
+    let Some(function) = FUNCTIONS.get(frame.function as usize) else {
+        return;
+    };
+    if !is_asynchronous(function) {
+        return;
+    }
+    for (index, parameter) in function.params.iter().enumerate() {
+        if let Role::HostWrite(length) = parameter.role
+            && frame.words[index] != 0
+        {
+            let memory = Rows::flat(frame.words[index], capture::evaluate(length, frame));
+            enqueued(
+                state,
+                frame,
+                index as u8,
+                cutape_format::layout::field::POINTEE,
+                memory,
+            );
+        }
+    }
+}
+
+/// Notes that an event was recorded behind the copies of a stream.
+pub(crate) fn event_recorded(state: &Thread, frame: &Frame) {
+    if WAITING.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let Some(function) = FUNCTIONS.get(frame.function as usize) else {
+        return;
+    };
+    let stream = key(state, function, stream_argument(function, frame));
+    let mut copies = copies();
+    let copies = copies.get_or_insert_default();
+    copies.events.insert(frame.words[0], (stream, copies.order));
+}
+
+/// Writes the bytes of the copies that this successful call proves complete.
+pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
+    if WAITING.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let Some(function) = FUNCTIONS.get(function) else {
+        return;
+    };
+    let argument = |at: u8| frame.words[usize::from(at) % frame.words.len()];
+    let wanted = match function.waits {
+        Waits::No => return,
+        Waits::Context => match function.params.first() {
+            Some(_) if frame.words[0] != 0 => Wanted::Context(frame.words[0]),
+            _ => Wanted::Context(current_context()),
+        },
+        Waits::Stream(at) => Wanted::Stream(key(state, function, argument(at))),
+        Waits::Event(at) => Wanted::Event(argument(at)),
+    };
+    let arrived: Vec<Copy> = {
+        let mut guard = copies();
+        let Some(copies) = guard.as_mut() else { return };
+        let Copies {
+            waiting, events, ..
+        } = copies;
+        let arrived = waiting
+            .extract_if(.., |copy| wanted.has(copy, events))
+            .collect();
+        if waiting.is_empty() {
+            events.clear();
+        }
+        WAITING.store(waiting.len(), Ordering::Release);
+        arrived
+    };
+    for copy in arrived {
+        let note = ArrivedNote {
+            thread: copy.thread,
+            number: copy.number,
+            address: copy.memory.address,
+        };
+        state.write(record_kind::NOTE, note_kind::ARRIVED, |record| {
+            record.put_encoded(note)?;
+            capture::payload(
+                record,
+                copy.parameter,
+                copy.field,
+                &copy.memory,
+                payload_policy().1,
+            )
+        });
+    }
+}
+
+/// Which copies a call proves complete.
+enum Wanted {
+    Context(u64),
+    Stream(StreamKey),
+    Event(u64),
+}
+
+impl Wanted {
+    fn has(&self, copy: &Copy, events: &HashMap<u64, (StreamKey, u64)>) -> bool {
+        match self {
+            Wanted::Context(context) => copy.stream.context == *context,
+            Wanted::Stream(stream) => copy.stream == *stream,
+            Wanted::Event(event) => events
+                .get(event)
+                .is_some_and(|&(stream, order)| copy.stream == stream && copy.order <= order),
+        }
+    }
+}

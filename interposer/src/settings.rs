@@ -1,0 +1,61 @@
+//! What the launcher asked for, from the environment; nothing is believed in a program that runs with raised rights.
+
+use std::ffi::{CStr, CString, c_char};
+
+/// What is kept of the bytes that are copied to and from devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payloads {
+    /// All of them.
+    All,
+    /// Their length and hash; here their length, the launcher's `pack` cannot hash what was not kept.
+    None,
+}
+
+/// The settings.
+pub(crate) struct Settings {
+    /// `CUTAPE_TRACE`: the file to write. Without it nothing is recorded.
+    pub(crate) trace: Option<CString>,
+    /// `CUTAPE_DRIVER`: the real library.
+    pub(crate) driver: Option<CString>,
+    /// `CUTAPE_PAYLOADS`: what is kept of the bytes that programs copy to devices.
+    pub(crate) payloads: Payloads,
+    /// `CUTAPE_OUTPUTS`: what is kept of the bytes that come back.
+    pub(crate) outputs: Payloads,
+}
+
+impl Settings {
+    /// Reads the environment.
+    pub(crate) fn read() -> Self {
+        // SAFETY: asks the auxiliary vector; no memory is involved.
+        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+            return Self {
+                trace: None,
+                driver: None,
+                payloads: Payloads::None,
+                outputs: Payloads::None,
+            };
+        }
+        Self {
+            trace: variable(c"CUTAPE_TRACE"),
+            driver: variable(c"CUTAPE_DRIVER"),
+            payloads: policy(c"CUTAPE_PAYLOADS"),
+            outputs: policy(c"CUTAPE_OUTPUTS"),
+        }
+    }
+}
+
+fn policy(name: &CStr) -> Payloads {
+    match variable(name).as_deref().map(CStr::to_bytes) {
+        None | Some(b"all") => Payloads::All,
+        Some(_) => Payloads::None,
+    }
+}
+
+fn variable(name: &CStr) -> Option<CString> {
+    // SAFETY: the name is NUL-terminated; the value is copied before anything else can change the environment. That the
+    // program changes it on another thread at this very moment is its own race with every getenv.
+    unsafe {
+        let value: *const c_char = libc::getenv(name.as_ptr());
+        (!value.is_null() && *value != 0).then(|| CStr::from_ptr(value).to_owned())
+    }
+}

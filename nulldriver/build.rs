@@ -1,0 +1,9 @@
+//! Link arguments of the shared library: it must be found as `libcuda.so.1` and never be unloaded.
+
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Its own entry points, not those of an interposer that is loaded first under the same names.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    println!("cargo::rerun-if-changed=build.rs");
+}

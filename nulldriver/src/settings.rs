@@ -1,0 +1,302 @@
+//! The `CUTAPE_NULL_*` environment variables.
+//!
+//! - `CUTAPE_NULL_FAIL=NAME[@N|@*]=CODE,...`: the Nth call (from 1; default 1; `*` all) of NAME answers CODE and does
+//!   nothing. NAME is an exported symbol (`cuMemAlloc_v2`) or a documented name (`cuMemAlloc`).
+//! - `CUTAPE_NULL_DELAY=NAME[@N|@*]=DURATION,...`: that call takes so much longer (`5ms`, `20us`, `1s`; default all calls).
+//! - `CUTAPE_NULL_CRASH=NAME[@N|@*],...`: that call faults (SIGSEGV).
+//! - `CUTAPE_NULL_VERSION=13000`, `CUTAPE_NULL_DEVICES=1` (0 to 64), `CUTAPE_NULL_MEMORY=16GiB` (bytes a device, with
+//!   an optional `KiB`, `MiB`, `GiB`).
+//!
+//! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cutape_registry::Function;
+
+use crate::answer::CUresult;
+use crate::crash;
+
+/// Which calls of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Nth(u64),
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Fail(u32),
+    Delay(Duration),
+    Crash,
+}
+
+#[derive(Debug)]
+struct Fault {
+    name: String,
+    which: Which,
+    effect: Effect,
+    seen: AtomicU64,
+}
+
+/// What the environment asks for.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    faults: Vec<Fault>,
+    /// What `cuDriverGetVersion` answers, e.g. 13000.
+    pub(crate) version: i32,
+    /// How many devices there are.
+    pub(crate) devices: i32,
+    /// Bytes of each device.
+    pub(crate) memory: u64,
+}
+
+static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
+    // SAFETY: getauxval only reads the process's auxiliary vector.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let (settings, complaints) = Settings::read(|name| {
+        if secure {
+            None
+        } else {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        }
+    });
+    for complaint in complaints {
+        eprintln!("cutape null driver: {complaint}; ignored");
+    }
+    settings
+});
+
+/// The settings of this process.
+pub(crate) fn get() -> &'static Settings {
+    &SETTINGS
+}
+
+impl Settings {
+    /// From variables by name, with a complaint for each malformed part.
+    fn read(variable: impl Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
+        let mut complaints = Vec::new();
+        let mut faults = Vec::new();
+        for (name, parse) in [
+            ("CUTAPE_NULL_FAIL", parse_fail as fn(&str) -> Option<Fault>),
+            ("CUTAPE_NULL_DELAY", parse_delay),
+            ("CUTAPE_NULL_CRASH", parse_crash),
+        ] {
+            let Some(value) = variable(name) else {
+                continue;
+            };
+            for part in value
+                .split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+            {
+                match parse(part) {
+                    Some(fault) => faults.push(fault),
+                    None => complaints.push(format!("{name}: cannot understand {part:?}")),
+                }
+            }
+        }
+        let mut number =
+            |name: &str, default: u64, range: std::ops::RangeInclusive<u64>| match variable(name) {
+                None => default,
+                Some(text) => match parse_size(text.trim()) {
+                    Some(value) if range.contains(&value) => value,
+                    _ => {
+                        complaints.push(format!(
+                            "{name}: {text:?} is not a number from {} to {}",
+                            range.start(),
+                            range.end()
+                        ));
+                        default
+                    }
+                },
+            };
+        let settings = Settings {
+            faults,
+            version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
+            devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
+            memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
+        };
+        (settings, complaints)
+    }
+
+    /// Waits, crashes, or returns the code that this call is to fail with.
+    pub(crate) fn disturb(&self, function: &Function) -> Option<CUresult> {
+        let mut code = None;
+        for fault in &self.faults {
+            if fault.name != function.name && fault.name != function.base {
+                continue;
+            }
+            let count = fault.seen.fetch_add(1, Ordering::Relaxed) + 1;
+            if fault.which != Which::All && fault.which != Which::Nth(count) {
+                continue;
+            }
+            match fault.effect {
+                Effect::Fail(number) => code = code.or(Some(CUresult(number))),
+                Effect::Delay(duration) => std::thread::sleep(duration),
+                Effect::Crash => crash::segmentation_fault(),
+            }
+        }
+        code
+    }
+}
+
+fn parse_call(text: &str, default: Which) -> Option<(String, Which)> {
+    let (name, which) = match text.split_once('@') {
+        None => (text, default),
+        Some((name, "*")) => (name, Which::All),
+        Some((name, number)) => (name, Which::Nth(number.parse().ok().filter(|&n| n > 0)?)),
+    };
+    let is_name = name.len() > 2
+        && name.starts_with("cu")
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_name.then(|| (name.to_owned(), which))
+}
+
+fn fault((name, which): (String, Which), effect: Effect) -> Fault {
+    Fault {
+        name,
+        which,
+        effect,
+        seen: AtomicU64::new(0),
+    }
+}
+
+fn parse_fail(text: &str) -> Option<Fault> {
+    let (call, code) = text.split_once('=')?;
+    Some(fault(
+        parse_call(call, Which::Nth(1))?,
+        Effect::Fail(code.parse().ok().filter(|&n| n > 0)?),
+    ))
+}
+
+fn parse_delay(text: &str) -> Option<Fault> {
+    let (call, duration) = text.split_once('=')?;
+    let digits = duration.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let nanoseconds = match &duration[digits.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    let length = digits.parse::<u64>().ok()?.checked_mul(nanoseconds)?;
+    Some(fault(
+        parse_call(call, Which::All)?,
+        Effect::Delay(Duration::from_nanos(length)),
+    ))
+}
+
+fn parse_crash(text: &str) -> Option<Fault> {
+    Some(fault(parse_call(text, Which::Nth(1))?, Effect::Crash))
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &'static str, value: &'static str) -> (Settings, Vec<String>) {
+        Settings::read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn faults_are_understood_or_named() {
+        type Row = (&'static str, &'static str, Option<(Which, Effect)>);
+        let rows: &[Row] = &[
+            (
+                "CUTAPE_NULL_FAIL",
+                "cuMemAlloc_v2@3=2",
+                Some((Which::Nth(3), Effect::Fail(2))),
+            ),
+            (
+                "CUTAPE_NULL_FAIL",
+                "cuInit=100",
+                Some((Which::Nth(1), Effect::Fail(100))),
+            ),
+            (
+                "CUTAPE_NULL_FAIL",
+                "cuInit@*=100",
+                Some((Which::All, Effect::Fail(100))),
+            ),
+            ("CUTAPE_NULL_FAIL", "cuInit@0=100", None),
+            ("CUTAPE_NULL_FAIL", "cuInit=0", None),
+            ("CUTAPE_NULL_FAIL", "cuInit", None),
+            ("CUTAPE_NULL_FAIL", "malloc=2", None),
+            (
+                "CUTAPE_NULL_DELAY",
+                "cuStreamSynchronize=5ms",
+                Some((Which::All, Effect::Delay(Duration::from_millis(5)))),
+            ),
+            ("CUTAPE_NULL_DELAY", "cuStreamSynchronize=5", None),
+            (
+                "CUTAPE_NULL_DELAY",
+                "cuStreamSynchronize=99999999999999999999s",
+                None,
+            ),
+            (
+                "CUTAPE_NULL_CRASH",
+                "cuLaunchKernel@2",
+                Some((Which::Nth(2), Effect::Crash)),
+            ),
+            ("CUTAPE_NULL_CRASH", "cuLaunchKernel@x", None),
+        ];
+        for &(name, value, expected) in rows {
+            let (settings, complaints) = read(name, value);
+            let got = settings
+                .faults
+                .first()
+                .map(|fault| (fault.which, fault.effect));
+            assert_eq!(got, expected, "{name}={value}");
+            assert_eq!(
+                complaints.is_empty(),
+                expected.is_some(),
+                "{name}={value}: {complaints:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_have_ranges() {
+        let rows: &[(&str, &str, u64, bool)] = &[
+            ("CUTAPE_NULL_MEMORY", "1GiB", 1 << 30, true),
+            ("CUTAPE_NULL_MEMORY", "1", 16 << 30, false),
+            ("CUTAPE_NULL_MEMORY", "many", 16 << 30, false),
+            ("CUTAPE_NULL_MEMORY", "64MiB", 64 << 20, true),
+        ];
+        for &(name, value, memory, fine) in rows {
+            let (settings, complaints) = read(name, value);
+            assert_eq!(
+                (settings.memory, complaints.is_empty()),
+                (memory, fine),
+                "{name}={value}"
+            );
+        }
+        assert_eq!(read("CUTAPE_NULL_DEVICES", "3").0.devices, 3);
+        assert_eq!(read("CUTAPE_NULL_VERSION", "12040").0.version, 12_040);
+    }
+
+    #[test]
+    fn only_the_named_call_fails() {
+        let (settings, _) = read("CUTAPE_NULL_FAIL", "cuMemAlloc_v2@2=2,cuMemFree=1");
+        let function = cutape_registry::function("cuMemAlloc_v2").expect("registry has it");
+        let codes: Vec<_> = (0..3)
+            .map(|_| settings.disturb(function).map(|code| code.0))
+            .collect();
+        assert_eq!(codes, [None, Some(2), None]);
+        let free = cutape_registry::function("cuMemFree_v2").expect("registry has it");
+        assert_eq!(settings.disturb(free).map(|code| code.0), Some(1));
+    }
+}

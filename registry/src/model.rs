@@ -1,0 +1,293 @@
+//! The shape of the tables: what is said about a function, a parameter, an enum, a struct, a rule.
+
+/// One exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
+#[derive(Debug)]
+pub struct Function {
+    /// The number that traces of this build carry for it.
+    pub id: u16,
+    /// The exported symbol, e.g. `cuMemAlloc_v2`.
+    pub name: &'static str,
+    /// The documented name that the symbol is a version of, e.g. `cuMemAlloc`.
+    pub base: &'static str,
+    /// The section of the CUDA driver API manual.
+    pub section: &'static str,
+    /// Who handles it.
+    pub class: Class,
+    /// Why, for `Opaque` and `Unreplayable`; empty otherwise.
+    pub reason: &'static str,
+    /// What the C function returns: true for `CUresult`, false for anything else (recorded as a number).
+    pub returns_result: bool,
+    /// In the order of the C prototype.
+    pub params: &'static [Param],
+    /// Position of the stream parameter that the work of this call is ordered on, if it enqueues work.
+    pub stream: Option<u8>,
+    /// Which per-thread default stream variant it is (`_ptsz`, `_ptds`): a NULL stream means the thread's own.
+    pub per_thread: bool,
+    /// What has completed when the call returns with success.
+    pub waits: Waits,
+}
+
+/// Who handles a function, on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Recorded and replayed from this table alone.
+    Plain,
+    /// Has hand-written code: `interposer/src/overrides/X.rs`, `replay/src/overrides/X.rs`.
+    Override,
+    /// Recorded by value, not re-issued; `reason` says why.
+    Opaque,
+    /// Recorded in full, cannot be re-issued; `reason` says why.
+    Unreplayable,
+}
+
+/// What a successful return proves complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing.
+    No,
+    /// All work of the current context.
+    Context,
+    /// The work before it on the stream of that parameter.
+    Stream(u8),
+    /// The work before the event of that parameter was recorded.
+    Event(u8),
+}
+
+/// One parameter.
+#[derive(Debug)]
+pub struct Param {
+    /// Its name in cuda.h.
+    pub name: &'static str,
+    /// Its C type, e.g. `const char *`.
+    pub c_type: &'static str,
+    /// How its bits travel.
+    pub width: Width,
+    /// What it means.
+    pub role: Role,
+    /// The value it returns may differ from run to run (times, free memory); a replay reports no divergence for it.
+    pub may_differ: bool,
+}
+
+/// How a parameter's bits travel in the call and in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// Unsigned integer, enum, flags, pointer or handle of 1, 2, 4 or 8 bytes.
+    Unsigned(u8),
+    /// Signed integer of 1, 2, 4 or 8 bytes.
+    Signed(u8),
+    /// Floating point of 4 or 8 bytes; in a vector register.
+    Float(u8),
+    /// A struct by value of that many bytes (over 16): on the stack.
+    Memory(u8),
+}
+
+impl Width {
+    /// Bytes in the trace.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Width::Unsigned(n) | Width::Signed(n) | Width::Float(n) | Width::Memory(n) => {
+                n as usize
+            }
+        }
+    }
+}
+
+/// What kind of object a handle stands for. Handle values of different kinds may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Device,
+    Context,
+    Module,
+    Function,
+    Library,
+    Kernel,
+    Link,
+    Stream,
+    Event,
+    /// Linear device memory; the handle is its address.
+    Memory,
+    /// Page-locked host memory that the driver allocated; the handle is its address.
+    HostMemory,
+    /// Host memory of the program's own that was registered; the handle is its address.
+    Registration,
+    /// A module's or library's global variable; the handle is its address.
+    Global,
+    Array,
+    MipmappedArray,
+    TextureReference,
+    SurfaceReference,
+    TextureObject,
+    SurfaceObject,
+    Graph,
+    GraphNode,
+    GraphExec,
+    UserObject,
+    MemoryPool,
+    /// A virtual memory handle of `cuMemCreate`.
+    Allocation,
+    /// A reserved address range of `cuMemAddressReserve`.
+    Reservation,
+    ExternalMemory,
+    ExternalSemaphore,
+    GraphicsResource,
+    GreenContext,
+    ResourceDescriptor,
+    LogCallback,
+    AsyncCallback,
+    EglStream,
+}
+
+/// Where a new object hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// Nowhere.
+    None,
+    /// On the calling thread's current context.
+    CurrentContext,
+    /// On the object in that parameter.
+    Param(u8),
+}
+
+/// How many bytes or elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// That many.
+    Fixed(u32),
+    /// The value of that parameter (for a pointer parameter, the value it points at).
+    Param(u8),
+    /// The product of two parameters.
+    Product(u8, u8),
+    /// The value of a parameter times a constant.
+    Scaled(u8, u32),
+    /// width × height elements of a size, rows a pitch apart: (pitch, element size, width, height), all parameters.
+    Pitched(u8, u8, u8, u8),
+    /// As `Pitched`, the element size being a constant: (pitch, element size, width, height).
+    PitchedBy(u8, u8, u8, u8),
+    /// Known to the override alone.
+    Override,
+}
+
+/// What a parameter means: what is behind it, which way it goes, what the call does to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A number, an enum, flags.
+    Value,
+    /// A handle by value; 0 means none or the default.
+    Use(Kind),
+    /// A handle by value whose object a successful call ends.
+    Destroy(Kind),
+    /// A pointer to where a new object's handle is written; the caller owns the object.
+    Make(Kind, Parent),
+    /// A pointer to where a handle is written that belongs to the parent and may be handed out again.
+    Find(Kind, Parent),
+    /// As `Find`, for an array of that many handles.
+    FindMany(Kind, Parent, Length),
+    /// A pointer to where a handle of an object that exists already is written.
+    Get(Kind),
+    /// An array of handles that is read.
+    UseMany(Kind, Length),
+    /// A pointer to a value or struct of that many bytes that is read.
+    In(Length),
+    /// A pointer to a value or struct of that many bytes that is written.
+    Out(Length),
+    /// A pointer to a value or struct of that many bytes that is read, then written.
+    InOut(Length),
+    /// A NUL-terminated string that is read.
+    String,
+    /// A pointer to where a `const char *` owned by the driver is written.
+    OutString,
+    /// A character buffer that is written, NUL-terminated within that length.
+    Text(Length),
+    /// Host bytes that the call reads (host to device).
+    HostRead(Length),
+    /// Host bytes that the call writes, now or when the stream gets there (device to host).
+    HostWrite(Length),
+    /// A device address by value, read from there on.
+    DeviceRead(Length),
+    /// A device address by value, written from there on.
+    DeviceWrite(Length),
+    /// A host address by value whose bytes are not looked at.
+    HostAddress,
+    /// A module image: cubin, fatbin or PTX, size known from its content.
+    Image,
+    /// The entry address of a function of the program.
+    Callback,
+    /// Known to the override alone, or recorded as a bare pointer.
+    Pointer,
+}
+
+/// A C enum: names and values as cuda.h has them.
+#[derive(Debug)]
+pub struct Enum {
+    /// The typedef's name.
+    pub name: &'static str,
+    /// (name, value), in the order of cuda.h, aliases included.
+    pub values: &'static [(&'static str, i64)],
+}
+
+impl Enum {
+    /// The first name of a value.
+    pub fn name_of(&self, value: i64) -> Option<&'static str> {
+        self.values
+            .iter()
+            .find(|entry| entry.1 == value)
+            .map(|entry| entry.0)
+    }
+}
+
+/// A C struct's layout on x86-64.
+#[derive(Debug)]
+pub struct Struct {
+    /// The typedef's name.
+    pub name: &'static str,
+    /// Bytes.
+    pub size: u32,
+    /// In order of offset; unions list each member at the same offset.
+    pub fields: &'static [Field],
+}
+
+/// A member of a struct.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name; nested members are dotted.
+    pub name: &'static str,
+    /// Its C type.
+    pub c_type: &'static str,
+    /// Bytes from the start.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Might be better.
+    Advice,
+    /// Works by luck or on this driver only.
+    Warning,
+    /// Wrong by the manual, or seen to fail.
+    Error,
+}
+
+/// A rule of the catalogue.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable name, e.g. `module-double-unload`.
+    pub id: &'static str,
+    /// First word of the id's area.
+    pub area: &'static str,
+    /// Unless a finding lowers or raises it.
+    pub severity: Severity,
+    /// What must hold, in one or two sentences.
+    pub statement: &'static str,
+    /// The CUDA manual's section that it follows from.
+    pub manual: &'static str,
+    /// What to do instead.
+    pub advice: &'static str,
+    /// What was seen on a real driver, with driver and date.
+    pub observed: &'static str,
+    /// Why a trace cannot decide it (then nothing checks it), or empty.
+    pub undecidable: &'static str,
+}

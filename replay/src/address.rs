@@ -1,0 +1,303 @@
+//! Recorded address ranges and where their memory lies at replay.
+
+use std::collections::BTreeMap;
+
+use cutape_registry::Kind;
+
+/// How the memory of a range came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At its recorded address, out of the replayer's reservation, device memory.
+    Granules,
+    /// At its recorded address, out of the replayer's reservation, host memory.
+    PinnedGranules,
+    /// At its recorded address, host memory of this process registered with the driver.
+    HostRegion,
+    /// A reservation that lies within the replayer's own.
+    Reserved,
+    /// By the same call as recorded, wherever the driver put it.
+    Plain,
+}
+
+/// Memory between two calls of the recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub start: u64,
+    pub length: u64,
+    /// Where `start` is at replay.
+    pub live: u64,
+    pub kind: Kind,
+    pub way: Way,
+    /// The live context that it goes with; 0 if none.
+    pub context: u64,
+    /// The module, library or link that owns it, by recorded handle.
+    pub owner: Option<(Kind, u64)>,
+    /// Index of the call that made it.
+    pub made: u64,
+    /// Its exported name.
+    pub made_by: &'static str,
+    /// Index of the call that ended it.
+    pub ended: Option<u64>,
+    /// The `Flags` that it was allocated with.
+    pub flags: u64,
+}
+
+impl Range {
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.length.max(1))
+    }
+
+    pub(crate) fn is_translated(&self) -> bool {
+        self.live != self.start
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let ended = match self.ended {
+            Some(call) => format!(", ended at call {call}"),
+            None => String::new(),
+        };
+        format!(
+            "{:#x}, {} bytes, made by {} at call {}{ended}",
+            self.start, self.length, self.made_by, self.made
+        )
+    }
+}
+
+/// What a recorded address is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    /// In memory that lives; how far from its start.
+    Live(&'a Range, u64),
+    /// In memory that was freed, and nothing has come there since.
+    Freed(&'a Range),
+    /// Nowhere that a call of the trace made.
+    Unknown,
+}
+
+/// All ranges: those that live, and the last that stood at a start address and ended.
+///
+/// Live ranges of one layer do not overlap. A reservation and what is mapped in it overlap by nature, so reservations are a
+/// layer of their own, asked last.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    live: BTreeMap<u64, Range>,
+    reservations: BTreeMap<u64, Range>,
+    freed: BTreeMap<u64, Range>,
+    translated: usize,
+}
+
+fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
+    let (_, range) = map.range(..=address).next_back()?;
+    (address < range.end()).then_some(range)
+}
+
+impl Ranges {
+    /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave the address out again.
+    pub(crate) fn insert(&mut self, range: Range) {
+        if range.kind == Kind::Reservation {
+            self.translated += usize::from(range.is_translated());
+            self.reservations.insert(range.start, range);
+            return;
+        }
+        let covered: Vec<u64> = self
+            .live
+            .range(..range.end())
+            .rev()
+            .take_while(|(_, old)| old.end() > range.start)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in covered {
+            self.remove(start);
+        }
+        self.translated += usize::from(range.is_translated());
+        self.live.insert(range.start, range);
+    }
+
+    fn remove(&mut self, start: u64) -> Option<Range> {
+        let range = self.live.remove(&start)?;
+        self.translated -= usize::from(range.is_translated());
+        Some(range)
+    }
+
+    /// Ends the range that begins there; returns it.
+    pub(crate) fn end(&mut self, start: u64, call: u64) -> Option<Range> {
+        let mut range = self.remove(start)?;
+        range.ended = Some(call);
+        self.freed.insert(start, range.clone());
+        Some(range)
+    }
+
+    /// Ends the reservation that begins there.
+    pub(crate) fn end_reservation(&mut self, start: u64) -> Option<Range> {
+        let range = self.reservations.remove(&start)?;
+        self.translated -= usize::from(range.is_translated());
+        Some(range)
+    }
+
+    /// Ends every range for which `dies` holds; returns them.
+    pub(crate) fn end_where(&mut self, call: u64, mut dies: impl FnMut(&Range) -> bool) -> Vec<Range> {
+        let starts: Vec<u64> =
+            self.live.values().filter(|range| dies(range)).map(|range| range.start).collect();
+        starts.into_iter().filter_map(|start| self.end(start, call)).collect()
+    }
+
+    /// The live range that begins exactly there.
+    pub(crate) fn at(&self, start: u64) -> Option<&Range> {
+        self.live.get(&start)
+    }
+
+    /// The live reservation that begins exactly there.
+    pub(crate) fn reservation_at(&self, start: u64) -> Option<&Range> {
+        self.reservations.get(&start)
+    }
+
+    /// Where an address is.
+    pub(crate) fn find(&self, address: u64) -> Found<'_> {
+        if let Some(range) = containing(&self.live, address) {
+            return Found::Live(range, address - range.start);
+        }
+        if let Some(range) = containing(&self.reservations, address) {
+            return Found::Live(range, address - range.start);
+        }
+        match containing(&self.freed, address) {
+            Some(range) => Found::Freed(range),
+            None => Found::Unknown,
+        }
+    }
+
+    /// True if all of `length` bytes lie in one live range.
+    pub(crate) fn covers(&self, address: u64, length: u64) -> bool {
+        match self.find(address) {
+            Found::Live(range, offset) => {
+                offset.checked_add(length).is_some_and(|end| end <= range.length)
+            }
+            _ => false,
+        }
+    }
+
+    /// The live range that overlaps any of these bytes.
+    pub(crate) fn overlapping(&self, start: u64, length: u64) -> Option<&Range> {
+        let end = start.saturating_add(length.max(1));
+        let (_, range) = self.live.range(..end).next_back()?;
+        (range.end() > start).then_some(range)
+    }
+
+    /// The address at replay; the same if it is in no live range.
+    pub(crate) fn translate(&self, address: u64) -> u64 {
+        match self.find(address) {
+            Found::Live(range, offset) => range.live.wrapping_add(offset),
+            _ => address,
+        }
+    }
+
+    /// True if some live range is at another address than recorded.
+    pub(crate) fn any_translated(&self) -> bool {
+        self.translated > 0
+    }
+
+    /// Replaces each 8-byte word of a parameter buffer that points into a translated range; `layout` says where the
+    /// parameters are (empty: the whole buffer counts). Returns how many words were replaced.
+    pub(crate) fn translate_words(&self, bytes: &mut [u8], layout: &[(u32, u32)]) -> usize {
+        if !self.any_translated() {
+            return 0;
+        }
+        let whole = [(0, u32::try_from(bytes.len()).unwrap_or(u32::MAX))];
+        let mut replaced = 0;
+        for &(offset, size) in if layout.is_empty() { &whole } else { layout } {
+            let (offset, size) = (offset as usize, size as usize);
+            let first = offset.next_multiple_of(8);
+            for at in (first..(offset + size).saturating_sub(7)).step_by(8) {
+                let Some(word) = bytes.get_mut(at..at + 8) else { break };
+                let value = crate::buffer::number(word);
+                if let Found::Live(range, distance) = self.find(value)
+                    && range.is_translated()
+                {
+                    word.copy_from_slice(&range.live.wrapping_add(distance).to_le_bytes());
+                    replaced += 1;
+                }
+            }
+        }
+        replaced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, length: u64, live: u64) -> Range {
+        Range {
+            start,
+            length,
+            live,
+            kind: Kind::Memory,
+            way: Way::Plain,
+            context: 0,
+            owner: None,
+            made: 1,
+            made_by: "cuMemAlloc_v2",
+            ended: None,
+            flags: 0,
+        }
+    }
+
+    #[test]
+    fn addresses_are_translated_by_range() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(0x1000, 0x100, 0x9000));
+        ranges.insert(range(0x1100, 0x100, 0x1100));
+        for (address, live) in [
+            (0xfff, 0xfff),
+            (0x1000, 0x9000),
+            (0x10ff, 0x90ff),
+            (0x1100, 0x1100),
+            (0x1200, 0x1200),
+        ] {
+            assert_eq!(ranges.translate(address), live, "{address:#x}");
+        }
+        for (address, length, covered) in
+            [(0x1000, 0x100, true), (0x1000, 0x101, false), (0x10ff, 1, true), (0x10ff, u64::MAX, false)]
+        {
+            assert_eq!(ranges.covers(address, length), covered, "{address:#x} {length}");
+        }
+    }
+
+    #[test]
+    fn a_freed_range_is_known_until_something_else_comes_there() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(0x1000, 0x100, 0x1000));
+        assert_eq!(ranges.end(0x1000, 5).unwrap().ended, Some(5));
+        assert!(ranges.end(0x1000, 6).is_none(), "only once");
+        assert!(matches!(ranges.find(0x1080), Found::Freed(range) if range.ended == Some(5)));
+        ranges.insert(range(0x1080, 0x10, 0x1080));
+        assert!(matches!(ranges.find(0x1080), Found::Live(_, 0)));
+        assert!(ranges.overlapping(0x1000, 0x81).is_some());
+        assert!(ranges.overlapping(0x1000, 0x80).is_none());
+    }
+
+    #[test]
+    fn a_new_range_ends_what_it_covers() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(0x1000, 0x100, 0x9000));
+        ranges.insert(range(0x1100, 0x100, 0xa000));
+        assert!(ranges.any_translated());
+        ranges.insert(range(0x1080, 0x100, 0x1080));
+        assert!(!ranges.any_translated());
+        assert_eq!(ranges.translate(0x1000), 0x1000);
+    }
+
+    #[test]
+    fn pointers_in_parameters_are_translated_at_aligned_words() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(0x1000, 0x100, 0x9000));
+        let pointer = 0x1010u64.to_le_bytes();
+        let mut bytes = [0; 32];
+        bytes[0..8].copy_from_slice(&pointer);
+        bytes[12..20].copy_from_slice(&pointer); // not aligned: left as it is
+        bytes[24..32].copy_from_slice(&pointer);
+        assert_eq!(ranges.translate_words(&mut bytes, &[(0, 8), (12, 8), (24, 8)]), 2);
+        assert_eq!(&bytes[0..8], &0x9010u64.to_le_bytes());
+        assert_eq!(&bytes[12..20], &pointer);
+        assert_eq!(ranges.translate_words(&mut [0; 3], &[(0, 8), (u32::MAX, 8)]), 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! The calls that the replayer makes for itself, typed.
+
+use std::path::Path;
+
+use cutape_driver::{CallError, Driver};
+use cutape_registry::id;
+
+use crate::error::Error;
+
+/// A result code other than success.
+pub(crate) type Code = i32;
+
+pub(crate) const INVALID_VALUE: Code = 1;
+pub(crate) const INVALID_CONTEXT: Code = 201;
+pub(crate) const NOT_READY: Code = 600;
+pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
+pub(crate) const HOST_MEMORY_NOT_REGISTERED: Code = 713;
+const NOT_SUPPORTED: Code = 801;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE` and `CU_MEM_LOCATION_TYPE_HOST_NUMA`.
+const LOCATION_DEVICE: u32 = 1;
+const LOCATION_HOST_NUMA: u32 = 3;
+
+/// Where physical memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// A device's ordinal.
+    Device(i32),
+    /// A NUMA node of the host.
+    Host(i32),
+}
+
+/// Names a result code.
+pub(crate) fn result_name(code: Code) -> String {
+    match cutape_registry::result_name(code) {
+        Some(name) => name.to_owned(),
+        None => format!("result {code}"),
+    }
+}
+
+/// The loaded driver.
+#[derive(Debug)]
+pub(crate) struct Api {
+    driver: Driver,
+}
+
+impl Api {
+    /// Loads a driver by absolute path.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let path = path.canonicalize().map_err(|error| Error::Driver { path: path.into(), why: error.to_string() })?;
+        let driver = Driver::open(&path).map_err(|error| Error::Driver { path, why: error.to_string() })?;
+        Ok(Self { driver })
+    }
+
+    /// True for cutape's own software driver.
+    pub(crate) fn is_null_driver(&self) -> bool {
+        self.driver.symbol_by_name(c"cutape_null_driver_marker").is_some()
+    }
+
+    /// Calls a function.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are sound to give to that function: every pointer the driver follows is valid as the role says.
+    pub(crate) unsafe fn call(&self, id: u16, args: &[u64]) -> Result<Code, CallError> {
+        // SAFETY: the caller vouches for the arguments.
+        unsafe { self.driver.call(id, args) }
+    }
+
+    /// Calls a function whose pointer arguments all point at live locals of the caller.
+    fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
+        // SAFETY: all callers are in this file and pass addresses of locals that outlive the call, sized as the API says.
+        match unsafe { self.driver.call(id, args) } {
+            Ok(0) => Ok(()),
+            Ok(code) => Err(code),
+            Err(_) => Err(NOT_SUPPORTED),
+        }
+    }
+
+    pub(crate) fn init(&self) -> Result<(), Code> {
+        self.own(id::cuInit, &[0])
+    }
+
+    pub(crate) fn driver_version(&self) -> Result<i32, Code> {
+        let mut version = 0i32;
+        self.own(id::cuDriverGetVersion, &[&raw mut version as u64])?;
+        Ok(version)
+    }
+
+    pub(crate) fn device_count(&self) -> Result<i32, Code> {
+        let mut count = 0i32;
+        self.own(id::cuDeviceGetCount, &[&raw mut count as u64])?;
+        Ok(count)
+    }
+
+    pub(crate) fn device_attribute(&self, attribute: u32, device: i32) -> Result<i32, Code> {
+        let mut value = 0i32;
+        let args = [&raw mut value as u64, u64::from(attribute), device as u64];
+        self.own(id::cuDeviceGetAttribute, &args)?;
+        Ok(value)
+    }
+
+    pub(crate) fn device_name(&self, device: i32) -> Result<String, Code> {
+        let mut name = [0u8; 256];
+        self.own(id::cuDeviceGetName, &[name.as_mut_ptr() as u64, 255, device as u64])?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    pub(crate) fn device_memory(&self, device: i32) -> Result<u64, Code> {
+        let mut bytes = 0u64;
+        self.own(id::cuDeviceTotalMem_v2, &[&raw mut bytes as u64, device as u64])?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn retain_primary(&self, device: i32) -> Result<u64, Code> {
+        let mut context = 0u64;
+        self.own(id::cuDevicePrimaryCtxRetain, &[&raw mut context as u64, device as u64])?;
+        Ok(context)
+    }
+
+    pub(crate) fn release_primary(&self, device: i32) -> Result<(), Code> {
+        self.own(id::cuDevicePrimaryCtxRelease_v2, &[device as u64])
+    }
+
+    pub(crate) fn primary_is_active(&self, device: i32) -> Result<bool, Code> {
+        let (mut flags, mut active) = (0u32, 0i32);
+        let args = [device as u64, &raw mut flags as u64, &raw mut active as u64];
+        self.own(id::cuDevicePrimaryCtxGetState, &args)?;
+        Ok(active != 0)
+    }
+
+    /// 0 if there is none.
+    pub(crate) fn current_context(&self) -> Result<u64, Code> {
+        let mut context = 0u64;
+        self.own(id::cuCtxGetCurrent, &[&raw mut context as u64])?;
+        Ok(context)
+    }
+
+    pub(crate) fn set_current(&self, context: u64) -> Result<(), Code> {
+        self.own(id::cuCtxSetCurrent, &[context])
+    }
+
+    pub(crate) fn current_device(&self) -> Result<i32, Code> {
+        let mut device = 0i32;
+        self.own(id::cuCtxGetDevice, &[&raw mut device as u64])?;
+        Ok(device)
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<(), Code> {
+        self.own(id::cuCtxSynchronize, &[])
+    }
+
+    pub(crate) fn reserve(&self, length: u64, hint: u64) -> Result<u64, Code> {
+        let mut address = 0u64;
+        self.own(id::cuMemAddressReserve, &[&raw mut address as u64, length, 0, hint, 0])?;
+        Ok(address)
+    }
+
+    pub(crate) fn free_reservation(&self, address: u64, length: u64) -> Result<(), Code> {
+        self.own(id::cuMemAddressFree, &[address, length])
+    }
+
+    /// Physical memory; `length` is a multiple of 2 MiB.
+    pub(crate) fn create_memory(&self, length: u64, location: Location) -> Result<u64, Code> {
+        let (kind, number) = match location {
+            Location::Device(ordinal) => (LOCATION_DEVICE, ordinal),
+            Location::Host(node) => (LOCATION_HOST_NUMA, node),
+        };
+        // CUmemAllocationProp: type pinned, no shareable handle, location, no metadata, no flags.
+        let properties = [1u32, 0, kind, number as u32, 0, 0, 0, 0];
+        let mut handle = 0u64;
+        let args = [&raw mut handle as u64, length, properties.as_ptr() as u64, 0];
+        self.own(id::cuMemCreate, &args)?;
+        Ok(handle)
+    }
+
+    pub(crate) fn release_memory(&self, handle: u64) -> Result<(), Code> {
+        self.own(id::cuMemRelease, &[handle])
+    }
+
+    pub(crate) fn map(&self, address: u64, length: u64, handle: u64) -> Result<(), Code> {
+        self.own(id::cuMemMap, &[address, length, 0, handle, 0])
+    }
+
+    pub(crate) fn unmap(&self, address: u64, length: u64) -> Result<(), Code> {
+        self.own(id::cuMemUnmap, &[address, length])
+    }
+
+    /// Reading and writing from all these places.
+    pub(crate) fn set_access(&self, address: u64, length: u64, from: &[Location]) -> Result<(), Code> {
+        let descriptions: Vec<[u32; 3]> = from
+            .iter()
+            .map(|location| match *location {
+                Location::Device(ordinal) => [LOCATION_DEVICE, ordinal as u32, 3],
+                Location::Host(node) => [LOCATION_HOST_NUMA, node as u32, 3],
+            })
+            .collect();
+        let args = [address, length, descriptions.as_ptr() as u64, descriptions.len() as u64];
+        self.own(id::cuMemSetAccess, &args)
+    }
+
+    /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.
+    pub(crate) fn register_host(&self, address: u64, length: u64) -> Result<(), Code> {
+        self.own(id::cuMemHostRegister_v2, &[address, length, 3])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_named() {
+        assert_eq!(result_name(INVALID_VALUE), "CUDA_ERROR_INVALID_VALUE");
+        assert_eq!(result_name(12345), "result 12345");
+    }
+
+    #[test]
+    fn what_is_no_driver_is_refused_with_its_path() {
+        let error = Api::open(Path::new("/nowhere/libcuda.so.1")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/libcuda.so.1"), "{error}");
+    }
+}

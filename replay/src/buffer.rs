@@ -1,0 +1,72 @@
+//! Memory that the replayer lends to the driver: aligned, zeroed, at a fixed place while it lives.
+
+/// Bytes at an address that is a multiple of 16.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    words: Vec<u128>,
+    length: usize,
+}
+
+impl Buffer {
+    /// Zeroed bytes; at least one is allocated, so that the address is a real one.
+    pub(crate) fn zeroed(length: usize) -> Self {
+        Self { words: vec![0; length.div_ceil(16).max(1)], length }
+    }
+
+    /// A copy of some bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Numbers one after the other.
+    pub(crate) fn of_words(words: &[u64]) -> Self {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Self::of(&bytes)
+    }
+
+    /// Where it lies; valid for writing by the driver while the buffer lives.
+    pub(crate) fn address(&self) -> u64 {
+        self.words.as_ptr() as u64
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `words` holds at least `length` initialised bytes, and u8 has no alignment or invalid values.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the buffer is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.length) }
+    }
+}
+
+/// The little-endian number in the first eight bytes or fewer.
+pub(crate) fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let length = bytes.len().min(8);
+    word[..length].copy_from_slice(&bytes[..length]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_hold_what_they_are_given() {
+        for length in [0, 1, 15, 16, 17, 4096] {
+            let bytes: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            let buffer = Buffer::of(&bytes);
+            assert_eq!((buffer.address() % 16, buffer.bytes()), (0, &bytes[..]));
+        }
+        assert_eq!(Buffer::of_words(&[7, 9]).len(), 16);
+        assert_eq!(number(&[1, 2]), 0x201);
+        assert_eq!(number(&[]), 0);
+    }
+}

@@ -1,0 +1,320 @@
+//! Comparing what came back with the recording, and saying what differs.
+
+use std::borrow::Cow;
+
+use cutape_format::{Bytes, Call, Capture};
+use cutape_registry::{Function, Role};
+
+use crate::api::{Code, result_name};
+use crate::interpret::Player;
+use crate::plan::poisons_context;
+use crate::report::{Divergence, What};
+
+/// Bytes of a capture, or why there are none.
+#[derive(Debug)]
+pub(crate) enum Payload<'t> {
+    Here(Cow<'t, [u8]>),
+    /// Left out by the payload policy: how many, and the start of their blake3 hash if that was kept.
+    Left(u64, Option<[u8; 16]>),
+    /// Could not be read, or the blob is damaged.
+    Unreadable,
+}
+
+/// The first bytes of a piece of memory, for a message.
+fn excerpt(bytes: &[u8], from: usize) -> String {
+    let start = from / 16 * 16;
+    let end = bytes.len().min(start + 16);
+    let text: Vec<String> =
+        bytes.get(start..end).unwrap_or(&[]).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} bytes, from byte {start}: {}", bytes.len(), text.join(" "))
+}
+
+/// Offset of the first byte that differs, and how many do; a missing tail counts as different.
+pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usize, usize)> {
+    if expected == received {
+        return None;
+    }
+    let common = expected.len().min(received.len());
+    let tail = expected.len().max(received.len()) - common;
+    let differing = || expected.iter().zip(received).enumerate().filter(|(_, (a, b))| a != b);
+    let first = differing().next().map_or(common, |(at, _)| at);
+    Some((first, differing().count() + tail))
+}
+
+impl<'t> Player<'t> {
+    /// What a capture holds.
+    pub(crate) fn payload(&self, capture: &Capture<'t>) -> Payload<'t> {
+        match capture.bytes {
+            Bytes::Inline(bytes) => Payload::Here(Cow::Borrowed(bytes)),
+            Bytes::Blob(blob) => match self.trace.blob(blob) {
+                Ok(bytes) => Payload::Here(bytes),
+                Err(damage) => {
+                    tracing::debug!("blob at {}: {}", damage.position, damage.what);
+                    Payload::Unreadable
+                }
+            },
+            Bytes::Omitted(length) => Payload::Left(length, None),
+            Bytes::Hashed(length, hash) => Payload::Left(length, Some(hash)),
+            Bytes::Unreadable => Payload::Unreadable,
+        }
+    }
+
+    /// Reports a difference unless comparison is off for this call.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn diverge(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        what: What,
+        position: Option<usize>,
+        expected: String,
+        received: String,
+        bytes: Option<(usize, usize)>,
+        enqueued_by: Option<u64>,
+    ) {
+        let history = self.history(call, function);
+        self.report.diverge(Divergence {
+            call: call.index,
+            function: function.name.to_owned(),
+            what,
+            parameter: position
+                .and_then(|position| function.params.get(position))
+                .map(|param| param.name.to_owned()),
+            expected,
+            received,
+            first_differing_byte: bytes.map(|(first, _)| first as u64),
+            differing_bytes: bytes.map(|(_, count)| count as u64),
+            enqueued_by,
+            history,
+        });
+    }
+
+    /// The objects and memory that a call names.
+    fn history(&self, call: &Call<'t>, function: &'static Function) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (position, param) in function.params.iter().enumerate() {
+            let value = call.argument(position);
+            let line = match param.role {
+                _ if value == 0 => None,
+                Role::Use(kind) | Role::Destroy(kind) => self
+                    .handles
+                    .describe(kind, value)
+                    .or_else(|| self.range_text(value)),
+                Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostAddress => self.range_text(value),
+                _ => None,
+            };
+            lines.extend(line.map(|line| format!("{}: {line}", param.name)));
+        }
+        lines.extend(self.reissue_gaps(call.index));
+        lines
+    }
+
+    fn range_text(&self, address: u64) -> Option<String> {
+        match self.ranges.find(address) {
+            crate::address::Found::Live(range, offset) => {
+                Some(format!("byte {offset} of memory {}", range.describe()))
+            }
+            crate::address::Found::Freed(range) => Some(format!("in memory {}", range.describe())),
+            crate::address::Found::Unknown => None,
+        }
+    }
+
+    /// Names what was left out before, since that may be why something differs.
+    fn reissue_gaps(&self, index: u64) -> Option<String> {
+        let mut names: Vec<String> = self
+            .report
+            .skipped
+            .iter()
+            .filter(|skipped| skipped.first < index)
+            .map(|skipped| format!("{} x{}", skipped.function, skipped.count))
+            .collect();
+        if names.is_empty() {
+            return None;
+        }
+        names.truncate(8);
+        Some(format!("not re-issued before this call: {}", names.join(", ")))
+    }
+
+    /// Compares a result code with the recorded one; true if the call counts as it was recorded.
+    pub(crate) fn compare_result(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        recorded: Code,
+        received: Code,
+    ) -> bool {
+        if recorded == received {
+            return true;
+        }
+        if !function.returns_result {
+            return true; // a number that is not a result code
+        }
+        // An error of a kernel surfaces at whatever call comes next; only its code is compared.
+        if let Some((first, code)) = self.context_error
+            && poisons_context(code)
+            && ((received == code && call.index <= first) || (recorded == code && self.surfaces(code)))
+        {
+            self.report.note(format!("{} surfaced at another call than recorded", result_name(code)));
+            return true;
+        }
+        if self.comparing {
+            let (expected, received) = (result_name(recorded), result_name(received));
+            self.diverge(call, function, What::Result, None, expected, received, None, None);
+        }
+        false
+    }
+
+    /// Whether waiting for the device brings that error.
+    fn surfaces(&self, code: Code) -> bool {
+        self.api.synchronize() == Err(code)
+    }
+
+    /// Compares bytes with a capture of the recording.
+    pub(crate) fn compare_bytes(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        position: usize,
+        expected: &Capture<'t>,
+        received: &[u8],
+        enqueued_by: Option<u64>,
+    ) {
+        if !self.comparing {
+            return;
+        }
+        let length = received.len() as u64;
+        if !self.bytes_comparable {
+            self.report.bytes_not_compared += length;
+            return;
+        }
+        match self.payload(expected) {
+            Payload::Here(expected) => match first_difference(&expected, received) {
+                None => self.report.bytes_compared += length,
+                Some(difference) => {
+                    let texts = (excerpt(&expected, difference.0), excerpt(received, difference.0));
+                    self.diverge(
+                        call,
+                        function,
+                        What::Bytes,
+                        Some(position),
+                        texts.0,
+                        texts.1,
+                        Some(difference),
+                        enqueued_by,
+                    );
+                }
+            },
+            Payload::Left(expected, Some(hash)) if expected == length => {
+                let here = blake3::hash(received);
+                if here.as_bytes().starts_with(&hash) {
+                    self.report.bytes_compared += length;
+                } else {
+                    let expected = format!("{length} bytes of which only the hash was recorded");
+                    let received = excerpt(received, 0);
+                    self.diverge(
+                        call,
+                        function,
+                        What::Bytes,
+                        Some(position),
+                        expected,
+                        received,
+                        None,
+                        enqueued_by,
+                    );
+                }
+            }
+            Payload::Left(..) | Payload::Unreadable => self.report.bytes_not_compared += length,
+        }
+    }
+
+    /// Compares a value that the call gave back.
+    pub(crate) fn compare_out(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        position: usize,
+        received: &[u8],
+    ) {
+        let Some(param) = function.params.get(position) else { return };
+        if !self.comparing || param.may_differ {
+            return;
+        }
+        let Some(expected) = call.out_bytes(position) else { return };
+        if expected == received {
+            return;
+        }
+        let number = crate::buffer::number;
+        if is_address(param.c_type)
+            && expected.len() == 8
+            && self.ranges.translate(number(expected)) == number(received)
+        {
+            return;
+        }
+        let text = |bytes: &[u8]| match bytes.len() {
+            1..=8 => format!("{0} ({0:#x})", number(bytes)),
+            _ => excerpt(bytes, first_difference(expected, received).map_or(0, |found| found.0)),
+        };
+        let texts = (text(expected), text(received));
+        let difference = first_difference(expected, received);
+        self.diverge(
+            call,
+            function,
+            What::OutParameter,
+            Some(position),
+            texts.0,
+            texts.1,
+            difference,
+            None,
+        );
+    }
+
+    /// Compares a text that the call gave back.
+    pub(crate) fn compare_text(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        position: usize,
+        expected: &[u8],
+        received: &[u8],
+    ) {
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        let (expected, received) = (text(expected), text(received));
+        if self.comparing && expected != received {
+            self.diverge(call, function, What::Text, Some(position), expected, received, None, None);
+        }
+    }
+}
+
+/// True for a pointer to an address.
+fn is_address(c_type: &str) -> bool {
+    c_type.contains("CUdeviceptr") || c_type.replace(' ', "") == "void**"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found() {
+        for (expected, received, found) in [
+            (&b"abc"[..], &b"abc"[..], None),
+            (b"abc", b"abd", Some((2, 1))),
+            (b"abc", b"xbz", Some((0, 2))),
+            (b"abc", b"ab", Some((2, 1))),
+            (b"", b"ab", Some((0, 2))),
+        ] {
+            assert_eq!(first_difference(expected, received), found);
+        }
+    }
+
+    #[test]
+    fn an_excerpt_shows_the_line_of_the_difference() {
+        let bytes: Vec<u8> = (0..40).collect();
+        assert_eq!(excerpt(&bytes, 37), "40 bytes, from byte 32: 20 21 22 23 24 25 26 27");
+        assert_eq!(excerpt(&[], 0), "0 bytes, from byte 0: ");
+        assert!(is_address("void **") && is_address("CUdeviceptr *") && !is_address("size_t *"));
+    }
+}

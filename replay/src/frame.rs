@@ -1,0 +1,462 @@
+//! The arguments of one re-issued call: numbers, live handles and addresses, and memory for what is behind pointers.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind, Length, Parent, Role, Width};
+
+use crate::address::{Found, Range, Way};
+use crate::buffer::{Buffer, number};
+use crate::compare::Payload;
+use crate::handles::{Resolved, crashes_after_end, kind_name};
+use crate::interpret::Player;
+
+/// Why a call is not re-issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Skip(pub String);
+
+impl Skip {
+    pub(crate) fn because(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// Longest memory that is lent to the driver for one parameter.
+const LONGEST: u64 = 64 << 30;
+
+/// What is expected behind a pointer after the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// The handle of a new object.
+    Made(Kind, Parent),
+    /// A handle, or several, that may be known.
+    Found(Kind, Parent),
+    /// A handle that is known.
+    Got(Kind),
+    /// A value or struct.
+    Value,
+    /// A pointer to a string of the driver's.
+    DriverString,
+    /// Text up to a NUL.
+    Text,
+    /// Host bytes that the copy brings.
+    Bytes,
+    /// Nothing: the recorded program passed NULL, the replay is curious.
+    Ignore,
+}
+
+/// Memory behind a pointer that the call writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub position: usize,
+    pub expect: Expect,
+    pub address: u64,
+    pub length: usize,
+}
+
+/// One call, ready to be issued.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub args: Vec<u64>,
+    pub places: Vec<Place>,
+    /// Memory that `args` and `places` point into.
+    pub buffers: Vec<Buffer>,
+    /// How new memory came about.
+    pub way: Option<Way>,
+    /// Why new memory is not at its recorded address.
+    pub refusal: Option<String>,
+}
+
+impl Frame {
+    /// Lends memory for the call; returns its address.
+    pub(crate) fn lend(&mut self, buffer: Buffer) -> u64 {
+        let address = buffer.address();
+        self.buffers.push(buffer);
+        address
+    }
+
+    /// The bytes behind a pointer that the call has written.
+    pub(crate) fn received(&self, place: &Place) -> Vec<u8> {
+        read_memory(place.address, place.length)
+    }
+
+    /// Writes what the driver would have written behind a parameter.
+    pub(crate) fn answer(&mut self, position: usize, value: u64) {
+        let Some(place) = self.places.iter().find(|place| place.position == position) else { return };
+        for buffer in &mut self.buffers {
+            if buffer.address() == place.address {
+                let length = buffer.len().min(8);
+                buffer.bytes_mut()[..length].copy_from_slice(&value.to_le_bytes()[..length]);
+            }
+        }
+    }
+
+    pub(crate) fn place(&self, position: usize) -> Option<&Place> {
+        self.places.iter().find(|place| place.position == position)
+    }
+}
+
+/// Copies memory that the driver may have written.
+pub(crate) fn read_memory(address: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range covers, which stays mapped
+    // while the range lives; `bytes` is fresh.
+    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
+    bytes
+}
+
+/// How many bytes a handle of a kind has behind a pointer.
+pub(crate) fn handle_size(kind: Kind) -> usize {
+    if kind == Kind::Device { 4 } else { 8 }
+}
+
+fn is_pointer(c_type: &str) -> bool {
+    c_type.trim_end().ends_with('*')
+}
+
+/// The number in a length's parameter; what a pointer parameter points at counts, before the call.
+fn quantity(call: &Call, function: &Function, position: u8) -> u64 {
+    let position = usize::from(position);
+    let pointed = function.params.get(position).is_some_and(|param| is_pointer(param.c_type));
+    if !pointed {
+        return call.argument(position);
+    }
+    call.capture(position, field::POINTEE)
+        .and_then(|capture| capture.bytes.inline())
+        .map(number)
+        .or_else(|| call.out(position))
+        .unwrap_or(0)
+}
+
+/// A length of the registry in the numbers of a call: bytes, or elements for arrays of handles.
+pub(crate) fn length_of(call: &Call, function: &Function, length: Length) -> u64 {
+    let of = |position| quantity(call, function, position);
+    let pitched = |pitch: u64, row: u64, rows: u64| match rows {
+        0 => 0,
+        rows => (rows - 1).saturating_mul(pitch).saturating_add(row),
+    };
+    match length {
+        Length::Fixed(bytes) => u64::from(bytes),
+        Length::Param(position) => of(position),
+        Length::Product(a, b) => of(a).saturating_mul(of(b)),
+        Length::Scaled(position, by) => of(position).saturating_mul(u64::from(by)),
+        Length::Pitched(pitch, element, width, height) => {
+            pitched(of(pitch), of(width).saturating_mul(of(element)), of(height))
+        }
+        Length::PitchedBy(pitch, element, width, height) => {
+            pitched(of(pitch), of(width).saturating_mul(u64::from(element)), of(height))
+        }
+        Length::Override => 0,
+    }
+}
+
+impl<'t> Player<'t> {
+    /// Builds the arguments. `preset` gives those of some parameters, by position, as an override made them.
+    pub(crate) fn marshal(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        preset: &[(usize, u64)],
+    ) -> Result<Frame, Skip> {
+        let mut frame = Frame::default();
+        // The size of a global is needed even where the program did not ask for it.
+        let finds_global = function.params.iter().enumerate().any(|(position, param)| {
+            matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
+        });
+        for (position, param) in function.params.iter().enumerate() {
+            if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
+                frame.args.push(value);
+                continue;
+            }
+            let value = call.argument(position);
+            let length = |length| length_of(call, function, length);
+            let out = |frame: &mut Frame, expect, length: u64| {
+                if value == 0 {
+                    return Ok(0);
+                }
+                lend_zeroed(frame, position, expect, length)
+            };
+            let argument = match param.role {
+                Role::Value if matches!(param.width, Width::Memory(_)) => {
+                    frame.lend(Buffer::of(call.argument_bytes(position)))
+                }
+                Role::Value => value,
+                Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
+                Role::Make(kind, parent) => {
+                    out(&mut frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
+                }
+                Role::Find(kind, parent) => {
+                    out(&mut frame, Expect::Found(kind, parent), handle_size(kind) as u64)?
+                }
+                Role::FindMany(kind, parent, count) => {
+                    let bytes = length(count).saturating_mul(handle_size(kind) as u64);
+                    out(&mut frame, Expect::Found(kind, parent), bytes)?
+                }
+                Role::Get(kind) => out(&mut frame, Expect::Got(kind), handle_size(kind) as u64)?,
+                Role::UseMany(kind, _) => match self.input(call, position, 0)? {
+                    None => 0,
+                    Some(bytes) => {
+                        let mut live = Vec::with_capacity(bytes.len());
+                        for handle in bytes.chunks_exact(handle_size(kind)) {
+                            let value = self.live_handle(call, kind, number(handle))?;
+                            live.extend_from_slice(&value.to_le_bytes()[..handle.len()]);
+                        }
+                        frame.lend(Buffer::of(&live))
+                    }
+                },
+                Role::In(size) => match self.input(call, position, length(size))? {
+                    None => 0,
+                    Some(bytes) => frame.lend(Buffer::of(&bytes)),
+                },
+                Role::InOut(size) => match self.input(call, position, length(size))? {
+                    None => 0,
+                    Some(bytes) => {
+                        let address = out(&mut frame, Expect::Value, bytes.len() as u64)?;
+                        if let Some(buffer) = frame.buffers.last_mut() {
+                            buffer.bytes_mut().copy_from_slice(&bytes);
+                        }
+                        address
+                    }
+                },
+                Role::Out(size) if value == 0 && finds_global => {
+                    lend_zeroed(&mut frame, position, Expect::Ignore, length(size))?
+                }
+                Role::Out(size) => out(&mut frame, Expect::Value, length(size))?,
+                Role::Text(size) => out(&mut frame, Expect::Text, length(size))?,
+                Role::OutString => out(&mut frame, Expect::DriverString, 8)?,
+                Role::String => match self.input(call, position, 0)? {
+                    None => 0,
+                    Some(mut bytes) => {
+                        bytes.push(0);
+                        frame.lend(Buffer::of(&bytes))
+                    }
+                },
+                Role::HostRead(size) => self.host_source(call, &mut frame, position, length(size))?,
+                Role::HostWrite(size) => {
+                    self.host_target(&mut frame, position, value, length(size))?
+                }
+                Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(call, value)?,
+                Role::HostAddress => self.ranges.translate(value),
+                Role::Pointer if value == 0 => 0,
+                Role::Pointer => self.live_address(call, value)?,
+                Role::Image | Role::Callback if value == 0 => 0,
+                Role::Image | Role::Callback => {
+                    return Err(Skip::because(format!("what {} points at is not known", param.name)));
+                }
+            };
+            frame.args.push(argument);
+        }
+        Ok(frame)
+    }
+
+    /// The bytes behind an input pointer; `None` for NULL.
+    pub(crate) fn input(
+        &mut self,
+        call: &Call<'t>,
+        position: usize,
+        wanted: u64,
+    ) -> Result<Option<Vec<u8>>, Skip> {
+        if call.argument(position) == 0 {
+            return Ok(None);
+        }
+        match call.capture(position, field::POINTEE).map(|capture| self.payload(&capture)) {
+            Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
+            Some(Payload::Left(..)) => {
+                Err(Skip::because("the trace was recorded without the bytes that it needs"))
+            }
+            None if wanted == 0 => Ok(Some(Vec::new())),
+            Some(Payload::Unreadable) | None => {
+                Err(Skip::because("memory that it reads could not be read when it was recorded"))
+            }
+        }
+    }
+
+    /// Where a copy finds its host bytes.
+    fn host_source(
+        &mut self,
+        call: &Call<'t>,
+        frame: &mut Frame,
+        position: usize,
+        length: u64,
+    ) -> Result<u64, Skip> {
+        let value = call.argument(position);
+        if value == 0 {
+            return Ok(0);
+        }
+        if length == 0 {
+            return Ok(frame.lend(Buffer::zeroed(0)));
+        }
+        let bytes = match call.capture(position, field::POINTEE).map(|capture| self.payload(&capture)) {
+            Some(Payload::Here(bytes)) => bytes,
+            Some(Payload::Left(..)) => {
+                self.bytes_are_missing();
+                vec![0; usable(length)?].into()
+            }
+            _ => return Err(Skip::because("host memory that it reads could not be read when it was recorded")),
+        };
+        if (bytes.len() as u64) < length {
+            return Err(Skip::because("the trace holds fewer host bytes than it reads"));
+        }
+        if let Some(address) = self.live_host(value, length) {
+            self.store_host(address, &bytes);
+            return Ok(address);
+        }
+        Ok(frame.lend(Buffer::of(&bytes)))
+    }
+
+    /// Where a copy puts its host bytes.
+    fn host_target(
+        &mut self,
+        frame: &mut Frame,
+        position: usize,
+        value: u64,
+        length: u64,
+    ) -> Result<u64, Skip> {
+        if value == 0 {
+            return Ok(0);
+        }
+        if let Some(address) = self.live_host(value, length) {
+            let length = usable(length)?;
+            frame.places.push(Place { position, expect: Expect::Bytes, address, length });
+            return Ok(address);
+        }
+        lend_zeroed(frame, position, Expect::Bytes, length)
+    }
+
+    /// Where pinned or registered host memory is at replay; `None` if the bytes do not lie in any.
+    pub(crate) fn live_host(&self, address: u64, length: u64) -> Option<u64> {
+        match self.ranges.find(address) {
+            Found::Live(Range { kind: Kind::HostMemory | Kind::Registration, live, .. }, offset)
+                if self.ranges.covers(address, length) =>
+            {
+                Some(live.wrapping_add(offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts recorded bytes into pinned memory as the program had done before the call; waits for copies still reading it.
+    pub(crate) fn store_host(&mut self, address: u64, bytes: &[u8]) {
+        if read_memory(address, bytes.len()) == bytes {
+            return;
+        }
+        let end = address.saturating_add(bytes.len() as u64);
+        if self.in_flight_reads.iter().any(|&(start, stop)| address < stop && start < end)
+            && self.api.synchronize().is_ok()
+        {
+            self.in_flight_reads.clear();
+        }
+        // SAFETY: the caller found these bytes inside a live range of host memory of this process.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+    }
+
+    /// The live handle of a recorded one.
+    pub(crate) fn live_handle(&mut self, call: &Call<'t>, kind: Kind, value: u64) -> Result<u64, Skip> {
+        if value == 0 {
+            return Ok(0);
+        }
+        if is_address_kind(kind) {
+            return Ok(self.ranges.translate(value));
+        }
+        let name = kind_name(kind);
+        match self.handles.resolve(kind, value) {
+            Resolved::Live(live) => Ok(live),
+            Resolved::Dead(_) if crashes_after_end(kind) => {
+                Err(Skip::because(format!("would use a destroyed {name} (crashes the driver)")))
+            }
+            Resolved::Dead(live) if self.handles.is_taken(kind, live) => Err(Skip::because(format!(
+                "would use a destroyed {name} whose handle value the driver has given to another one at replay"
+            ))),
+            Resolved::Dead(live) => Ok(live),
+            Resolved::Missing => Err(Skip::because(format!("needs a {name} that replay could not make"))),
+            Resolved::Unknown => match kind {
+                Kind::Device => Ok(value),
+                // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+                Kind::Stream if value <= 2 => Ok(value),
+                _ if call.succeeded() => {
+                    Err(Skip::because(format!("needs a {name} that no re-issued call made")))
+                }
+                _ if crashes_after_end(kind) => {
+                    Err(Skip::because(format!("would use a value that is no {name} (crashes the driver)")))
+                }
+                // The driver says what a value is not without following it into our own memory.
+                _ => Ok(self.nothing.address()),
+            },
+        }
+    }
+
+    /// The live address of recorded device memory.
+    pub(crate) fn live_address(&self, call: &Call<'t>, address: u64) -> Result<u64, Skip> {
+        match self.ranges.find(address) {
+            _ if address == 0 => Ok(0),
+            Found::Live(range, offset) => Ok(range.live.wrapping_add(offset)),
+            Found::Freed(range) if !range.is_translated() => Ok(address),
+            Found::Freed(range) => Ok(range.live.wrapping_add(address - range.start)),
+            Found::Unknown if self.placement.reserves(address, 1) => Ok(address),
+            Found::Unknown if call.succeeded() => {
+                Err(Skip::because("uses memory that no re-issued call made"))
+            }
+            Found::Unknown if is_mapped(address) => Err(Skip::because(
+                "names memory that no call made, at an address that the replaying process uses itself",
+            )),
+            Found::Unknown => Ok(address),
+        }
+    }
+}
+
+/// True for kinds whose handle is an address.
+pub(crate) fn is_address_kind(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Memory | Kind::HostMemory | Kind::Registration | Kind::Global | Kind::Reservation
+    )
+}
+
+/// True if this process has something mapped there.
+fn is_mapped(address: u64) -> bool {
+    let page = address / crate::plan::PAGE * crate::plan::PAGE;
+    let mut residency = 0u8;
+    // SAFETY: mincore looks at no memory of ours but the one byte that it is given for one page.
+    let result = unsafe {
+        libc::mincore(page as *mut libc::c_void, crate::plan::PAGE as usize, &raw mut residency)
+    };
+    result == 0
+}
+
+fn usable(length: u64) -> Result<usize, Skip> {
+    if length > LONGEST {
+        return Err(Skip::because(format!("more than {LONGEST} bytes of host memory in one copy")));
+    }
+    usize::try_from(length).map_err(|_| Skip::because("more host memory than there is"))
+}
+
+pub(crate) fn lend_zeroed(
+    frame: &mut Frame,
+    position: usize,
+    expect: Expect,
+    length: u64,
+) -> Result<u64, Skip> {
+    let length = usable(length)?;
+    let address = frame.lend(Buffer::zeroed(length));
+    frame.places.push(Place { position, expect, address, length });
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_this_process_is_told_from_none() {
+        let here = 7u32;
+        assert!(is_mapped(&raw const here as u64));
+        assert!(!is_mapped(0x10));
+        assert!(!is_mapped(u64::MAX - 5));
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused() {
+        assert!(usable(u64::MAX).is_err());
+        assert_eq!(usable(4096), Ok(4096));
+        assert_eq!((handle_size(Kind::Device), handle_size(Kind::Stream)), (4, 8));
+        assert!(is_pointer("size_t *") && !is_pointer("CUstream"));
+    }
+}

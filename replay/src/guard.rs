@@ -1,0 +1,447 @@
+//! A replay in a child process: fixed addresses, fresh tries, a watchdog, and a report even if the driver crashes.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cutape_format::Trace;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::plan::{Plan, plan};
+use crate::report::{Died, Report};
+use crate::run::{Options, replay_watched};
+
+/// Two numbers that another process may read at any time.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Counters {
+    /// Index of the call that was last given to the driver.
+    pub call: AtomicU64,
+    /// How many calls are done.
+    pub done: AtomicU64,
+}
+
+/// Where a replay is.
+#[derive(Debug)]
+pub(crate) enum Position {
+    /// Known to this process alone.
+    Own(Counters),
+    /// Seen by the guarding process.
+    Shared(Page),
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self::Own(Counters::default())
+    }
+}
+
+impl Deref for Position {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        match self {
+            Self::Own(counters) => counters,
+            Self::Shared(page) => page.counters(),
+        }
+    }
+}
+
+/// Names the descriptors for the child: `page,pipe,last`.
+const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
+/// Bytes of the shared page; it begins with [`Counters`].
+const PAGE: usize = 4096;
+/// How often the guard looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Exit status of a child that could write its message.
+const SPOKE: i32 = 0;
+
+/// How to guard a replay.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// How many children are tried until every address range is free; the last one falls back to translation.
+    pub attempts: u32,
+    /// How long one call may take; the child is killed then.
+    pub watchdog: Duration,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self { attempts: 8, watchdog: Duration::from_secs(60) }
+    }
+}
+
+/// What a child says before it ends.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    Report(Box<Report>),
+    /// Some ranges are taken: try another child.
+    Conflict,
+    /// The machine does not fit.
+    Machine(Vec<String>),
+    /// Anything else, as text.
+    Failed(String),
+}
+
+/// True if this process's addresses are randomised.
+pub(crate) fn is_randomised() -> bool {
+    // SAFETY: asking for the personality changes nothing.
+    let persona = unsafe { libc::personality(0xffff_ffff) };
+    persona < 0 || persona & libc::ADDR_NO_RANDOMIZE == 0
+}
+
+/// Replays in a child process that `command` makes: normally this executable with a hidden verb that calls
+/// [`run_as_child`] with the same trace and options. `progress` is told how many calls are done.
+///
+/// A child that a signal kills, or that hangs, becomes a report with `died`.
+///
+/// # Errors
+///
+/// What the child says before it replays anything, [`Error::Child`] if it cannot be started, [`Error::NoReport`] if it
+/// exits without a word.
+pub fn run_guarded(
+    trace: &Trace,
+    plan: &Plan,
+    command: &dyn Fn() -> Command,
+    guard: &Guard,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, Error> {
+    let attempts = guard.attempts.max(1);
+    for attempt in 0..attempts {
+        let last = attempt + 1 == attempts;
+        let mut command = command();
+        command.envs(environment(trace, plan));
+        // The same layout as before would meet the same conflict.
+        let tried = Try { randomise: attempt > 0, last };
+        let (message, status, page, hung) = one_child(command, guard, tried, progress)?;
+        match message {
+            Some(Message::Conflict) if !last => continue,
+            Some(Message::Conflict) => {
+                return Err(Error::Conflict { taken: Vec::new(), total: 0 });
+            }
+            Some(Message::Report(report)) => {
+                return Ok(Report { attempts: attempt, ..*report });
+            }
+            Some(Message::Machine(reasons)) => return Err(Error::Machine { reasons }),
+            Some(Message::Failed(how)) => return Err(Error::NoReport { how }),
+            None if hung || status.signal().is_some() => {
+                return Ok(obituary(trace, plan, status, &page, hung, attempt));
+            }
+            None => return Err(Error::NoReport { how: status.to_string() }),
+        }
+    }
+    Err(Error::NoReport { how: "no child was tried".into() })
+}
+
+/// Settings of the recorded process that change what the driver does, for the child. Which devices are visible is this
+/// machine's matter.
+const ENVIRONMENT: &[&str] = &[
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_DISABLE_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
+    "CUDA_MODULE_DATA_LOADING",
+    "CUDA_MODULE_LOADING",
+    "CUTAPE_NULL_DEVICES",
+    "CUTAPE_NULL_MEMORY",
+    "CUTAPE_NULL_VERSION",
+];
+
+fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
+    let mut settings: Vec<(String, String)> = ENVIRONMENT
+        .iter()
+        .filter_map(|&name| {
+            let value = trace.meta_value(&format!("environment.{name}"))?;
+            Some((name.to_owned(), value.to_owned()))
+        })
+        .collect();
+    // The program may have set it for itself.
+    if let Some(mode) = plan.loading_mode {
+        settings.push(("CUDA_MODULE_LOADING".to_owned(), mode.to_owned()));
+    }
+    settings
+}
+
+/// Which try a child is.
+#[derive(Clone, Copy, Debug)]
+struct Try {
+    randomise: bool,
+    last: bool,
+}
+
+/// The report of a child that could not write one.
+fn obituary(
+    trace: &Trace,
+    plan: &Plan,
+    status: ExitStatus,
+    page: &Page,
+    hung: bool,
+    attempts: u32,
+) -> Report {
+    let (index, done) = page.read();
+    let call = trace.calls().nth(usize::try_from(index).unwrap_or(usize::MAX));
+    let function = call.map(|call| call.signature.name.clone());
+    let signal = status.signal();
+    let name = function.as_deref().unwrap_or("no function");
+    let text = match (hung, signal) {
+        (true, _) => format!("call {index} ({name}) did not return in time; the process was ended"),
+        (false, Some(signal)) => format!("died by signal {signal} in call {index} ({name})"),
+        (false, None) => format!("ended in call {index} ({name}): {status}"),
+    };
+    let died = Died { signal: signal.filter(|_| !hung), hung, call: Some(index), function, text };
+    Report { calls: plan.calls, calls_replayed: done, died: Some(died), attempts, ..Report::default() }
+}
+
+type Outcome = (Option<Message>, ExitStatus, Page, bool);
+
+fn one_child(
+    mut command: Command,
+    guard: &Guard,
+    tried: Try,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, Error> {
+    let failed = |what| move |source| Error::Child { what, source };
+    let page = Page::create().map_err(failed("sharing a page"))?;
+    let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
+    let text = format!("{},{},{}", page.file.as_raw_fd(), writer.as_raw_fd(), u8::from(tried.last));
+    command.env(VARIABLE, text);
+    let inherited = [page.file.as_raw_fd(), writer.as_raw_fd()];
+    // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
+    unsafe { command.pre_exec(move || prepare(inherited, tried.randomise)) };
+    let mut child = command.spawn().map_err(failed("starting it"))?;
+    drop(writer);
+    let reading = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = File::from(reader).read_to_end(&mut bytes);
+        bytes
+    });
+    let (status, hung) = watch(&mut child, &page, guard, progress).map_err(failed("waiting for it"))?;
+    let bytes = reading.join().unwrap_or_default();
+    let message = (status.code() == Some(SPOKE)).then(|| serde_json::from_slice(&bytes).ok()).flatten();
+    Ok((message, status, page, hung))
+}
+
+/// Waits for the child; kills it when a call takes too long. The watchdog starts anew with each call.
+fn watch(
+    child: &mut Child,
+    page: &Page,
+    guard: &Guard,
+    progress: &mut dyn FnMut(u64),
+) -> io::Result<(ExitStatus, bool)> {
+    let mut seen = page.read();
+    let mut since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, false));
+        }
+        let now = page.read();
+        if now != seen {
+            seen = now;
+            since = Instant::now();
+            progress(now.1);
+        } else if since.elapsed() > guard.watchdog {
+            child.kill()?;
+            return Ok((child.wait()?, true));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// In the child, before exec: keep two descriptors, end with the parent, and switch address randomisation off unless it
+/// is wanted. Where the last is forbidden the replay goes on with random addresses, and the report says so.
+fn prepare(inherited: [RawFd; 2], randomise: bool) -> io::Result<()> {
+    for descriptor in inherited {
+        // SAFETY: plain system call on a descriptor that the parent keeps open until after the fork.
+        if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: plain system calls without pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let persona = libc::personality(0xffff_ffff);
+        if persona >= 0 && !randomise {
+            libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong);
+        }
+    }
+    Ok(())
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors, which are owned from here on.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// A page that two processes see.
+#[derive(Debug)]
+pub(crate) struct Page {
+    file: OwnedFd,
+    address: *const Counters,
+}
+
+// SAFETY: the page holds nothing but atomics and is unmapped only when its one owner is dropped.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    fn create() -> io::Result<Self> {
+        // SAFETY: the name is a C string; the descriptor is owned from here on.
+        let file = unsafe {
+            let descriptor = libc::memfd_create(c"cutape-replay".as_ptr(), libc::MFD_CLOEXEC);
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(descriptor)
+        };
+        // SAFETY: plain system call on an owned descriptor.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), PAGE as libc::off_t) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(file)
+    }
+
+    fn map(file: OwnedFd) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh shared mapping of a whole page of the file; it stays mapped while `self` lives.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), PAGE, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { file, address: address.cast() })
+    }
+
+    fn counters(&self) -> &Counters {
+        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and both fields are atomics.
+        unsafe { &*self.address }
+    }
+
+    /// The call in the driver, and how many are done.
+    fn read(&self) -> (u64, u64) {
+        let counters = self.counters();
+        (counters.call.load(Ordering::Relaxed), counters.done.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` and nothing borrows it any more.
+        unsafe { libc::munmap(self.address as *mut libc::c_void, PAGE) };
+    }
+}
+
+/// The page, the pipe, and whether this child is the last try.
+fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
+    let mut parts = text.split(',');
+    let mut next = || parts.next()?.parse::<RawFd>().ok().filter(|&number| number >= 0);
+    let (page, pipe, last) = (next()?, next()?, next()?);
+    Some((page, pipe, last != 0))
+}
+
+/// The child's side of [`run_guarded`]: replays and reports through the pipe. Returns the exit status for the process.
+///
+/// Outside of [`run_guarded`] it returns 2 and does nothing.
+pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
+    let Some((page, pipe, last)) = std::env::var(VARIABLE).ok().and_then(|text| descriptors(&text)) else {
+        return 2;
+    };
+    // What the driver starts must not take itself for a child of ours.
+    // SAFETY: no other thread of this process has been started by us yet.
+    unsafe { std::env::remove_var(VARIABLE) };
+    // SAFETY: the guarding parent left exactly these two descriptors open for this process; nobody else uses them.
+    let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
+    let Ok(page) = Page::map(page) else { return 2 };
+    let plan: Plan = plan(trace);
+    let options = Options { refuse_conflicts: !last, ..options.clone() };
+
+    let position = Arc::new(Position::Shared(page));
+    let message = match replay_watched(trace, &plan, &options, &position, &mut |_| {}) {
+        Ok(report) => Message::Report(Box::new(report)),
+        Err(Error::Conflict { .. }) => Message::Conflict,
+        Err(Error::Machine { reasons }) => Message::Machine(reasons),
+        Err(error) => Message::Failed(error.to_string()),
+    };
+    let Ok(text) = serde_json::to_vec(&message) else { return 2 };
+    if File::from(pipe).write_all(&text).is_err() {
+        return 2;
+    }
+    SPOKE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_childs_descriptors_are_read() {
+        for (text, expected) in [
+            ("3,4,1", Some((3, 4, true))),
+            ("3,4,0", Some((3, 4, false))),
+            ("3,4", None),
+            ("3,-4,1", None),
+            ("", None),
+            ("a,b,c", None),
+        ] {
+            assert_eq!(descriptors(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_shared_by_its_descriptor() {
+        let page = Page::create().unwrap();
+        let other = Page::map(page.file.try_clone().unwrap()).unwrap();
+        page.counters().call.store(17, Ordering::Relaxed);
+        page.counters().done.store(16, Ordering::Relaxed);
+        assert_eq!(other.read(), (17, 16));
+    }
+
+    #[test]
+    fn outside_of_a_guard_there_is_no_child() {
+        assert!(std::env::var(VARIABLE).is_err());
+    }
+
+    #[test]
+    fn a_child_that_dies_is_told_from_one_that_hangs() {
+        let guard = Guard { attempts: 1, watchdog: Duration::from_millis(200) };
+        for (script, signal, hung) in
+            [("kill -SEGV $$", Some(11), false), ("exec sleep 30", Some(9), true), ("exit 5", None, false)]
+        {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script]);
+            let (message, status, page, was_hung) =
+                one_child(command, &guard, Try { randomise: true, last: true }, &mut |_| {}).unwrap();
+            assert!(message.is_none(), "{script}");
+            assert_eq!((status.signal(), was_hung), (signal, hung), "{script}");
+            assert_eq!(page.read(), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_message_comes_through_the_pipe() {
+        let guard = Guard { attempts: 1, watchdog: Duration::from_secs(20) };
+        let mut command = Command::new("/bin/sh");
+        let script = format!("fd=${{{VARIABLE}#*,}}; fd=${{fd%,*}}; eval \"printf '\\\"Conflict\\\"' >&$fd\"");
+        command.args(["-c", &script]);
+        let (message, ..) = one_child(command, &guard, Try { randomise: true, last: true }, &mut |_| {}).unwrap();
+        assert!(matches!(message, Some(Message::Conflict)), "{message:?}");
+    }
+}

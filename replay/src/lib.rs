@@ -1,0 +1,47 @@
+//! Places, re-issues and compares a recorded trace on a driver.
+//!
+//! [`plan`] reads a trace once and says what a replay needs; [`replay`] re-issues its calls in this process, compares what
+//! the driver answers with what was recorded, and returns a [`Report`]; [`run_guarded`] does so in a child process without
+//! address randomisation, so that a trace of a crashing program ends in a report. Nothing here prints.
+//!
+//! How calls are re-issued:
+//! * in recorded order of enter, one at a time; each recorded thread has a thread of its own here (only one runs at a
+//!   time), so that current contexts, context stacks and per-thread default streams are kept apart by the driver itself;
+//! * arguments by the registry's roles; functions that need more have a file in `overrides`;
+//! * device and pinned memory at its recorded address ([`Placement`](Options::placement)), or, where that cannot be,
+//!   with its address translated by range in arguments and kernel parameters;
+//! * a failed call too, and it must fail with the same code. Not re-issued: a call in flight when the recording ended, and
+//!   uses of destroyed objects that crash the driver; the report counts both by name.
+//!
+//! What placement changes: placed memory is mapped in granules of 2 MiB, and `cuMemAlloc`, `cuMemFree` and their like are
+//! answered from the replayer's own books. An operand that lies in placed memory that was freed gets the driver's code for
+//! that, `CUDA_ERROR_INVALID_VALUE`, from the books as well, because the granule may still be mapped for its neighbours.
+//!
+//! Invariant: only this crate's `api`, `placement`, `overrides` and `guard` modules are unsafe; no bytes of a trace cause a panic.
+
+mod address;
+mod api;
+mod arrival;
+mod buffer;
+mod capturing;
+mod compare;
+mod error;
+mod frame;
+mod guard;
+mod handles;
+mod interpret;
+mod machine;
+mod overrides;
+mod placement;
+mod plan;
+mod report;
+mod run;
+
+pub use cutape_driver::{LocateError, is_interposer, locate};
+pub use error::Error;
+pub use guard::{Guard, run_as_child, run_guarded};
+pub use plan::{HostRegion, Plan, Unreplayable, plan};
+pub use report::{
+    Died, Difference, Divergence, Placed, Report, Skipped, Timing, Translated, What,
+};
+pub use run::{Options, Selection, replay};

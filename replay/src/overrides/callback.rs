@@ -1,0 +1,46 @@
+//! Functions of the recorded program that the driver called: at replay one that does nothing takes their place.
+
+use std::ffi::c_void;
+
+use cutape_format::Call;
+use cutape_registry::Function;
+
+use crate::interpret::{Played, Player};
+
+extern "C" fn nothing(_data: *mut c_void) {}
+
+extern "C" fn nothing_of_stream(_stream: *mut c_void, _status: u32, _data: *mut c_void) {}
+
+/// cuLaunchHostFunc: keeps its place in the stream.
+pub(crate) fn host_function<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let stand_in = nothing as extern "C" fn(*mut c_void) as usize as u64;
+    play(player, call, function, stand_in)
+}
+
+/// cuStreamAddCallback: keeps its place in the stream.
+pub(crate) fn stream_callback<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let stand_in = nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
+    play(player, call, function, stand_in)
+}
+
+fn play<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    stand_in: u64,
+) -> Played {
+    let stand_in = if call.argument(1) == 0 { 0 } else { stand_in };
+    if stand_in != 0 {
+        player.report.note("host functions of the program do nothing at replay");
+    }
+    let frame = player.marshal(call, function, &[(1, stand_in), (2, 0)])?;
+    player.reissue(call, function, frame)
+}

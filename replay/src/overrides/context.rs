@@ -1,0 +1,64 @@
+//! What the end of contexts does to the books, and the primary context that the replay holds.
+
+use cutape_format::Call;
+use cutape_registry::{Function, Kind};
+
+use crate::handles::{Key, Resolved};
+use crate::interpret::{Played, Player};
+
+/// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
+pub(crate) fn set_flags<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let device = call.argument(0) as i32;
+    let steps_back = player.held == Some(device)
+        && player.report.placed.allocations == 0
+        && player.api.release_primary(device).is_ok();
+    let played = player.plain(call, function);
+    if steps_back && player.api.retain_primary(device).is_err() {
+        player.held = None;
+    }
+    played
+}
+
+/// Follows a call that succeeded, in the recording and here.
+pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
+    match function.base {
+        "cuDevicePrimaryCtxRetain" => {
+            // From here on the program's own reference holds it, and its release counts as recorded.
+            let device = call.argument(1) as i32;
+            let context = call.out(0).map(|context| player.handles.resolve(Kind::Context, context));
+            if let Some(Resolved::Live(live)) = context {
+                player.primaries.insert(device, live);
+            }
+            if player.held == Some(device) && player.api.release_primary(device).is_ok() {
+                player.held = None;
+            }
+        }
+        "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
+            let device = call.argument(0) as i32;
+            if function.base == "cuDevicePrimaryCtxReset" && player.held == Some(device) {
+                player.held = None;
+            }
+            if player.api.primary_is_active(device) == Ok(false) {
+                primary_ended(player, call, function, device);
+            }
+        }
+        // Only the last use destroys the context.
+        "cuCtxDetach" => {
+            let context = call.argument(0);
+            if let Resolved::Live(live) = player.handles.resolve(Kind::Context, context)
+                && player.api.current_context() != Ok(live)
+            {
+                let ended = player.handles.end((Kind::Context, context), call.index, function.name);
+                player.end_ranges(call.index, &ended, Some(live));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn primary_ended<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function, device: i32) {
+    let primary = player.primaries.remove(&device);
+    let Some(live) = primary else { return };
+    let ended: Vec<Key> = player.handles.end_context_content(live, call.index, function.name);
+    player.end_ranges(call.index, &ended, Some(live));
+}

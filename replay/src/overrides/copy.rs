@@ -1,0 +1,392 @@
+//! Copies described by a struct, and copies whose direction the addresses tell.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind, Role};
+
+use crate::address::Found;
+use crate::api::INVALID_VALUE;
+use crate::arrival::gather;
+use crate::buffer::{Buffer, number};
+use crate::compare::Payload;
+use crate::frame::{Frame, Skip};
+use crate::interpret::{Played, Player, is_asynchronous};
+
+// CUmemorytype.
+const HOST: u64 = 1;
+const DEVICE: u64 = 2;
+const UNIFIED: u64 = 4;
+
+/// Longest host side of one copy.
+const LONGEST: u64 = 64 << 30;
+
+/// Offsets of one side's members in the struct; z, height and context are not in the 2D one.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    x: usize,
+    y: usize,
+    z: Option<usize>,
+    memory_type: usize,
+    host: usize,
+    device: usize,
+    context: Option<usize>,
+    pitch: usize,
+    height: Option<usize>,
+}
+
+/// Where everything stands in CUDA_MEMCPY2D, CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    size: usize,
+    source: Side,
+    target: Side,
+    width: usize,
+    rows: usize,
+    depth: Option<usize>,
+}
+
+const TWO: Shape = Shape {
+    size: 128,
+    source: side2(0),
+    target: side2(56),
+    width: 112,
+    rows: 120,
+    depth: None,
+};
+
+const fn side2(at: usize) -> Side {
+    Side {
+        x: at,
+        y: at + 8,
+        z: None,
+        memory_type: at + 16,
+        host: at + 24,
+        device: at + 32,
+        context: None,
+        pitch: at + 48,
+        height: None,
+    }
+}
+
+const fn side3(at: usize, peer: bool) -> Side {
+    Side {
+        x: at,
+        y: at + 8,
+        z: Some(at + 16),
+        memory_type: at + 32,
+        host: at + 40,
+        device: at + 48,
+        context: if peer { Some(at + 64) } else { None },
+        pitch: at + 72,
+        height: Some(at + 80),
+    }
+}
+
+const fn three(peer: bool) -> Shape {
+    Shape {
+        size: 200,
+        source: side3(0, peer),
+        target: side3(88, peer),
+        width: 176,
+        rows: 184,
+        depth: Some(192),
+    }
+}
+
+fn shape_of(function: &Function) -> Shape {
+    match function.base {
+        base if base.starts_with("cuMemcpy2D") => TWO,
+        base => three(base.contains("Peer")),
+    }
+}
+
+fn get(words: &[u8], at: usize) -> u64 {
+    words.get(at..at + 8).map_or(0, number)
+}
+
+fn put(words: &mut [u8], at: usize, value: u64) {
+    if let Some(place) = words.get_mut(at..at + 8) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Width, rows, depth.
+fn extent(shape: Shape, words: &[u8]) -> (u64, u64, u64) {
+    let depth = shape.depth.map_or(1, |at| get(words, at));
+    (get(words, shape.width), get(words, shape.rows), depth)
+}
+
+/// Where the rows of a side in linear memory lie, in the order in which they are recorded.
+fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<(u64, usize)> {
+    let (width, rows, depth) = extent;
+    let at = |member: Option<usize>| member.map_or(0, |at| get(words, at));
+    // A pitch or height of zero means: as wide, as high as the copy.
+    let pitch = if get(words, side.pitch) == 0 { width } else { get(words, side.pitch) };
+    let height = match side.height {
+        Some(member) if get(words, member) != 0 => get(words, member),
+        _ => rows,
+    };
+    let mut pieces = Vec::new();
+    for z in 0..depth {
+        for y in 0..rows {
+            let plane = at(side.z).wrapping_add(z).wrapping_mul(height);
+            let row = plane.wrapping_add(get(words, side.y)).wrapping_add(y);
+            let offset = row.wrapping_mul(pitch).wrapping_add(get(words, side.x));
+            pieces.push((base.wrapping_add(offset), width as usize));
+        }
+    }
+    pieces
+}
+
+/// The address of a side in linear memory, and whether it is one of host memory by its type; `None` for arrays.
+fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
+    match get(words, side.memory_type) & 0xffff_ffff {
+        HOST => Some((get(words, side.host), true)),
+        DEVICE | UNIFIED => Some((get(words, side.device), false)),
+        _ => None,
+    }
+}
+
+/// cuMemcpy2D, cuMemcpy3D and their like.
+pub(crate) fn described<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let shape = shape_of(function);
+    let words = player.input(call, 0, shape.size as u64)?;
+    let Some(mut words) = words else { return player.plain(call, function) };
+    if words.len() < shape.size {
+        return Err(Skip::because("the trace holds less of its description than it reads"));
+    }
+    let extent = extent(shape, &words);
+    let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
+    let mut frame = Frame::default();
+    let mut arriving = Vec::new();
+    let mut freed = false;
+    for (side, is_source) in [(shape.source, true), (shape.target, false)] {
+        if let Some(context) = side.context {
+            let live = player.live_handle(call, Kind::Context, get(&words, context))?;
+            put(&mut words, context, live);
+        }
+        let Some((address, host)) = address_of(side, &words) else {
+            return Err(Skip::because("copies of arrays are not re-issued yet"));
+        };
+        let host = host || is_host(player, call, address, is_source);
+        if !host || address == 0 || total == 0 {
+            let rows = if host || total > LONGEST { Vec::new() } else { rows_at(side, &words, address, extent) };
+            freed |= [rows.first(), rows.last()]
+                .into_iter()
+                .flatten()
+                .any(|&(start, length)| player.is_freed(start, length as u64));
+            let at = if host { side.host } else { side.device };
+            let live = if host { 0 } else { player.live_address(call, address)? };
+            if total != 0 || live == 0 {
+                put(&mut words, at, live);
+            }
+            continue;
+        }
+        if total > LONGEST {
+            return Err(Skip::because("more host memory in one copy than replay provides"));
+        }
+        let at = if get(&words, side.memory_type) & 0xffff_ffff == HOST { side.host } else { side.device };
+        let rows = rows_at(side, &words, address, extent);
+        let pinned = rows
+            .iter()
+            .map(|&(row, length)| player.live_host(row, length as u64).map(|live| (live, length)))
+            .collect::<Option<Vec<_>>>();
+        let bytes = if is_source { source_bytes(player, call, total)? } else { Vec::new() };
+        let pieces = match pinned {
+            Some(pieces) => {
+                let first = rows.first().zip(pieces.first());
+                let shift = first.map_or(0, |(row, piece)| piece.0.wrapping_sub(row.0));
+                put(&mut words, at, address.wrapping_add(shift));
+                for (&(row, length), part) in pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize)) {
+                    player.store_host(row, &part[..part.len().min(length)]);
+                }
+                pieces
+            }
+            None => {
+                // Rows without gaps in memory of our own.
+                let buffer =
+                    if is_source { Buffer::of(&bytes) } else { Buffer::zeroed(total as usize) };
+                put(&mut words, at, buffer.address());
+                for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
+                    put(&mut words, member, 0);
+                }
+                put(&mut words, side.pitch, extent.0);
+                if let Some(height) = side.height {
+                    put(&mut words, height, extent.1);
+                }
+                let piece = (buffer.address(), total as usize);
+                frame.buffers.push(buffer);
+                vec![piece]
+            }
+        };
+        if !is_source {
+            arriving = pieces;
+        }
+    }
+    let description = frame.lend(Buffer::of(&words));
+    let mut marshalled = player.marshal(call, function, &[(0, description)])?;
+    marshalled.buffers.extend(frame.buffers);
+    if freed && call.result() == Some(INVALID_VALUE) {
+        return player.answer(call, function, marshalled, INVALID_VALUE);
+    }
+    finish(player, call, function, marshalled, 0, arriving)
+}
+
+/// Issues a copy; compares the host bytes that it brought, or waits for their arrival.
+fn finish<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    frame: Frame,
+    position: usize,
+    arriving: Vec<(u64, usize)>,
+) -> Played {
+    let result = player.issue(call, function, &frame)?;
+    if call.succeeded() && result == 0 && !arriving.is_empty() {
+        match call.leave.and_then(|leave| leave.capture(position, field::HOST_BYTES)) {
+            Some(expected) => {
+                let received = gather(&arriving);
+                player.compare_bytes(call, function, position, &expected, &received, None);
+            }
+            None if is_asynchronous(function) => {
+                player.arrivals.expect_pieces(call, function, arriving);
+            }
+            None => {
+                player.report.bytes_not_compared +=
+                    arriving.iter().map(|piece| piece.1 as u64).sum::<u64>();
+            }
+        }
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// Whether an address that the driver looks at is host memory of the program.
+fn is_host<'t>(player: &Player<'t>, call: &Call<'t>, address: u64, is_source: bool) -> bool {
+    match player.ranges.find(address) {
+        Found::Live(range, _) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Freed(range) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Unknown if player.placement.reserves(address, 1) => false,
+        Found::Unknown if is_source => has_host_bytes(call),
+        Found::Unknown => call.succeeded(),
+    }
+}
+
+fn has_host_bytes(call: &Call<'_>) -> bool {
+    call.captures().any(|capture| capture.field == field::HOST_BYTES)
+}
+
+/// The bytes that a copy reads from host memory, rows without gaps.
+fn source_bytes<'t>(player: &mut Player<'t>, call: &Call<'t>, total: u64) -> Result<Vec<u8>, Skip> {
+    let capture = call.captures().find(|capture| capture.field == field::HOST_BYTES);
+    match capture.map(|capture| player.payload(&capture)) {
+        Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => Ok(bytes.into_owned()),
+        Some(Payload::Here(_)) => Err(Skip::because("the trace holds fewer host bytes than it reads")),
+        Some(Payload::Left(..)) => {
+            player.bytes_are_missing();
+            Ok(vec![0; total as usize])
+        }
+        Some(Payload::Unreadable) | None => {
+            Err(Skip::because("host memory that it reads could not be read when it was recorded"))
+        }
+    }
+}
+
+/// cuMemcpy, cuMemcpyAsync.
+pub(crate) fn unified<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let length = call.argument_named("ByteCount").unwrap_or(0);
+    let mut presets = Vec::new();
+    let mut buffers = Vec::new();
+    let mut arriving = Vec::new();
+    for (position, param) in function.params.iter().enumerate() {
+        let is_source = match param.role {
+            Role::DeviceRead(_) => true,
+            Role::DeviceWrite(_) => false,
+            _ => continue,
+        };
+        let address = call.argument(position);
+        if address == 0 || length == 0 || !is_host(player, call, address, is_source) {
+            continue;
+        }
+        if length > LONGEST {
+            return Err(Skip::because("more host memory in one copy than replay provides"));
+        }
+        let bytes = if is_source { source_bytes(player, call, length)? } else { Vec::new() };
+        let live = match player.live_host(address, length) {
+            Some(live) => {
+                player.store_host(live, &bytes);
+                live
+            }
+            None => {
+                let buffer =
+                    if is_source { Buffer::of(&bytes) } else { Buffer::zeroed(length as usize) };
+                let live = buffer.address();
+                buffers.push(buffer);
+                live
+            }
+        };
+        presets.push((position, live));
+        if !is_source {
+            arriving.push((live, length as usize));
+        }
+    }
+    let mut frame = player.marshal(call, function, &presets)?;
+    frame.buffers.extend(buffers);
+    let freed = [0, 1].into_iter().any(|position| {
+        presets.iter().all(|preset| preset.0 != position)
+            && player.is_freed(call.argument(position), length)
+    });
+    if freed && call.result() == Some(INVALID_VALUE) {
+        return player.answer(call, function, frame, INVALID_VALUE);
+    }
+    finish(player, call, function, frame, 0, arriving)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_are_where_cuda_h_has_them() {
+        use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
+        use std::mem::{offset_of, size_of};
+        let (two, deep, peer) = (TWO, three(false), three(true));
+        for (ours, theirs) in [
+            (two.size, size_of::<CUDA_MEMCPY2D>()),
+            (two.source.memory_type, offset_of!(CUDA_MEMCPY2D, srcMemoryType)),
+            (two.source.pitch, offset_of!(CUDA_MEMCPY2D, srcPitch)),
+            (two.target.x, offset_of!(CUDA_MEMCPY2D, dstXInBytes)),
+            (two.target.host, offset_of!(CUDA_MEMCPY2D, dstHost)),
+            (two.target.device, offset_of!(CUDA_MEMCPY2D, dstDevice)),
+            (two.width, offset_of!(CUDA_MEMCPY2D, WidthInBytes)),
+            (two.rows, offset_of!(CUDA_MEMCPY2D, Height)),
+            (deep.size, size_of::<CUDA_MEMCPY3D>()),
+            (deep.source.device, offset_of!(CUDA_MEMCPY3D, srcDevice)),
+            (deep.source.height.unwrap(), offset_of!(CUDA_MEMCPY3D, srcHeight)),
+            (deep.target.z.unwrap(), offset_of!(CUDA_MEMCPY3D, dstZ)),
+            (deep.target.memory_type, offset_of!(CUDA_MEMCPY3D, dstMemoryType)),
+            (deep.target.pitch, offset_of!(CUDA_MEMCPY3D, dstPitch)),
+            (deep.depth.unwrap(), offset_of!(CUDA_MEMCPY3D, Depth)),
+            (peer.size, size_of::<CUDA_MEMCPY3D_PEER>()),
+            (peer.source.context.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, srcContext)),
+            (peer.target.context.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, dstContext)),
+            (peer.target.height.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, dstHeight)),
+        ] {
+            assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn rows_lie_a_pitch_apart() {
+        let mut words = vec![0; TWO.size];
+        put(&mut words, TWO.source.x, 3);
+        put(&mut words, TWO.source.y, 1);
+        put(&mut words, TWO.source.pitch, 100);
+        let rows = rows_at(TWO.source, &words, 0x1000, (10, 2, 1));
+        assert_eq!(rows, [(0x1000 + 103, 10), (0x1000 + 203, 10)]);
+        let deep = three(false);
+        let mut words = vec![0; deep.size];
+        put(&mut words, deep.target.height.unwrap(), 5);
+        let rows = rows_at(deep.target, &words, 0, (10, 1, 2));
+        assert_eq!(rows, [(0, 10), (50, 10)], "a pitch of zero is the width");
+    }
+}

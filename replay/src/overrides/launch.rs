@@ -1,0 +1,226 @@
+//! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed translated.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind};
+
+use crate::buffer::{Buffer, number};
+use crate::frame::{Frame, Skip};
+use crate::interpret::{Played, Player};
+use crate::overrides::module::piece;
+
+/// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
+const BUFFER_POINTER: u64 = 1;
+const BUFFER_SIZE: u64 = 2;
+/// Most kernel parameters that a stand-in array provides; each can be as long as all parameters together.
+const PARAMETERS: usize = 1024;
+const PARAMETER_BYTES: usize = 32 << 10;
+
+/// A CUlaunchConfig: its members that are looked at, and its size.
+const CONFIG_BYTES: usize = 56;
+const CONFIG_STREAM: std::ops::Range<usize> = 32..40;
+const CONFIG_ATTRIBUTES: std::ops::Range<usize> = 40..48;
+const CONFIG_ATTRIBUTE_COUNT: std::ops::Range<usize> = 48..52;
+/// A CUlaunchAttribute: number, padding, value.
+const ATTRIBUTE_BYTES: usize = 72;
+const ATTRIBUTE_VALUE: std::ops::Range<usize> = 8..16;
+
+// Numbers of CUlaunchAttributeID whose value names something.
+const ACCESS_POLICY_WINDOW: u64 = 1;
+const PROGRAMMATIC_EVENT: u64 = 7;
+const LAUNCH_COMPLETION_EVENT: u64 = 12;
+const DEVICE_UPDATABLE_KERNEL_NODE: u64 = 13;
+
+/// The parameters of a launch in memory of the replayer's own: arguments `kernelParams` and `extra`.
+struct Parameters {
+    kernel_params: u64,
+    extra: u64,
+    buffers: Vec<Buffer>,
+}
+
+impl Parameters {
+    fn lend(&mut self, buffer: Buffer) -> u64 {
+        let address = buffer.address();
+        self.buffers.push(buffer);
+        address
+    }
+}
+
+/// cuLaunchKernel.
+pub(crate) fn kernel<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let parameters = parameters(player, call, (0, 9, Some(10)))?;
+    let presets = [(9, parameters.kernel_params), (10, parameters.extra)];
+    launch(player, call, function, &presets, parameters.buffers)
+}
+
+/// cuLaunchCooperativeKernel: has no `extra`.
+pub(crate) fn cooperative<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let parameters = parameters(player, call, (0, 9, None))?;
+    launch(player, call, function, &[(9, parameters.kernel_params)], parameters.buffers)
+}
+
+/// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not recorded.
+pub(crate) fn multi_device<'t>(_: &mut Player<'t>, _: &Call<'t>, _: &'static Function) -> Played {
+    Err(Skip::because("its list of launches is not recorded"))
+}
+
+/// cuLaunchKernelEx.
+pub(crate) fn kernel_ex<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
+    let config = config(player, call, &mut parameters)?;
+    let presets = [(0, config), (2, parameters.kernel_params), (3, parameters.extra)];
+    launch(player, call, function, &presets, parameters.buffers)
+}
+
+fn launch<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    presets: &[(usize, u64)],
+    buffers: Vec<Buffer>,
+) -> Played {
+    let mut frame: Frame = player.marshal(call, function, presets)?;
+    frame.buffers.extend(buffers);
+    let result = player.issue(call, function, &frame)?;
+    // The driver has copied the parameters when it returns; nothing of the frame must outlive the call.
+    frame.buffers.clear();
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// Rebuilds the parameters; `at` says where the function, `kernelParams` and `extra` stand.
+fn parameters<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    at: (usize, usize, Option<usize>),
+) -> Result<Parameters, Skip> {
+    let (function, params, extra) = at;
+    let mut built = Parameters { kernel_params: 0, extra: 0, buffers: Vec::new() };
+    let has_params = call.argument(params) != 0;
+    let extra = extra.filter(|&position| call.argument(position) != 0);
+    if !has_params && extra.is_none() {
+        return Ok(built);
+    }
+    if has_params && extra.is_some() {
+        // Refused by the driver (INVALID_VALUE, observed) without a look at either.
+        built.kernel_params = stand_in(&mut built);
+        built.extra = built.lend(Buffer::of_words(&[0, 0]));
+        return Ok(built);
+    }
+    let handle = call.argument(function);
+    let layout = player.layouts.get(&handle).cloned().unwrap_or_default();
+    let packed = piece(player, call, params, field::KERNEL_PARAMETERS)
+        .or_else(|| extra.and_then(|extra| piece(player, call, extra, field::KERNEL_PARAMETERS)));
+    let Some(mut packed) = packed else {
+        if call.succeeded() && !layout.is_empty() {
+            return Err(Skip::because("its parameters are not in the trace"));
+        }
+        // No parameters, or a launch that was refused before they mattered.
+        match extra {
+            Some(extra) => {
+                let words = piece(player, call, extra, field::EXTRA).unwrap_or_default();
+                let nothing = words.chunks_exact(8).next().is_none_or(|word| number(word) == 0);
+                if !nothing && call.succeeded() {
+                    return Err(Skip::because("its parameters are not in the trace"));
+                }
+                built.extra = built.lend(Buffer::of_words(&[0, 0]));
+            }
+            None => built.kernel_params = stand_in(&mut built),
+        }
+        return Ok(built);
+    };
+    player.ranges.translate_words(&mut packed, &layout);
+    if packed.is_empty() {
+        built.kernel_params = stand_in(&mut built);
+        return Ok(built);
+    }
+    if at.2.is_none() {
+        built.kernel_params = pointers(&mut built, &packed, &layout);
+        return Ok(built);
+    }
+    let length = packed.len() as u64;
+    let buffer = built.lend(Buffer::of(&packed));
+    let size = built.lend(Buffer::of_words(&[length]));
+    built.extra = built.lend(Buffer::of_words(&[BUFFER_POINTER, buffer, BUFFER_SIZE, size, 0]));
+    Ok(built)
+}
+
+/// An array of pointers to zeros, for launches whose parameters nobody reads.
+fn stand_in(built: &mut Parameters) -> u64 {
+    let zeros = built.lend(Buffer::zeroed(PARAMETER_BYTES));
+    built.lend(Buffer::of_words(&[zeros; PARAMETERS]))
+}
+
+/// An array of pointers into packed parameters, as the layout says; one parameter if there is no layout.
+fn pointers(built: &mut Parameters, packed: &[u8], layout: &[(u32, u32)]) -> u64 {
+    let mut padded = packed.to_vec();
+    padded.resize(packed.len() + PARAMETER_BYTES, 0);
+    let base = built.lend(Buffer::of(&padded));
+    let mut words: Vec<u64> = layout
+        .iter()
+        .map(|&(offset, _)| base + u64::from(offset).min(packed.len() as u64))
+        .collect();
+    if words.is_empty() {
+        words.push(base);
+    }
+    // One more, so that a driver that looks behind the last finds memory.
+    words.push(base + packed.len() as u64);
+    built.lend(Buffer::of_words(&words))
+}
+
+/// Rebuilds a launch configuration with live stream and attributes.
+fn config<'t>(player: &mut Player<'t>, call: &Call<'t>, built: &mut Parameters) -> Result<u64, Skip> {
+    if call.argument(0) == 0 {
+        return Ok(0);
+    }
+    let config = piece(player, call, 0, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
+    let Some(mut config) = config else {
+        return Err(Skip::because("its configuration could not be read when it was recorded"));
+    };
+    let stream = player.live_handle(call, Kind::Stream, number(&config[CONFIG_STREAM]))?;
+    config[CONFIG_STREAM].copy_from_slice(&stream.to_le_bytes());
+    let count = number(&config[CONFIG_ATTRIBUTE_COUNT]) as usize;
+    if number(&config[CONFIG_ATTRIBUTES]) != 0 {
+        let attributes = piece(player, call, 0, field::ATTRIBUTES);
+        let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
+            return Err(Skip::because("its attributes could not be read when it was recorded"));
+        };
+        if attributes.len() < count.saturating_mul(ATTRIBUTE_BYTES) {
+            return Err(Skip::because("the trace holds fewer attributes than it counts"));
+        }
+        for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
+            attribute_live(player, call, attribute)?;
+        }
+        let address = built.lend(Buffer::of(&attributes));
+        config[CONFIG_ATTRIBUTES].copy_from_slice(&address.to_le_bytes());
+    }
+    Ok(built.lend(Buffer::of(&config)))
+}
+
+/// Replaces handles and addresses in one attribute.
+fn attribute_live<'t>(player: &mut Player<'t>, call: &Call<'t>, attribute: &mut [u8]) -> Result<(), Skip> {
+    let value = number(&attribute[ATTRIBUTE_VALUE]);
+    let live = match number(&attribute[..4]) {
+        ACCESS_POLICY_WINDOW => player.ranges.translate(value),
+        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => player.live_handle(call, Kind::Event, value)?,
+        DEVICE_UPDATABLE_KERNEL_NODE => {
+            return Err(Skip::because("device-updatable kernel nodes are not re-issued"));
+        }
+        _ => return Ok(()),
+    };
+    attribute[ATTRIBUTE_VALUE].copy_from_slice(&live.to_le_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_pointed_at_by_the_layout() {
+        let mut built = Parameters { kernel_params: 0, extra: 0, buffers: Vec::new() };
+        pointers(&mut built, &[0; 24], &[(0, 8), (8, 4), (16, 8), (4000, 8)]);
+        let base = built.buffers[0].address();
+        let words: Vec<u64> = built.buffers[1].bytes().chunks_exact(8).map(number).collect();
+        assert_eq!(words, [base, base + 8, base + 16, base + 24, base + 24], "an offset behind the end stays inside");
+    }
+}

@@ -1,0 +1,98 @@
+//! Libraries: an image, JIT options, and library options.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::Function;
+
+use crate::buffer::{Buffer, number};
+use crate::frame::Skip;
+use crate::interpret::{Played, Player};
+use crate::overrides::{jit, module};
+
+/// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
+const HOST_TABLE: u32 = 0;
+/// Parameters of both functions.
+const SOURCE: usize = 1;
+const LIBRARY_OPTIONS: usize = 5;
+const LIBRARY_OPTION_VALUES: usize = 6;
+const LIBRARY_OPTION_COUNT: usize = 7;
+
+/// cuLibraryLoadData.
+pub(crate) fn load_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let image = module::image(player, call, SOURCE)?;
+    load(player, call, function, image.address, image.buffers)
+}
+
+/// cuLibraryLoadFromFile.
+pub(crate) fn load_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    if call.argument(SOURCE) == 0 {
+        return load(player, call, function, 0, Vec::new());
+    }
+    let file = module::file(player, call, SOURCE)?;
+    load(player, call, function, file.path.address(), Vec::new())
+}
+
+fn load<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    source: u64,
+    image: Vec<Buffer>,
+) -> Played {
+    let mut presets = vec![(SOURCE, source)];
+    let mut buffers = Vec::new();
+    if let Some(positions) = module::option_positions(function) {
+        let options = jit::options(player, call, positions)?;
+        presets.extend(options.presets(positions));
+        buffers.extend(options.buffers);
+    }
+    presets.extend(library_options(player, call, &mut buffers)?);
+    let mut frame = player.marshal(call, function, &presets)?;
+    frame.buffers.extend(buffers);
+    // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the library lives.
+    player.kept.extend(image);
+    player.reissue(call, function, frame)
+}
+
+fn library_options<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    buffers: &mut Vec<Buffer>,
+) -> Result<[(usize, u64); 3], Skip> {
+    let count = call.argument(LIBRARY_OPTION_COUNT);
+    if count == 0 || call.argument(LIBRARY_OPTIONS) == 0 {
+        return Ok([(LIBRARY_OPTIONS, 0), (LIBRARY_OPTION_VALUES, 0), (LIBRARY_OPTION_COUNT, count)]);
+    }
+    let Some(options) = module::piece(player, call, LIBRARY_OPTIONS, field::LIBRARY_OPTIONS) else {
+        return Err(Skip::because("its library options could not be read when it was recorded"));
+    };
+    let values = module::piece(player, call, LIBRARY_OPTION_VALUES, field::LIBRARY_OPTION_VALUES);
+    let (mut kept_options, mut kept_values) = (Vec::new(), Vec::new());
+    for (index, option) in options.chunks_exact(4).enumerate() {
+        let option = number(option) as u32;
+        let value = values
+            .as_deref()
+            .and_then(|values| values.get(index * 8..index * 8 + 8))
+            .map_or(0, number);
+        if option == HOST_TABLE && value != 0 {
+            player.report.note(
+                "library option CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE left out: its tables are the program's",
+            );
+            continue;
+        }
+        kept_options.extend(option.to_le_bytes());
+        kept_values.push(value);
+    }
+    let count = kept_values.len() as u64;
+    if count == 0 {
+        return Ok([(LIBRARY_OPTIONS, 0), (LIBRARY_OPTION_VALUES, 0), (LIBRARY_OPTION_COUNT, 0)]);
+    }
+    let (options, kept) = (Buffer::of(&kept_options), Buffer::of_words(&kept_values));
+    let values = if call.argument(LIBRARY_OPTION_VALUES) == 0 { 0 } else { kept.address() };
+    let presets = [
+        (LIBRARY_OPTIONS, options.address()),
+        (LIBRARY_OPTION_VALUES, values),
+        (LIBRARY_OPTION_COUNT, count),
+    ];
+    buffers.extend([options, kept]);
+    Ok(presets)
+}

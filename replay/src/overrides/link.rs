@@ -1,0 +1,139 @@
+//! Links: option arrays with logs that live as long as the link state, inputs, the cubin.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind};
+
+use crate::address::{Range, Way};
+use crate::buffer::{Buffer, number};
+use crate::frame::{Skip, read_memory};
+use crate::interpret::{Played, Player};
+use crate::overrides::{jit, module};
+
+/// What a link state needs while it lives.
+#[derive(Debug, Default)]
+pub(crate) struct LinkState {
+    /// Options given to cuLinkCreate, with their logs: the driver writes there until the state is destroyed.
+    _buffers: Vec<Buffer>,
+    /// Recorded address of the cubin.
+    cubin: Option<u64>,
+}
+
+/// cuLinkCreate.
+pub(crate) fn create<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let positions = jit::Positions { count: 0, options: 1, values: 2 };
+    let options = jit::options(player, call, positions)?;
+    let frame = player.marshal(call, function, &options.presets(positions))?;
+    player.reissue(call, function, frame)?;
+    if let Some(state) = call.out(3).filter(|_| call.succeeded()) {
+        player.links.insert(state, LinkState { _buffers: options.buffers, cubin: None });
+    } else {
+        // A driver that took the options all the same may write into the logs.
+        player.kept.extend(options.buffers);
+    }
+    Ok(())
+}
+
+/// cuLinkAddData.
+pub(crate) fn add_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let (data, size) = (2, call.argument(3));
+    let mut buffers = Vec::new();
+    let address = if call.argument(data) == 0 {
+        0
+    } else {
+        let bytes = module::piece(player, call, data, field::POINTEE);
+        let Some(mut bytes) = bytes.or_else(|| (size == 0).then(Vec::new)) else {
+            return Err(Skip::because("its input is not in the trace"));
+        };
+        if (bytes.len() as u64) < size {
+            return Err(Skip::because("the trace holds less of its input than it reads"));
+        }
+        // What stood behind the given size matters to a parser of text.
+        let behind = module::piece(player, call, data, field::BYTE_BEHIND);
+        bytes.extend(behind.unwrap_or_default());
+        bytes.extend([0; 16]);
+        let buffer = Buffer::of(&bytes);
+        let address = buffer.address();
+        buffers.push(buffer);
+        address
+    };
+    add(player, call, function, (data, address), 5, buffers)
+}
+
+/// cuLinkAddFile.
+pub(crate) fn add_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    if call.argument(2) == 0 {
+        return add(player, call, function, (2, 0), 3, Vec::new());
+    }
+    let file = module::file(player, call, 2)?;
+    add(player, call, function, (2, file.path.address()), 3, Vec::new())
+}
+
+fn add<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    source: (usize, u64),
+    count: usize,
+    buffers: Vec<Buffer>,
+) -> Played {
+    let positions = jit::Positions { count, options: count + 1, values: count + 2 };
+    let options = jit::options(player, call, positions)?;
+    let presets = options.presets(positions);
+    let mut frame = player.marshal(call, function, &[source, presets[0], presets[1]])?;
+    frame.buffers.extend(buffers);
+    frame.buffers.extend(options.buffers);
+    player.reissue(call, function, frame)
+}
+
+/// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
+pub(crate) fn complete<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let mut frame = player.marshal(call, function, &[])?;
+    // Another driver version makes another cubin: its size is no divergence.
+    let same_driver = !player.report.machine.iter().any(|difference| difference.what.starts_with("driver"));
+    let result = player.issue(call, function, &frame)?;
+    let read = |position| frame.place(position).map(|place| number(&frame.received(place)));
+    let (live, size) = (read(1), read(2));
+    if !same_driver {
+        frame.places.retain(|place| place.position != 2);
+    }
+    player.conclude(call, function, frame, result);
+    if result != 0 || !call.succeeded() {
+        return Ok(());
+    }
+    let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), call.out(1)) else { return Ok(()) };
+    let recorded_size = call.out(2).or(size).unwrap_or(0);
+    let expected = call.leave.and_then(|leave| leave.capture(1, field::FILE));
+    if same_driver && let (Some(expected), Some(size)) = (expected, size) {
+        let bytes = read_memory(live, usize::try_from(size).unwrap_or(0));
+        player.compare_bytes(call, function, 1, &expected, &bytes, None);
+    }
+    let state = call.argument(0);
+    player.ranges.insert(Range {
+        start: recorded,
+        length: recorded_size,
+        live,
+        kind: Kind::Link,
+        way: Way::Plain,
+        context: 0,
+        owner: Some((Kind::Link, state)),
+        made: call.index,
+        made_by: function.name,
+        ended: None,
+        flags: 0,
+    });
+    if let Some(link) = player.links.get_mut(&state) {
+        link.cubin = Some(recorded);
+    }
+    Ok(())
+}
+
+/// cuLinkDestroy.
+pub(crate) fn destroy<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    player.plain(call, function)?;
+    if call.succeeded()
+        && let Some(LinkState { cubin: Some(cubin), .. }) = player.links.remove(&call.argument(0))
+    {
+        player.ranges.end(cubin, call.index);
+    }
+    Ok(())
+}

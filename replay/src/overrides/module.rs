@@ -1,0 +1,147 @@
+//! Images: from the trace, or from the live link state that made them.
+
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::Function;
+
+use crate::address::Found;
+use crate::buffer::Buffer;
+use crate::compare::Payload;
+use crate::frame::Skip;
+use crate::interpret::{Played, Player};
+use crate::overrides::jit;
+
+/// Where a fatbin wrapper points at its container, and at the list of linked-in images.
+const WRAPPER_CONTAINER: std::ops::Range<usize> = 8..16;
+const WRAPPER_LIST: std::ops::Range<usize> = 16..24;
+
+/// An image in memory of the replayer's own.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    pub address: u64,
+    pub buffers: Vec<Buffer>,
+}
+
+/// Puts the image of a parameter into memory.
+///
+/// An address inside the cubin of a link state that lives is that of the live cubin. After cuLinkDestroy the recorded
+/// bytes are used: what the driver found there then, whether still the cubin or not.
+pub(crate) fn image<'t>(player: &mut Player<'t>, call: &Call<'t>, position: usize) -> Result<Image, Skip> {
+    let address = call.argument(position);
+    if address == 0 {
+        return Ok(Image::default());
+    }
+    if let Some(live) = live_cubin(player, address) {
+        return Ok(Image { address: live, buffers: Vec::new() });
+    }
+    let bytes = piece(player, call, position, field::POINTEE)
+        .ok_or_else(|| Skip::because("its image is not in the trace"))?;
+    let mut buffers = Vec::new();
+    let image = match piece(player, call, position, field::FATBIN) {
+        Some(container) if bytes.len() >= WRAPPER_LIST.end => {
+            let container = Buffer::of(&container);
+            let mut wrapper = Buffer::of(&bytes);
+            wrapper.bytes_mut()[WRAPPER_CONTAINER].copy_from_slice(&container.address().to_le_bytes());
+            wrapper.bytes_mut()[WRAPPER_LIST].fill(0);
+            buffers.push(container);
+            wrapper
+        }
+        // Text ends with NUL, and a parser that runs over the end of damaged bytes finds zeros.
+        _ => {
+            let mut padded = bytes;
+            padded.extend([0; 64]);
+            Buffer::of(&padded)
+        }
+    };
+    let address = image.address();
+    buffers.push(image);
+    Ok(Image { address, buffers })
+}
+
+/// The bytes of a piece that was recorded before the call.
+pub(crate) fn piece<'t>(player: &Player<'t>, call: &Call<'t>, position: usize, name: u8) -> Option<Vec<u8>> {
+    match player.payload(&call.capture(position, name)?) {
+        Payload::Here(bytes) => Some(bytes.into_owned()),
+        Payload::Left(..) | Payload::Unreadable => None,
+    }
+}
+
+fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {
+    match player.ranges.find(address) {
+        Found::Live(range, offset) if range.made_by == "cuLinkComplete" => {
+            Some(range.live.wrapping_add(offset))
+        }
+        _ => None,
+    }
+}
+
+fn parameter(function: &Function, names: &[&str]) -> Option<usize> {
+    function.params.iter().position(|param| names.contains(&param.name))
+}
+
+/// Positions of a load's option array, if it has one.
+pub(crate) fn option_positions(function: &Function) -> Option<jit::Positions> {
+    Some(jit::Positions {
+        count: parameter(function, &["numOptions", "numJitOptions"])?,
+        options: parameter(function, &["options", "jitOptions"])?,
+        values: parameter(function, &["optionValues", "jitOptionsValues"])?,
+    })
+}
+
+/// cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary.
+pub(crate) fn load_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    let Some(position) = parameter(function, &["image", "fatCubin"]) else {
+        return player.plain(call, function);
+    };
+    let image = image(player, call, position)?;
+    let mut presets = vec![(position, image.address)];
+    let mut buffers = image.buffers;
+    if let Some(positions) = option_positions(function) {
+        let options = jit::options(player, call, positions)?;
+        presets.extend(options.presets(positions));
+        buffers.extend(options.buffers);
+    }
+    let mut frame = player.marshal(call, function, &presets)?;
+    frame.buffers.extend(buffers);
+    player.reissue(call, function, frame)
+}
+
+/// A file that only this process sees, with the recorded content.
+#[derive(Debug)]
+pub(crate) struct MemoryFile {
+    _file: Option<std::fs::File>,
+    pub path: Buffer,
+}
+
+/// Makes a file of what was recorded of the one that a call names; a name of nothing if there was none.
+pub(crate) fn file<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Result<MemoryFile, Skip> {
+    let Some(content) = piece(player, call, position, field::FILE) else {
+        if call.succeeded() {
+            return Err(Skip::because("the file that it loads is not in the trace"));
+        }
+        return Ok(MemoryFile { _file: None, path: Buffer::of(b"/nonexistent/cutape-replay\0") });
+    };
+    // SAFETY: the name is a C string; the descriptor is owned by the file from here on.
+    let mut file = unsafe {
+        let descriptor = libc::memfd_create(c"cutape-image".as_ptr(), libc::MFD_CLOEXEC);
+        if descriptor < 0 {
+            return Err(Skip::because("no memory for the file that it loads"));
+        }
+        std::fs::File::from_raw_fd(descriptor)
+    };
+    file.write_all(&content).map_err(|error| Skip::because(format!("the file that it loads: {error}")))?;
+    let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
+    Ok(MemoryFile { _file: Some(file), path: Buffer::of(path.as_bytes()) })
+}
+
+/// cuModuleLoad.
+pub(crate) fn load_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+    if call.argument(1) == 0 {
+        return player.plain(call, function);
+    }
+    let file = file(player, call, 1)?;
+    let frame = player.marshal(call, function, &[(1, file.path.address())])?;
+    player.reissue(call, function, frame)
+}

@@ -1,0 +1,270 @@
+//! One reading of a trace: what a replay of it needs, and what it cannot do.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cutape_format::{Bytes, Call, Trace};
+use cutape_registry::{Class, Function, Kind, Role};
+use serde::Serialize;
+
+use crate::placement::{SLOT, slots_around, union};
+
+/// What a replay of a trace needs, and what it cannot do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Plan {
+    /// Calls in the trace.
+    pub calls: u64,
+    /// Calls whose end was not recorded: the program died or ended in them. They are not re-issued.
+    pub in_flight: Vec<(u64, String)>,
+    /// Address ranges (first, behind the last; multiples of 32 MiB) that ever held memory of `cuMemAlloc` and its like, or
+    /// were reserved by the program. A replay reserves them all.
+    pub device_slots: Vec<(u64, u64)>,
+    /// Page ranges outside the device slots that ever held pinned or registered host memory.
+    pub host_regions: Vec<HostRegion>,
+    /// Device allocations that succeeded.
+    pub allocations: u64,
+    /// Most bytes of device memory that were allocated at one time.
+    pub peak_bytes: u64,
+    /// Functions that will not be re-issued, by name.
+    pub unreplayable: Vec<Unreplayable>,
+    /// Images, files and host bytes that the trace does not hold, by function: count.
+    pub missing_bytes: BTreeMap<String, u64>,
+    /// Functions by name that this build does not know.
+    pub unknown_functions: BTreeMap<String, u64>,
+    /// Index of the first `cuInit` that succeeded.
+    pub first_init: Option<u64>,
+    /// The lazy or eager loading of modules that the program was told of: `LAZY` or `EAGER`.
+    pub loading_mode: Option<&'static str>,
+    /// The first call that reported an error which poisons its context, and the code.
+    pub context_error: Option<(u64, i32)>,
+}
+
+/// Host memory that is put back where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HostRegion {
+    /// First address, a multiple of the page size.
+    pub start: u64,
+    /// Behind the last.
+    pub end: u64,
+}
+
+/// A function whose calls are not re-issued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreplayable {
+    /// The exported name.
+    pub function: String,
+    /// Why, in the registry's words.
+    pub reason: String,
+    /// How many calls.
+    pub count: u64,
+    /// True if the calls could not be re-issued even in principle.
+    pub forever: bool,
+}
+
+/// Page size of x86-64.
+pub(crate) const PAGE: u64 = 4096;
+
+/// Errors after which a context is unusable: asynchronous faults of kernels (CUDA Driver API, CUresult).
+pub(crate) fn poisons_context(code: i32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
+}
+
+/// Looks up a trace's function in this build's registry: by name, and only if its parameters are the same.
+pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
+    let function = cutape_registry::function(&call.signature.name)?;
+    let same = function.params.len() == call.signature.parameters.len()
+        && function
+            .params
+            .iter()
+            .zip(&call.signature.parameters)
+            .all(|(ours, its)| ours.width.bytes() == its.passing.bytes());
+    same.then_some(function)
+}
+
+/// How long the memory is that a call made, from its arguments; 0 if they do not say.
+pub(crate) fn made_length(call: &Call, function: &Function) -> u64 {
+    if function.base == "cuMemAllocPitch" {
+        let pitch = call.out(1).unwrap_or(0);
+        return pitch.saturating_mul(call.argument_named("Height").unwrap_or(0));
+    }
+    if function.params.iter().any(|param| matches!(param.role, Role::Find(Kind::Global, _))) {
+        return call
+            .signature
+            .parameter("bytes")
+            .and_then(|position| call.out(position))
+            .unwrap_or(0);
+    }
+    ["bytesize", "size"].iter().find_map(|name| call.argument_named(name)).unwrap_or(0)
+}
+
+/// True for device memory that a replay maps itself.
+pub(crate) fn is_placed_allocation(function: &Function) -> bool {
+    matches!(function.name, "cuMemAlloc_v2" | "cuMemAllocPitch_v2")
+}
+
+/// True for page-locked host memory that a replay provides itself.
+pub(crate) fn is_pinned_allocation(function: &Function) -> bool {
+    matches!(function.base, "cuMemAllocHost" | "cuMemHostAlloc")
+        && function.class == Class::Override
+}
+
+/// Reads a trace once.
+pub fn plan(trace: &Trace) -> Plan {
+    let mut plan = Plan::default();
+    let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
+    let mut slots = Vec::new();
+    let mut pinned = Vec::new();
+    let mut sizes: HashMap<u64, u64> = HashMap::new();
+    let mut allocated = 0u64;
+    let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
+    for call in trace.calls() {
+        plan.calls += 1;
+        let Some(function) =
+            *functions.entry(call.signature.id).or_insert_with(|| function_of(&call))
+        else {
+            *plan.unknown_functions.entry(call.signature.name.clone()).or_default() += 1;
+            continue;
+        };
+        if let Some(forever) = not_reissued(function) {
+            let entry = unreplayable.entry(function.name).or_insert_with(|| Unreplayable {
+                function: function.name.to_owned(),
+                reason: function.reason.to_owned(),
+                count: 0,
+                forever,
+            });
+            entry.count += 1;
+            continue;
+        }
+        if call.captures().any(|capture| is_missing(capture.bytes)) {
+            *plan.missing_bytes.entry(function.name.to_owned()).or_default() += 1;
+        }
+        let Some(result) = call.result() else {
+            plan.in_flight.push((call.index, function.name.to_owned()));
+            continue;
+        };
+        if poisons_context(result) && plan.context_error.is_none() {
+            plan.context_error = Some((call.index, result));
+        }
+        if result != 0 {
+            continue;
+        }
+        if function.base == "cuInit" && plan.first_init.is_none() {
+            plan.first_init = Some(call.index);
+        }
+        if function.base == "cuModuleGetLoadingMode" {
+            // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
+            plan.loading_mode = match call.out(0) {
+                Some(1) => Some("EAGER"),
+                Some(2) => Some("LAZY"),
+                _ => None,
+            };
+        }
+        let length = made_length(&call, function);
+        for (position, param) in function.params.iter().enumerate() {
+            match param.role {
+                Role::Make(Kind::Memory, _) => {
+                    let Some(address) = call.out(position) else { continue };
+                    plan.allocations += 1;
+                    allocated = allocated.saturating_add(length);
+                    plan.peak_bytes = plan.peak_bytes.max(allocated);
+                    sizes.insert(address, length);
+                    if is_placed_allocation(function) {
+                        slots.extend(slots_around(address, length));
+                    }
+                }
+                Role::Make(Kind::Reservation, _) => {
+                    slots.extend(call.out(position).and_then(|start| slots_around(start, length)));
+                }
+                Role::Make(Kind::HostMemory, _) if is_pinned_allocation(function) => {
+                    pinned.extend(call.out(position).map(|start| (start, length)));
+                }
+                Role::HostAddress if function.base == "cuMemHostRegister" => {
+                    pinned.push((call.argument(position), length));
+                }
+                Role::Destroy(Kind::Memory) => {
+                    let size = sizes.remove(&call.argument(position)).unwrap_or(0);
+                    allocated = allocated.saturating_sub(size);
+                }
+                _ => {}
+            }
+        }
+    }
+    plan.device_slots = union(slots);
+    plan.host_regions = host_regions(&pinned, &plan.device_slots);
+    plan.unreplayable = unreplayable.into_values().collect();
+    plan
+}
+
+/// Page ranges of host memory outside the device slots, those that touch joined.
+fn host_regions(pinned: &[(u64, u64)], slots: &[(u64, u64)]) -> Vec<HostRegion> {
+    let outside = pinned.iter().filter_map(|&(start, length)| {
+        let end = start.checked_add(length)?.checked_next_multiple_of(PAGE)?;
+        let start = start / PAGE * PAGE;
+        let apart = slots.iter().all(|&(low, high)| end <= low || start >= high);
+        (apart && start != 0 && end <= USER_END).then_some((start, end))
+    });
+    union(outside.collect()).into_iter().map(|(start, end)| HostRegion { start, end }).collect()
+}
+
+/// Where user space ends on x86-64 with four-level page tables.
+const USER_END: u64 = 0x7fff_ffff_f000;
+
+/// Whether a function's calls are left out: `Some(true)` for ever, `Some(false)` for now.
+pub(crate) fn not_reissued(function: &Function) -> Option<bool> {
+    match function.class {
+        Class::Plain | Class::Override => None,
+        Class::Opaque => Some(false),
+        Class::Unreplayable => Some(true),
+    }
+}
+
+fn is_missing(bytes: Bytes) -> bool {
+    matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..))
+}
+
+impl Plan {
+    /// True if any slot holds device memory there.
+    pub(crate) fn in_device_slots(&self, start: u64, length: u64) -> bool {
+        let end = start.saturating_add(length.max(1));
+        self.device_slots.iter().any(|&(low, high)| start >= low && end <= high)
+    }
+
+    /// Bytes of address space to reserve.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.device_slots.iter().map(|&(start, end)| end - start).sum()
+    }
+
+    /// How many slots of 32 MiB are reserved.
+    pub fn slot_count(&self) -> u64 {
+        self.reserved_bytes() / SLOT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_memory_in_device_slots_is_no_region_of_its_own() {
+        let slots = [(0x7000_0000_0000, 0x7000_0200_0000)];
+        let pinned = [
+            (0x7000_0010_0000, 0x1000),  // in the slot
+            (0x7000_01ff_f000, 0x2000),  // straddles its end
+            (0x6000_0000_0800, 0x100),   // half a page
+            (0x6000_0000_1000, 0x10),    // touches the one before
+            (0x5000_0000_0000, u64::MAX), // nonsense
+        ];
+        let region = HostRegion { start: 0x6000_0000_0000, end: 0x6000_0000_2000 };
+        assert_eq!(host_regions(&pinned, &slots), [region]);
+    }
+
+    #[test]
+    fn every_function_is_either_reissued_or_has_a_reason() {
+        for function in &cutape_registry::FUNCTIONS {
+            assert!(
+                not_reissued(function).is_none() || !function.reason.is_empty(),
+                "{} is left out without a reason",
+                function.name
+            );
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What a replay found, in a form that can be written as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The outcome of a replay.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Calls in the trace.
+    pub calls: u64,
+    /// Calls given to the driver.
+    pub calls_replayed: u64,
+    /// Calls that the replayer answered from its own books because the memory is placed, by name.
+    pub calls_emulated: BTreeMap<String, u64>,
+    /// Calls that were re-issued without comparing what came back, as the selection of calls says.
+    pub calls_not_compared: u64,
+    /// Calls that were not re-issued, by reason and name.
+    pub skipped: Vec<Skipped>,
+    /// Differences from the recording, in order; at most [`Report::DIVERGENCES_KEPT`].
+    pub divergences: Vec<Divergence>,
+    /// All differences.
+    pub divergence_count: u64,
+    /// Memory by kind of how it came back.
+    pub placed: Placed,
+    /// Memory whose address differs from the recorded one.
+    pub translated: Vec<Translated>,
+    /// How this machine differs from the recorded one.
+    pub machine: Vec<Difference>,
+    /// What else the reader must know, e.g. options that could not be passed on.
+    pub notes: BTreeMap<String, u64>,
+    /// Bytes that came back from the device and were equal.
+    pub bytes_compared: u64,
+    /// Bytes that came back and could not be compared: left out of the trace, or depending on what was left out.
+    pub bytes_not_compared: u64,
+    /// The replaying process died.
+    pub died: Option<Died>,
+    /// Whether address randomisation was on in the replaying process.
+    pub randomised: bool,
+    /// Child processes that were tried before this one and did not fit.
+    pub attempts: u32,
+    /// From the first call to the last.
+    pub wall_seconds: f64,
+    /// By name, if asked for.
+    pub timing: BTreeMap<String, Timing>,
+}
+
+impl Report {
+    /// How many divergences are kept with their text.
+    pub const DIVERGENCES_KEPT: usize = 100;
+
+    /// True if all that was compared was equal and the process lived.
+    pub fn agrees(&self) -> bool {
+        self.divergence_count == 0 && self.died.is_none()
+    }
+
+    /// How many calls were not re-issued.
+    pub fn calls_skipped(&self) -> u64 {
+        self.skipped.iter().map(|skipped| skipped.count).sum()
+    }
+
+    pub(crate) fn skip(&mut self, function: &str, reason: &str, index: u64) {
+        let known = self.skipped.iter_mut().find(|entry| entry.function == function && entry.reason == reason);
+        match known {
+            Some(entry) => entry.count += 1,
+            None => self.skipped.push(Skipped {
+                function: function.to_owned(),
+                reason: reason.to_owned(),
+                count: 1,
+                first: index,
+            }),
+        }
+    }
+
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        *self.notes.entry(text.into()).or_default() += 1;
+    }
+
+    pub(crate) fn diverge(&mut self, divergence: Divergence) {
+        self.divergence_count += 1;
+        if self.divergences.len() < Self::DIVERGENCES_KEPT {
+            self.divergences.push(divergence);
+        }
+    }
+}
+
+/// Calls of one function that were not re-issued for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The exported name.
+    pub function: String,
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// Index of the first.
+    pub first: u64,
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The result code.
+    Result,
+    /// A value that the call gave back.
+    OutParameter,
+    /// Bytes that came from the device.
+    Bytes,
+    /// A string.
+    Text,
+}
+
+/// A difference from the recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Divergence {
+    /// The call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// What differs.
+    pub what: What,
+    /// The parameter, if one differs.
+    pub parameter: Option<String>,
+    /// What the recording says.
+    pub expected: String,
+    /// What the replay got.
+    pub received: String,
+    /// Offset of the first byte that differs.
+    pub first_differing_byte: Option<u64>,
+    /// How many bytes differ.
+    pub differing_bytes: Option<u64>,
+    /// For bytes that a copy enqueued earlier brought: that copy's call index.
+    pub enqueued_by: Option<u64>,
+    /// The objects that the call names: where they come from, where they ended.
+    pub history: Vec<String>,
+}
+
+/// How memory came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// Device and pinned allocations and registrations re-made.
+    pub allocations: u64,
+    /// Of these, at the recorded address.
+    pub at_recorded_address: u64,
+}
+
+/// Memory at another address than recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Translated {
+    /// The call that made or found it.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// Recorded address.
+    pub recorded: u64,
+    /// Address in the replay.
+    pub replayed: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Why it is not at its recorded address.
+    pub reason: String,
+}
+
+/// A difference between the recorded machine and this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What, e.g. `driver version`.
+    pub what: String,
+    /// In the trace.
+    pub recorded: String,
+    /// Here.
+    pub here: String,
+    /// Whether the replay is refused because of it unless forced.
+    pub fatal: bool,
+}
+
+/// The end of a replaying process that did not end by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Died {
+    /// The signal, if one killed it.
+    pub signal: Option<i32>,
+    /// True if the watchdog killed it because a call did not return.
+    pub hung: bool,
+    /// The call it was in.
+    pub call: Option<u64>,
+    /// That call's exported name.
+    pub function: Option<String>,
+    /// In one line.
+    pub text: String,
+}
+
+/// How long the calls of one function took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// How many.
+    pub calls: u64,
+    /// In the replay.
+    pub nanoseconds: u64,
+    /// In the recording; 0 where its clock is a mere counter.
+    pub recorded_nanoseconds: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_calls_are_counted_by_name_and_reason() {
+        let mut report = Report::default();
+        for (function, reason, index) in
+            [("cuGraphLaunch", "not yet", 4), ("cuGraphLaunch", "not yet", 9), ("cuArrayCreate", "not yet", 5)]
+        {
+            report.skip(function, reason, index);
+        }
+        let counts: Vec<_> = report.skipped.iter().map(|s| (s.function.as_str(), s.count, s.first)).collect();
+        assert_eq!(counts, [("cuGraphLaunch", 2, 4), ("cuArrayCreate", 1, 5)]);
+        assert_eq!(report.calls_skipped(), 3);
+        assert!(report.agrees(), "what was skipped is no difference");
+    }
+
+    #[test]
+    fn a_report_survives_json() {
+        let mut report = Report { calls: 7, died: None, ..Report::default() };
+        report.diverge(Divergence {
+            call: 3,
+            function: "cuInit".into(),
+            what: What::OutParameter,
+            parameter: None,
+            expected: "a".into(),
+            received: "b".into(),
+            first_differing_byte: Some(2),
+            differing_bytes: None,
+            enqueued_by: None,
+            history: vec![],
+        });
+        let text = serde_json::to_string(&report).unwrap();
+        let back: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        assert!(text.contains("\"out-parameter\"") && !back.agrees());
+    }
+}

@@ -1,0 +1,343 @@
+//! A program and what its runs left: bare, recorded, checked, checked live, replayed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::findings::{Finding, read_findings};
+use crate::parts::parts;
+use crate::process::{self, Output};
+use crate::program::{Program, Variant};
+
+/// How a program is run or its recording is used; each is one test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// On the null driver, without us.
+    Bare,
+    /// By `cutape record`: nothing changes for the program.
+    Recorded,
+    /// `cutape check TRACE`.
+    Checked,
+    /// `cutape check -- PROGRAM`.
+    Live,
+    /// `cutape replay TRACE`.
+    Replayed,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 5] = [
+        Way::Bare,
+        Way::Recorded,
+        Way::Checked,
+        Way::Live,
+        Way::Replayed,
+    ];
+
+    /// The word in the test's name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Bare => "bare",
+            Way::Recorded => "recorded",
+            Way::Checked => "checked",
+            Way::Live => "live",
+            Way::Replayed => "replayed",
+        }
+    }
+}
+
+/// A recorded run.
+#[derive(Debug)]
+pub struct Recording {
+    /// What the program did under `record`.
+    pub output: Output,
+    /// The traces: that of the process that called the driver first, then others.
+    pub traces: Vec<PathBuf>,
+}
+
+/// One program with what is run once and looked at by several tests.
+#[derive(Debug)]
+pub struct Case {
+    /// The program.
+    pub program: Program,
+    bare: OnceLock<Result<Output, String>>,
+    recording: OnceLock<Result<Recording, String>>,
+}
+
+impl Case {
+    /// Nothing has been run.
+    pub fn new(program: Program) -> Self {
+        Self {
+            program,
+            bare: OnceLock::new(),
+            recording: OnceLock::new(),
+        }
+    }
+
+    /// Runs the program that way and looks at what comes out.
+    ///
+    /// # Errors
+    /// What was expected, what came instead, and how to see it again.
+    pub fn try_way(&self, way: Way) -> Result<(), String> {
+        let outcome = match way {
+            Way::Bare => self.bare().and_then(|output| self.expect_end(output)),
+            Way::Recorded => self.expect_recorded(),
+            Way::Checked => self.expect_checked(),
+            Way::Live => self.expect_live(),
+            Way::Replayed => self.expect_replayed(),
+        };
+        outcome.map_err(|message| format!("{message}{}", self.kept_traces()))
+    }
+
+    /// The run on the null driver alone.
+    fn bare(&self) -> Result<&Output, String> {
+        self.bare
+            .get_or_init(|| {
+                let program = self.program.compile(parts())?;
+                let mut command = Command::new(program);
+                command.env("LD_LIBRARY_PATH", &parts().driver_folder);
+                Ok(process::run(&mut command))
+            })
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// The recorded run.
+    fn recording(&self) -> Result<&Recording, String> {
+        self.recording
+            .get_or_init(|| {
+                let program = self.program.compile(parts())?;
+                let folder = parts().new_folder(&self.file_name());
+                let trace = folder.join("recorded.cutape");
+                let mut command = parts().cutape(&[
+                    &"record",
+                    &"--driver",
+                    &"null",
+                    &"-o",
+                    &trace,
+                    &"--",
+                    &program,
+                ]);
+                let output = process::run(&mut command);
+                let mut traces: Vec<_> = fs::read_dir(&folder)
+                    .map_err(|error| format!("{}: {error}", folder.display()))?
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .filter(|path| *path != trace)
+                    .collect();
+                traces.sort();
+                if trace.exists() {
+                    traces.insert(0, trace);
+                }
+                Ok(Recording { output, traces })
+            })
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// The recorded run's traces; there is one at least.
+    ///
+    /// # Errors
+    /// If the program could not be run or left none.
+    pub fn traces(&self) -> Result<&[PathBuf], String> {
+        let recording = self.recording()?;
+        if recording.traces.is_empty() {
+            return Err(format!(
+                "no trace was written\n{}",
+                recording.output.describe()
+            ));
+        }
+        Ok(&recording.traces)
+    }
+
+    fn file_name(&self) -> String {
+        self.program.name.replace('/', ".")
+    }
+
+    /// Keeps the traces for people to look at; how.
+    fn kept_traces(&self) -> String {
+        let Some(Ok(recording)) = self.recording.get() else {
+            return String::new();
+        };
+        let mut text = String::new();
+        for (number, trace) in recording.traces.iter().enumerate() {
+            let number = if number == 0 {
+                String::new()
+            } else {
+                format!(".{number}")
+            };
+            let kept = parts()
+                .failed
+                .join(format!("{}{number}.cutape", self.file_name()));
+            let copied = fs::create_dir_all(&parts().failed).and_then(|()| fs::copy(trace, &kept));
+            if copied.is_ok() {
+                let cutape = parts().cutape.display();
+                text += &format!("\nto see the calls: {cutape} dump {}", kept.display());
+            }
+        }
+        text
+    }
+
+    /// A program ends well and quietly; one that is to crash may crash instead.
+    fn expect_end(&self, output: &Output) -> Result<(), String> {
+        output.expect_quiet()?;
+        let crashed = output
+            .code()
+            .zip(self.program.crash)
+            .is_some_and(|(code, signal)| code == 128 + signal);
+        if crashed {
+            return Ok(());
+        }
+        output.expect_code(0)?;
+        if output.stdout.ends_with("EXIT-SUCCESS\n") {
+            return Ok(());
+        }
+        Err(format!(
+            "the last line is not EXIT-SUCCESS\n{}",
+            output.describe()
+        ))
+    }
+
+    fn expect_recorded(&self) -> Result<(), String> {
+        let output = &self.recording()?.output;
+        let bare = self.bare()?;
+        let same_end = bare.code().ok_or_else(|| bare.describe())?;
+        output.expect(same_end)?;
+        if output.stdout != bare.stdout {
+            return Err(format!(
+                "the program printed something else\n{}\n{}",
+                bare.describe(),
+                output.describe()
+            ));
+        }
+        self.expect_end(output)?;
+        self.traces().map(|_| ())
+    }
+
+    fn expect_checked(&self) -> Result<(), String> {
+        let mut findings = Vec::new();
+        for trace in self.traces()? {
+            let output =
+                process::run(&mut parts().cutape(&[&"check", &"--format", &"json", trace]));
+            let found = read_findings(&output.stdout)
+                .map_err(|error| format!("{error}\n{}", output.describe()))?;
+            expect_check_status(&found, &output)?;
+            output.expect_quiet()?;
+            findings.extend(found);
+        }
+        self.expect_findings(&findings)
+    }
+
+    fn expect_live(&self) -> Result<(), String> {
+        let program = self.program.compile(parts())?;
+        let mut command = parts().cutape(&[
+            &"check",
+            &"--driver",
+            &"null",
+            &"--format",
+            &"json",
+            &"--",
+            &program,
+        ]);
+        let output = process::run(&mut command);
+        output.expect_quiet()?;
+        // The program's own lines come before the findings, or between them.
+        let (ours, programs): (Vec<&str>, Vec<&str>) = output
+            .stdout
+            .lines()
+            .partition(|line| line.starts_with(['{', '[', ']']));
+        let bare = self.bare()?;
+        if programs != bare.stdout.lines().collect::<Vec<_>>() {
+            return Err(format!(
+                "the program printed something else\n{}\n{}",
+                bare.describe(),
+                output.describe()
+            ));
+        }
+        let findings = read_findings(&ours.join("\n"))
+            .map_err(|error| format!("{error}\n{}", output.describe()))?;
+        expect_check_status(&findings, &output)?;
+        self.expect_findings(&findings)
+    }
+
+    /// Exactly the rules that the program breaks, and of the others only those that it may break.
+    fn expect_findings(&self, findings: &[Finding]) -> Result<(), String> {
+        let found: BTreeSet<&str> = findings
+            .iter()
+            .map(|finding| finding.rule.as_str())
+            .collect();
+        let expected: BTreeSet<&str> = self
+            .program
+            .expected
+            .iter()
+            .map(String::as_str)
+            .filter(|rule| cutape_registry::rule(rule).is_some())
+            .collect();
+        let allowed = |rule: &str| {
+            expected.contains(rule) || self.program.allowed.iter().any(|allowed| allowed == rule)
+        };
+        let missing: Vec<_> = expected
+            .iter()
+            .filter(|rule| !found.contains(*rule))
+            .collect();
+        let surplus: Vec<_> = findings
+            .iter()
+            .filter(|finding| !allowed(&finding.rule))
+            .collect();
+        if missing.is_empty() && surplus.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "not found: {missing:?}\nfound beside: {surplus:#?}"
+        ))
+    }
+
+    fn expect_replayed(&self) -> Result<(), String> {
+        for trace in self.traces()? {
+            self.expect_trace_replayed(trace)?;
+        }
+        Ok(())
+    }
+
+    fn expect_trace_replayed(&self, trace: &Path) -> Result<(), String> {
+        let report = trace.with_extension("json");
+        let output = process::run(&mut parts().cutape(&[
+            &"replay",
+            &"--driver",
+            &"null",
+            &"--report",
+            &report,
+            &trace,
+        ]));
+        output.expect_code(0)?;
+        let text = fs::read_to_string(&report)
+            .map_err(|error| format!("{}: {error}\n{}", report.display(), output.describe()))?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| format!("{}: {error}\n{}", report.display(), output.describe()))?;
+        let number = |name: &str| {
+            value[name]
+                .as_u64()
+                .ok_or_else(|| format!("no number `{name}` in the report\n{}", output.describe()))
+        };
+        if number("divergence_count")? != 0 {
+            return Err(format!("diverged\n{}", output.describe()));
+        }
+        if number("calls_replayed")? == 0 {
+            return Err(format!("nothing was replayed\n{}", output.describe()));
+        }
+        if self.program.variant == Variant::Correct {
+            output.expect_quiet()?;
+        }
+        Ok(())
+    }
+}
+
+/// 1 with findings, 0 without.
+fn expect_check_status(findings: &[Finding], output: &Output) -> Result<(), String> {
+    let failing = findings.iter().any(|finding| finding.severity != "advice");
+    output.expect_code(i32::from(failing))
+}

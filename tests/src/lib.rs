@@ -1,0 +1,17 @@
+//! End-to-end tests: small C programs, run bare, recorded, replayed and checked.
+//!
+//! Invariant: nothing here knows how a part works inside; it runs the built programs and reads what they print and write.
+
+mod case;
+mod findings;
+mod parts;
+mod process;
+mod program;
+mod stable;
+
+pub use case::{Case, Recording, Way};
+pub use findings::{Finding, read_findings};
+pub use parts::{Parts, parts};
+pub use process::{Output, run};
+pub use program::{Program, Variant, programs};
+pub use stable::stable_dump;

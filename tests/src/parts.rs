@@ -1,0 +1,141 @@
+//! The parts under test, built once: the program, the interposer, the null driver.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where the parts are.
+#[derive(Debug)]
+pub struct Parts {
+    /// The program `cutape`.
+    pub cutape: PathBuf,
+    /// The library that records.
+    pub interposer: PathBuf,
+    /// The software driver.
+    pub null_driver: PathBuf,
+    /// A folder in which the null driver is `libcuda.so.1`.
+    pub driver_folder: PathBuf,
+    /// The compiled test programs.
+    pub programs: PathBuf,
+    /// What this run of tests writes; removed when all went well.
+    pub scratch: PathBuf,
+    /// The traces of failed tests.
+    pub failed: PathBuf,
+}
+
+/// The parts, in the profile that the tests were built in.
+///
+/// # Panics
+/// If they cannot be built: no test can run then.
+pub fn parts() -> &'static Parts {
+    static PARTS: OnceLock<Parts> = OnceLock::new();
+    PARTS.get_or_init(|| build().unwrap_or_else(|error| panic!("{error}")))
+}
+
+impl Parts {
+    /// A command of cutape.
+    pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
+        let mut command = Command::new(&self.cutape);
+        command.args(arguments.iter().map(|argument| argument.as_ref()));
+        command
+    }
+
+    /// A new, empty folder for one test.
+    pub fn new_folder(&self, name: &str) -> PathBuf {
+        let folder = self.scratch.join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder)
+            .unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
+        folder
+    }
+
+    /// Removes what this run wrote.
+    pub fn clean_up(&self) {
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+fn build() -> Result<Parts, String> {
+    // target/PROFILE/deps/TEST-HASH
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let profile = program
+        .parent()
+        .and_then(Path::parent)
+        .ok_or_else(|| format!("{}: not in a target folder", program.display()))?;
+    let end_to_end = profile.join("end-to-end");
+    fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
+    let _lock = lock(&end_to_end.join("lock"))?;
+    // One by one: together they would share features, and the interposer would carry what only readers need.
+    for package in ["cutape", "cutape-nulldriver", "cutape-interposer"] {
+        cargo_build(profile, package)?;
+    }
+    let parts = Parts {
+        cutape: profile.join("cutape"),
+        interposer: profile.join("libcutape_interposer.so"),
+        null_driver: profile.join("libcutape_null.so"),
+        driver_folder: end_to_end.join("driver"),
+        programs: end_to_end.join("programs"),
+        scratch: end_to_end.join(format!("run-{}", std::process::id())),
+        failed: end_to_end.join("failed"),
+    };
+    for folder in [&parts.driver_folder, &parts.programs, &parts.scratch] {
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    let link = parts.driver_folder.join("libcuda.so.1");
+    if fs::read_link(&link).ok().as_deref() != Some(&parts.null_driver) {
+        let _ = fs::remove_file(&link);
+        symlink(&parts.null_driver, &link).map_err(|e| format!("{}: {e}", link.display()))?;
+    }
+    Ok(parts)
+}
+
+fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {
+    let name = profile
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or("debug");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(root())
+        .args(["build", "--quiet", "--package", package])
+        .args(["--profile", if name == "debug" { "dev" } else { name }]);
+    if let Some(target) = profile.parent() {
+        command.arg("--target-dir").arg(target);
+    }
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot build {package}:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Held while it lives; other processes of the same tests wait.
+pub(crate) fn lock(path: &Path) -> Result<fs::File, String> {
+    let failed = |error: std::io::Error| format!("cannot lock {}: {error}", path.display());
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(failed)?;
+    // SAFETY: the descriptor is open while the call lasts.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        return Err(failed(std::io::Error::last_os_error()));
+    }
+    Ok(file)
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests)
+}

@@ -1,0 +1,236 @@
+//! The C programs under `programs/`: what their first lines say, and how they are compiled.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::parts::{Parts, lock, root};
+use crate::process;
+
+/// Which of the two programs in a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Without a fault.
+    Correct,
+    /// With the fault that the source is about.
+    Violation,
+}
+
+/// One program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// `clean/events`, `rules/link-state-leak/violation`.
+    pub name: String,
+    /// Whether it is the wrong one.
+    pub variant: Variant,
+    /// The rules that are found in it: none in a correct one.
+    pub expected: Vec<String>,
+    /// Rules that may be found beside.
+    pub allowed: Vec<String>,
+    /// The signal that ends it on the real driver; the null driver may answer an error instead.
+    pub crash: Option<i32>,
+    source: PathBuf,
+}
+
+/// The kinds of comment that mean something.
+const KEYS: [&str; 5] = ["expect", "may", "crashes", "may-crash", "needs"];
+
+/// All programs, by name.
+///
+/// # Errors
+/// A source that cannot be read, or that says something about itself that is not understood.
+pub fn programs() -> Result<Vec<Program>, String> {
+    let folder = root().join("tests/programs");
+    let mut all = Vec::new();
+    for kind in ["clean", "rules", "misuse", "demo"] {
+        let sources = sources(&folder.join(kind), "c")?;
+        if sources.is_empty() {
+            return Err(format!("no programs in {}", folder.join(kind).display()));
+        }
+        for source in sources {
+            let text = fs::read_to_string(&source)
+                .map_err(|error| format!("{}: {error}", source.display()))?;
+            let about = About::read(&text).map_err(|e| format!("{}: {e}", source.display()))?;
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+            let correct = |name: String| Program {
+                name,
+                variant: Variant::Correct,
+                expected: Vec::new(),
+                allowed: Vec::new(),
+                crash: None,
+                source: source.clone(),
+            };
+            let wrong = |name: String| Program {
+                name,
+                variant: Variant::Violation,
+                expected: about.expected.clone(),
+                allowed: about.allowed.clone(),
+                crash: about.crash,
+                source: source.clone(),
+            };
+            match kind {
+                "clean" => all.push(correct(format!("clean/{stem}"))),
+                "demo" => all.push(wrong(format!("demo/{stem}"))),
+                _ => {
+                    all.push(correct(format!("{kind}/{stem}/correct")));
+                    all.push(wrong(format!("{kind}/{stem}/violation")));
+                }
+            }
+            if kind != "clean" && about.expected.is_empty() {
+                return Err(format!("{}: no line `// expect: RULE`", source.display()));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let mut sources: Vec<_> = fs::read_dir(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    sources.sort();
+    Ok(sources)
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct About {
+    expected: Vec<String>,
+    allowed: Vec<String>,
+    crash: Option<i32>,
+}
+
+impl About {
+    /// Reads the comment lines with which a source begins.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut about = Self::default();
+        for line in text.lines().map_while(|line| line.strip_prefix("//")) {
+            let Some((key, values)) = line.trim().split_once(": ") else {
+                continue;
+            };
+            // A sentence with a colon has more words before it.
+            if key.contains(' ') {
+                continue;
+            }
+            let words = values.split_whitespace().map(str::to_owned);
+            match key {
+                "expect" => about.expected.extend(words),
+                "may" => about.allowed.extend(words),
+                "crashes" | "may-crash" => about.crash = Some(signal(values)?),
+                "needs" => {}
+                _ => return Err(format!("`{key}:` is none of {}", KEYS.join(", "))),
+            }
+        }
+        Ok(about)
+    }
+}
+
+fn signal(name: &str) -> Result<i32, String> {
+    match name.trim() {
+        "SIGSEGV" => Ok(libc::SIGSEGV),
+        "SIGABRT" => Ok(libc::SIGABRT),
+        "SIGBUS" => Ok(libc::SIGBUS),
+        other => Err(format!("unknown signal `{other}`")),
+    }
+}
+
+impl Program {
+    /// Compiles it if it is older than its source or a header; where the result is.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn compile(&self, parts: &Parts) -> Result<PathBuf, String> {
+        compile(
+            parts,
+            &self.source,
+            &self.name,
+            self.variant == Variant::Violation,
+        )
+    }
+}
+
+/// Compiles a source of `programs/` against the null driver.
+fn compile(parts: &Parts, source: &Path, name: &str, violate: bool) -> Result<PathBuf, String> {
+    let file = name.replace('/', ".");
+    let target = parts.programs.join(&file);
+    let _lock = lock(&parts.programs.join(format!("{file}.lock")))?;
+    let programs = root().join("tests/programs");
+    let mut inputs = sources(&programs, "h")?;
+    inputs.extend(sources(&programs.join("include"), "h")?);
+    inputs.push(source.to_owned());
+    let newest = inputs.iter().filter_map(|path| modified(path)).max();
+    if let (Some(built), Some(newest)) = (modified(&target), newest)
+        && built > newest
+    {
+        return Ok(target);
+    }
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror"]);
+    command
+        .arg("-I")
+        .arg(programs.join("include"))
+        .arg("-I")
+        .arg(&programs);
+    if violate {
+        command.arg("-DVIOLATE");
+    }
+    let new = parts.programs.join(format!("{file}.new"));
+    command.arg(source).arg("-o").arg(&new);
+    command.arg(parts.driver_folder.join("libcuda.so.1"));
+    // Before glibc 2.34 these were libraries of their own.
+    command.args(["-ldl", "-lpthread"]);
+    process::run(&mut command).expect(0)?;
+    fs::rename(&new, &target).map_err(|error| format!("{}: {error}", target.display()))?;
+    Ok(target)
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata()
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers() {
+        let rules = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        for (text, expected) in [
+            ("/* clean */\nint x;", Ok(About::default())),
+            (
+                "// What it is: this.\n// expect: a-b c\n// may: d\n// crashes: SIGSEGV\n#include <x>\n// wrong: x",
+                Ok(About {
+                    expected: rules(&["a-b", "c"]),
+                    allowed: rules(&["d"]),
+                    crash: Some(libc::SIGSEGV),
+                }),
+            ),
+            ("// Both were seen: a crash", Ok(About::default())),
+            (
+                "// expects: a",
+                Err("`expects:` is none of expect, may, crashes, may-crash, needs".to_owned()),
+            ),
+            (
+                "// crashes: SIGFOO",
+                Err("unknown signal `SIGFOO`".to_owned()),
+            ),
+        ] {
+            assert_eq!(About::read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_program_is_listed_once() {
+        let all = programs().unwrap();
+        let mut names: Vec<_> = all.iter().map(|program| &program.name).collect();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(all.iter().any(|program| program.name == "demo/link_demo"));
+    }
+}

@@ -1,0 +1,169 @@
+//! `demo`: records a program with one hidden bug, replays the recording, and lets `check` find the bug.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::Failure;
+use crate::step::{cargo, is_installed, output, run, shown};
+
+/// What has to be found.
+const RULE: &str = "link-cubin-after-destroy";
+/// What the finding's chain has to name, in that order.
+const CHAIN: [&str; 3] = ["link state", "cubin", "module"];
+
+/// Builds everything, then shows it; an error if the bug is not found.
+pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
+    if !is_installed("cc") {
+        return Err(Failure::new(
+            "the demo's program is in C and needs a compiler: install gcc",
+        ));
+    }
+    println!("Building cutape, its interposer and the null driver ...");
+    // One by one: together they would share features, and the interposer would carry what only readers need.
+    for package in ["cutape", "cutape-interposer", "cutape-nulldriver"] {
+        run(&mut cargo(
+            root,
+            &["build", "--quiet", "--package", package],
+        ))?;
+    }
+    let built = target(root)?.join("debug");
+    let folder = built.join("demo");
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
+    let demo = Demo {
+        root,
+        cutape: built.join("cutape"),
+        folder,
+    };
+    demo.show(&built)
+}
+
+/// Where cargo builds.
+fn target(root: &Path) -> Result<PathBuf, Failure> {
+    // This program stands in it: target/debug/xtask.
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find out where xtask is: {error}")))?;
+    program
+        .parent()
+        .and_then(Path::parent)
+        .filter(|target| target.join("debug").is_dir())
+        .map(Path::to_owned)
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "{} is not in a target folder; in {}",
+                program.display(),
+                root.display()
+            ))
+        })
+}
+
+struct Demo<'a> {
+    root: &'a Path,
+    cutape: PathBuf,
+    folder: PathBuf,
+}
+
+impl Demo<'_> {
+    fn show(&self, built: &Path) -> Result<(), Failure> {
+        let program = self.folder.join("link_demo");
+        let trace = self.folder.join("link_demo.cutape");
+        let _ = fs::remove_file(&trace);
+        let driver = self.folder.join("libcuda.so.1");
+        let _ = fs::remove_file(&driver);
+        fs::copy(built.join("libcutape_null.so"), &driver)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", driver.display())))?;
+
+        println!("\nA C program that links two PTX inputs and runs the result. It has one bug.");
+        let mut compile = self.command("cc");
+        compile
+            .args([
+                "-std=gnu11",
+                "-O1",
+                "-g",
+                "-Itests/programs/include",
+                "-Itests/programs",
+            ])
+            .arg("tests/programs/demo/link_demo.c")
+            .arg("-o")
+            .args([self.short(&program), self.short(&driver)]);
+        self.expect(&mut compile, 0)?;
+
+        println!("\nRecord every driver call that it makes; the program notices nothing:");
+        let mut record = self.cutape(&["record", "-o"]);
+        record.args([self.short(&trace), "--".into(), self.short(&program)]);
+        self.expect(&mut record, 0)?;
+
+        println!("\nReplay the calls without the program, and compare what comes back:");
+        let mut replay = self.cutape(&["replay"]);
+        replay.arg(self.short(&trace));
+        self.expect(&mut replay, 0)?;
+
+        println!("\nLook for misuse of the API:");
+        let mut check = self.cutape(&["check"]);
+        check.arg(self.short(&trace));
+        let found = self.expect(&mut check, 1)?;
+        is_explained(&String::from_utf8_lossy(&found.stdout))?;
+        println!("\nThe bug was found: {RULE}.");
+        Ok(())
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.root);
+        command
+    }
+
+    fn cutape(&self, words: &[&str]) -> Command {
+        let mut command = self.command(self.short(&self.cutape));
+        command.args(words);
+        command
+    }
+
+    /// A path as one types it in the repository's root.
+    fn short(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(self.root).unwrap_or(path).to_owned()
+    }
+
+    /// Prints the command, runs it, prints what it says; an error if it ends otherwise than expected.
+    fn expect(&self, command: &mut Command, code: i32) -> Result<Output, Failure> {
+        println!("$ {}", shown(command));
+        let output = output(command)?;
+        for text in [&output.stdout, &output.stderr] {
+            for line in String::from_utf8_lossy(text).lines() {
+                println!("  {line}");
+            }
+        }
+        if output.status.code() == Some(code) {
+            return Ok(output);
+        }
+        Err(Failure::new(format!(
+            "{}, but status {code} was expected",
+            output.status
+        )))
+    }
+}
+
+/// Whether the text names the rule, and the chain from the link state over the cubin to the module.
+fn is_explained(text: &str) -> Result<(), Failure> {
+    if !text.contains(RULE) {
+        return Err(Failure::new(format!(
+            "the expected finding {RULE} is not there"
+        )));
+    }
+    let chain = text
+        .lines()
+        .skip_while(|line| !line.contains("chain:"))
+        .take_while(|line| !line.contains("help:"))
+        .collect::<String>();
+    let mut rest = chain.as_str();
+    for word in CHAIN {
+        let at = rest.find(word).ok_or_else(|| {
+            Failure::new(format!(
+                "the finding's chain does not lead over `{word}`: {chain}"
+            ))
+        })?;
+        rest = &rest[at + word.len()..];
+    }
+    Ok(())
+}

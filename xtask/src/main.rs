@@ -1,0 +1,81 @@
+//! The project's own build tasks: import, codegen, coverage, demo, ci.
+
+mod ci;
+mod codegen;
+mod coverage;
+mod demo;
+#[cfg(feature = "import")]
+mod import;
+mod roles;
+mod semantics;
+mod signatures;
+mod step;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Why a task stopped: one message that says what, where and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Failure(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The root of the repository: the folder above this crate's.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+  import            read NVIDIA's headers (needs: cargo run -p xtask --features import -- import)
+  codegen [--check] write the generated files, or say which are stale
+  coverage          what is recorded and replayed, by section of the manual
+  demo              record, replay and check a program that has a hidden bug
+  ci                everything that has to hold: format, lints, generated files, tests";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["import"] => import_task(),
+        ["codegen"] => codegen::run(&root(), false, false),
+        ["codegen", "--check"] => codegen::run(&root(), true, false),
+        ["codegen", "--allow-missing"] => codegen::run(&root(), false, true),
+        ["coverage"] => coverage::run(&root()),
+        ["demo"] => demo::run_all(&root()),
+        ["ci"] => ci::run_all(&root()),
+        _ => Err(Failure::new(USAGE)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(feature = "import")]
+fn import_task() -> Result<(), Failure> {
+    import::run(&root())
+}
+
+#[cfg(not(feature = "import"))]
+fn import_task() -> Result<(), Failure> {
+    Err(Failure::new(
+        "this build cannot import; use: cargo run -p xtask --features import -- import",
+    ))
+}

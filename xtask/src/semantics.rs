@@ -1,0 +1,481 @@
+//! `registry/semantics` and `registry/rules`: reading what is written by hand, and joining it to the signatures.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::Failure;
+use crate::roles::{self, Role};
+use crate::signatures::{Function, Signatures, Types};
+
+const SEMANTICS: &str = "registry/semantics";
+const RULES: &str = "registry/rules";
+
+/// One table of a semantics file.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// File and line, for messages.
+    place: String,
+    class: String,
+    reason: String,
+    stream: Option<String>,
+    waits: Option<String>,
+    roles: BTreeMap<String, String>,
+}
+
+/// What is said about one symbol.
+#[derive(Debug)]
+pub(crate) struct Meaning {
+    /// `plain`, `override`, `opaque` or `unreplayable`.
+    pub(crate) class: String,
+    pub(crate) reason: String,
+    /// One a parameter.
+    pub(crate) roles: Vec<Role>,
+    pub(crate) stream: Option<u8>,
+    /// A Rust expression, e.g. `Waits::Stream(0)`.
+    pub(crate) waits: String,
+}
+
+/// A rule, as its file has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    pub(crate) id: String,
+    pub(crate) area: String,
+    pub(crate) severity: String,
+    pub(crate) statement: String,
+    pub(crate) manual: String,
+    pub(crate) advice: String,
+    pub(crate) observed: String,
+    #[serde(default)]
+    pub(crate) undecidable: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    #[serde(default)]
+    rule: Vec<Rule>,
+}
+
+/// Reads all semantics files.
+pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
+    let mut entries = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (name, text) in toml_files(root, SEMANTICS)? {
+        let table: toml::Table = match toml::from_str(&text) {
+            Ok(table) => table,
+            Err(error) => {
+                errors.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for (function, value) in table {
+            let place = format!("{name}:{}: [{function}]", line_of(&text, &function));
+            match entry(&place, value) {
+                Ok(entry) => {
+                    if let Some(other) = entries.insert(function.clone(), entry) {
+                        errors.push(format!(
+                            "{place} is described a second time; first: {}",
+                            other.place
+                        ));
+                    }
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    all_or(errors, entries)
+}
+
+/// Reads all rule files, in the order of the ids.
+pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
+    let mut rules: Vec<Rule> = Vec::new();
+    let mut errors = Vec::new();
+    for (name, text) in toml_files(root, RULES)? {
+        match toml::from_str::<RuleFile>(&text) {
+            Ok(file) => rules.extend(file.rule),
+            Err(error) => errors.push(format!("{name}: {error}")),
+        }
+    }
+    rules.sort_by(|a, b| a.id.cmp(&b.id));
+    for pair in rules.windows(2) {
+        if pair[0].id == pair[1].id {
+            errors.push(format!("{RULES}: the rule {} is there twice", pair[0].id));
+        }
+    }
+    for rule in &rules {
+        for (key, text) in [
+            ("statement", &rule.statement),
+            ("manual", &rule.manual),
+            ("advice", &rule.advice),
+        ] {
+            if text.trim().is_empty() {
+                errors.push(format!("{RULES}: {}: no {key}", rule.id));
+            }
+        }
+        if !["advice", "warning", "error"].contains(&rule.severity.as_str()) {
+            errors.push(format!(
+                "{RULES}: {}: severity {:?} is none of advice, warning, error",
+                rule.id, rule.severity
+            ));
+        }
+    }
+    all_or(errors, rules)
+}
+
+/// Joins entries to symbols: one meaning a function, in the order of the ids.
+pub(crate) fn join(
+    signatures: &Signatures,
+    types: &Types<'_>,
+    entries: &BTreeMap<String, Entry>,
+    allow_missing: bool,
+) -> Result<Vec<Meaning>, Failure> {
+    let by_name: BTreeMap<&str, &Function> = signatures
+        .functions
+        .iter()
+        .map(|function| (function.name.as_str(), function))
+        .collect();
+    let mut errors = Vec::new();
+    for (name, entry) in entries {
+        if !by_name.contains_key(name.as_str()) {
+            errors.push(format!("{}: no header declares that function", entry.place));
+        }
+    }
+    let mut meanings = Vec::new();
+    let mut missing = Vec::new();
+    for function in &signatures.functions {
+        let found = candidates(function).find_map(|name| {
+            let entry = entries.get(name)?;
+            let reference = by_name.get(name)?;
+            (name == function.name || speaks_for(entry, reference, function)).then_some(entry)
+        });
+        match found {
+            Some(entry) => match meaning(types, function, entry) {
+                Ok(meaning) => meanings.push(meaning),
+                Err(mut found) => errors.append(&mut found),
+            },
+            None if allow_missing => match undescribed(types, function) {
+                Ok(meaning) => meanings.push(meaning),
+                Err(error) => errors.push(error),
+            },
+            None => missing.push(function.name.as_str()),
+        }
+    }
+    if !missing.is_empty() {
+        errors.push(format!(
+            "{SEMANTICS}: {} symbols have no class (an entry speaks only for variants with the same parameter names): {}",
+            missing.len(),
+            missing.join(" ")
+        ));
+    }
+    all_or(errors, meanings)
+}
+
+/// The names whose entry may speak for a symbol, nearest first.
+fn candidates(function: &Function) -> impl Iterator<Item = &str> {
+    let name = function.name.as_str();
+    let without_thread = name
+        .strip_suffix("_ptsz")
+        .or_else(|| name.strip_suffix("_ptds"))
+        .unwrap_or(name);
+    [name, without_thread, function.base.as_str()].into_iter()
+}
+
+/// An entry speaks for a variant with the same parameter names. One that describes no parameter cannot be wrong about any.
+fn speaks_for(entry: &Entry, reference: &Function, function: &Function) -> bool {
+    let names = |function: &Function| {
+        function
+            .params
+            .iter()
+            .map(|param| param.1.clone())
+            .collect::<Vec<_>>()
+    };
+    let bare = entry.roles.is_empty() && matches!(entry.class.as_str(), "opaque" | "unreplayable");
+    bare || names(reference) == names(function)
+}
+
+fn meaning(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<Meaning, Vec<String>> {
+    let mut errors = Vec::new();
+    let lenient = matches!(entry.class.as_str(), "opaque" | "unreplayable");
+    for name in entry.roles.keys() {
+        if roles::position(function, name).is_none() {
+            errors.push(format!(
+                "{}: {} has no parameter {name}",
+                entry.place, function.name
+            ));
+        }
+    }
+    let mut parsed = Vec::new();
+    for (c_type, name, _) in &function.params {
+        let role = match entry.roles.get(name) {
+            Some(text) => roles::parse(text, types, function, c_type),
+            None => roles::default_role(types, c_type, lenient),
+        };
+        match role {
+            Ok(role) => parsed.push(role),
+            Err(error) => errors.push(format!(
+                "{}: {}: {name}: {error}",
+                entry.place, function.name
+            )),
+        }
+    }
+    let position = |name: &str| {
+        roles::position(function, name)
+            .ok_or_else(|| format!("{}: {} has no parameter {name}", entry.place, function.name))
+    };
+    let stream = match &entry.stream {
+        Some(name) => match position(name) {
+            Ok(position) if function.params[usize::from(position)].0 == "CUstream" => {
+                Some(position)
+            }
+            Ok(_) => {
+                errors.push(format!("{}: .stream: {name} is no CUstream", entry.place));
+                None
+            }
+            Err(error) => {
+                errors.push(error);
+                None
+            }
+        },
+        None => None,
+    };
+    let waits = match entry
+        .waits
+        .as_deref()
+        .map(|text| text.split_once(' ').unwrap_or((text, "")))
+    {
+        None => Ok("Waits::No".to_owned()),
+        Some(("context", "")) => Ok("Waits::Context".to_owned()),
+        Some(("stream", name)) => {
+            position(name).map(|position| format!("Waits::Stream({position})"))
+        }
+        Some(("event", name)) => position(name).map(|position| format!("Waits::Event({position})")),
+        Some(_) => Err(format!(
+            "{}: .waits is `context`, `stream P` or `event P`",
+            entry.place
+        )),
+    };
+    match waits {
+        Ok(waits) if errors.is_empty() => Ok(Meaning {
+            class: entry.class.clone(),
+            reason: entry.reason.clone(),
+            roles: parsed,
+            stream,
+            waits,
+        }),
+        Ok(_) => Err(errors),
+        Err(error) => {
+            errors.push(error);
+            Err(errors)
+        }
+    }
+}
+
+/// What `--allow-missing` puts where nothing is written yet.
+fn undescribed(types: &Types<'_>, function: &Function) -> Result<Meaning, String> {
+    let roles = function
+        .params
+        .iter()
+        .map(|(c_type, _, _)| roles::default_role(types, c_type, true))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("{}: {error}", function.name))?;
+    Ok(Meaning {
+        class: "opaque".to_owned(),
+        reason: "not yet".to_owned(),
+        roles,
+        stream: None,
+        waits: "Waits::No".to_owned(),
+    })
+}
+
+fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
+    let toml::Value::Table(table) = value else {
+        return Err(format!("{place}: not a table of keys"));
+    };
+    let mut entry = Entry {
+        place: place.to_owned(),
+        class: String::new(),
+        reason: String::new(),
+        stream: None,
+        waits: None,
+        roles: BTreeMap::new(),
+    };
+    for (key, value) in table {
+        let toml::Value::String(text) = value else {
+            return Err(format!("{place}: {key} is not a string"));
+        };
+        match key.as_str() {
+            "class" => entry.class = text,
+            ".reason" => entry.reason = text,
+            ".stream" => entry.stream = Some(text),
+            ".waits" => entry.waits = Some(text),
+            dotted if dotted.starts_with('.') => {
+                return Err(format!(
+                    "{place}: {dotted} is none of .reason, .stream, .waits"
+                ));
+            }
+            _ => {
+                entry.roles.insert(key, text);
+            }
+        }
+    }
+    match entry.class.as_str() {
+        "plain" | "override" => {}
+        "opaque" | "unreplayable" if !entry.reason.is_empty() => {}
+        "opaque" | "unreplayable" => {
+            return Err(format!("{place}: class {} needs a .reason", entry.class));
+        }
+        _ => {
+            return Err(format!(
+                "{place}: class is none of plain, override, opaque, unreplayable"
+            ));
+        }
+    }
+    Ok(entry)
+}
+
+/// Name from the root and text of each TOML file of a folder, sorted; nothing where the folder is not there.
+fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
+    let path = root.join(folder);
+    let Ok(listing) = fs::read_dir(&path) else {
+        return Ok(Vec::new());
+    };
+    let mut paths: Vec<PathBuf> = listing
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        files.push((format!("{folder}/{name}"), text));
+    }
+    Ok(files)
+}
+
+fn line_of(text: &str, function: &str) -> usize {
+    let header = format!("[{function}]");
+    text.lines()
+        .position(|line| line.trim_start().starts_with(&header))
+        .map_or(1, |index| index + 1)
+}
+
+fn all_or<T>(errors: Vec<String>, value: T) -> Result<T, Failure> {
+    if errors.is_empty() {
+        Ok(value)
+    } else {
+        Err(Failure::new(errors.join("\n")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(id: u16, name: &str, params: &[(&str, &str)]) -> Function {
+        Function {
+            id,
+            name: name.to_owned(),
+            base: crate::signatures::base_name(name).to_owned(),
+            section: String::new(),
+            first: String::new(),
+            last: String::new(),
+            returns: "CUresult".to_owned(),
+            params: params
+                .iter()
+                .map(|(c_type, name)| ((*c_type).to_owned(), (*name).to_owned(), "u8".to_owned()))
+                .collect(),
+            header: String::new(),
+        }
+    }
+
+    fn joined(text: &str, allow_missing: bool) -> Result<Vec<Meaning>, String> {
+        let signatures = Signatures {
+            functions: vec![
+                function(0, "cuCopy", &[("void *", "host"), ("size_t", "n")]),
+                function(1, "cuCopy_v2", &[("void *", "host"), ("size_t", "n")]),
+                function(2, "cuCopy_v2_ptds", &[("void *", "host"), ("size_t", "n")]),
+                function(3, "cuCopy_v3", &[("void *", "host"), ("size_t", "count")]),
+            ],
+            ..Default::default()
+        };
+        let types = Types::new(&signatures);
+        let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut entries = BTreeMap::new();
+        for (name, value) in table {
+            entries.insert(name.clone(), entry(&format!("t:1: [{name}]"), value)?);
+        }
+        join(&signatures, &types, &entries, allow_missing).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn an_entry_speaks_for_variants_of_the_same_parameters() {
+        let text = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n\
+                    [cuCopy_v2]\nclass = 'override'\nhost = 'host write n'\n\
+                    [cuCopy_v3]\nclass = 'opaque'\n'.reason' = 'not yet'";
+        let classes: Vec<String> = joined(text, false)
+            .unwrap()
+            .into_iter()
+            .map(|meaning| meaning.class)
+            .collect();
+        assert_eq!(classes, ["plain", "override", "override", "opaque"]);
+
+        let bare = "[cuCopy]\nclass = 'opaque'\n'.reason' = 'not yet'";
+        assert_eq!(joined(bare, false).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let plain = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n";
+        for (text, message) in [
+            (plain.to_owned(), "1 symbols have no class"),
+            ("".to_owned(), "4 symbols have no class"),
+            (
+                format!("{plain}[cuGhost]\nclass = 'plain'"),
+                "[cuGhost]: no header declares",
+            ),
+            (
+                "[cuCopy]\nclass = 'plain'".to_owned(),
+                "cuCopy: host: a void * needs a role",
+            ),
+            (
+                "[cuCopy]\nclass = 'plain'\nhost = 'host read m'".to_owned(),
+                "no parameter m",
+            ),
+            (
+                "[cuCopy]\nclass = 'plain'\nghost = 'value'".to_owned(),
+                "cuCopy has no parameter ghost",
+            ),
+            ("[cuCopy]\nclass = 'opaque'".to_owned(), "needs a .reason"),
+            ("[cuCopy]\nclass = 'simple'".to_owned(), "class is none of"),
+            ("[cuCopy]\nhost = 'value'".to_owned(), "class is none of"),
+            (format!("{plain}'.stream' = 'n'"), "n is no CUstream"),
+            (
+                format!("{plain}'.waits' = 'stream hStream'"),
+                "no parameter hStream",
+            ),
+            (format!("{plain}'.waits' = 'forever'"), ".waits is"),
+            (
+                format!("{plain}'.wait' = 'context'"),
+                "none of .reason, .stream, .waits",
+            ),
+            (format!("{plain}n = 4"), "n is not a string"),
+        ] {
+            let error = joined(&text, false).unwrap_err();
+            assert!(
+                error.contains(message),
+                "{text:?} gives {error:?}, not {message:?}"
+            );
+        }
+        assert_eq!(joined("", true).unwrap()[3].reason, "not yet");
+    }
+}

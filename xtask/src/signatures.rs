@@ -1,0 +1,372 @@
+//! `registry/signatures`: what the headers say, as the files keep it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Failure;
+
+/// The documented name: without `_ptsz`/`_ptds` and without `_vN`.
+pub(crate) fn base_name(symbol: &str) -> &str {
+    let name = symbol
+        .strip_suffix("_ptsz")
+        .or_else(|| symbol.strip_suffix("_ptds"))
+        .unwrap_or(symbol);
+    match name.rsplit_once("_v") {
+        Some((base, version))
+            if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            base
+        }
+        _ => name,
+    }
+}
+
+/// Where the files are, from the root of the repository.
+pub(crate) const FOLDER: &str = "registry/signatures";
+
+/// The headers, in the order of their ids; one file each.
+pub(crate) const HEADERS: [&str; 5] = ["cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler"];
+
+/// Everything that the headers say.
+#[derive(Debug, Default)]
+pub(crate) struct Signatures {
+    /// In the order of their ids.
+    pub(crate) functions: Vec<Function>,
+    pub(crate) enums: Vec<Enum>,
+    pub(crate) structs: Vec<Struct>,
+    pub(crate) typedefs: Vec<Typedef>,
+    pub(crate) constants: Vec<Constant>,
+    pub(crate) defaults: Vec<Default>,
+}
+
+/// An exported symbol.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Function {
+    pub(crate) id: u16,
+    pub(crate) name: String,
+    pub(crate) base: String,
+    pub(crate) section: String,
+    pub(crate) first: String,
+    pub(crate) last: String,
+    pub(crate) returns: String,
+    /// C type, name, width.
+    pub(crate) params: Vec<(String, String, String)>,
+    /// Which header declares it; from the file's name.
+    #[serde(skip)]
+    pub(crate) header: String,
+}
+
+/// An enum; `name` is its typedef, or its tag where it has none.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Enum {
+    pub(crate) name: String,
+    pub(crate) tag: String,
+    pub(crate) width: String,
+    pub(crate) values: Vec<(String, i64)>,
+}
+
+/// A struct or union; the ones inside another have a name with `::`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Struct {
+    pub(crate) name: String,
+    pub(crate) tag: String,
+    pub(crate) kind: String,
+    pub(crate) size: u32,
+    pub(crate) align: u32,
+    /// Name (empty: anonymous), C type, offset, size.
+    pub(crate) members: Vec<(String, String, u32, u32)>,
+}
+
+/// A typedef that is neither an enum's nor a struct's own.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Typedef {
+    pub(crate) name: String,
+    /// What it stands for: a type, or `R (*)(P, P)` for a pointer to a function.
+    pub(crate) target: String,
+}
+
+/// A macro with a number.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Constant {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+/// Which symbol a source file that says `base` gets.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Default {
+    pub(crate) base: String,
+    pub(crate) symbol: String,
+    /// `ptds` or `ptsz` where a per-thread default stream build appends that, else empty.
+    pub(crate) per_thread: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FunctionFile {
+    #[serde(default)]
+    function: Vec<Function>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnumFile {
+    #[serde(rename = "enum")]
+    entries: Vec<Enum>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StructFile {
+    #[serde(rename = "struct")]
+    entries: Vec<Struct>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypedefFile {
+    typedef: Vec<Typedef>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MacroFile {
+    constant: Vec<Constant>,
+    default: Vec<Default>,
+}
+
+impl Signatures {
+    /// Reads the folder and checks that the ids run from 0 without a gap.
+    pub(crate) fn load(root: &Path) -> Result<Self, Failure> {
+        let folder = root.join(FOLDER);
+        let mut functions = Vec::new();
+        for header in HEADERS {
+            let file: FunctionFile = read(&folder.join(format!("{header}.toml")))?;
+            functions.extend(file.function.into_iter().map(|mut function| {
+                function.header = header.to_owned();
+                function
+            }));
+        }
+        functions.sort_by_key(|function| function.id);
+        for (position, function) in functions.iter().enumerate() {
+            if usize::from(function.id) != position {
+                return Err(Failure::new(format!(
+                    "{FOLDER}: ids are not 0, 1, 2, ...: {} has {} at position {position}",
+                    function.name, function.id
+                )));
+            }
+        }
+        let enums: EnumFile = read(&folder.join("enums.toml"))?;
+        let structs: StructFile = read(&folder.join("structs.toml"))?;
+        let typedefs: TypedefFile = read(&folder.join("typedefs.toml"))?;
+        let macros: MacroFile = read(&folder.join("macros.toml"))?;
+        Ok(Signatures {
+            functions,
+            enums: enums.entries,
+            structs: structs.entries,
+            typedefs: typedefs.typedef,
+            constants: macros.constant,
+            defaults: macros.default,
+        })
+    }
+}
+
+/// Names to what they are, over all kinds of type.
+#[derive(Debug)]
+pub(crate) struct Types<'a> {
+    pub(crate) enums: HashMap<&'a str, &'a Enum>,
+    pub(crate) structs: HashMap<&'a str, &'a Struct>,
+    pub(crate) typedefs: HashMap<&'a str, &'a str>,
+}
+
+/// What a C type comes down to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape<'a> {
+    /// A number: its width word, e.g. `u4`.
+    Number(&'static str),
+    Enum(&'a Enum),
+    Struct(&'a Struct),
+    /// A pointer to data.
+    Pointer,
+    /// A pointer to a function.
+    Callback,
+    Void,
+}
+
+impl<'a> Types<'a> {
+    /// Indexes all types by typedef and by tag.
+    pub(crate) fn new(signatures: &'a Signatures) -> Self {
+        let mut types = Types {
+            enums: HashMap::new(),
+            structs: HashMap::new(),
+            typedefs: HashMap::new(),
+        };
+        for entry in &signatures.enums {
+            types.enums.insert(&entry.name, entry);
+        }
+        for entry in &signatures.structs {
+            types.structs.insert(&entry.name, entry);
+        }
+        for entry in &signatures.typedefs {
+            types.typedefs.insert(&entry.name, &entry.target);
+        }
+        types
+    }
+
+    /// What that C type is, through all typedefs; `None` for an unknown name.
+    pub(crate) fn shape(&self, c_type: &'a str) -> Option<Shape<'a>> {
+        let mut name = c_type.trim();
+        // A typedef chain is short; the bound only guards against a hand-made loop.
+        for _ in 0..32 {
+            if name.contains("(*)") {
+                return Some(Shape::Callback);
+            }
+            if name.ends_with('*') {
+                return Some(Shape::Pointer);
+            }
+            name = name.strip_prefix("const ").unwrap_or(name);
+            if let Some(number) = number(name) {
+                return Some(Shape::Number(number));
+            }
+            if name == "void" {
+                return Some(Shape::Void);
+            }
+            if let Some(entry) = self.enums.get(name) {
+                return Some(Shape::Enum(entry));
+            }
+            if let Some(entry) = self.structs.get(name) {
+                return Some(Shape::Struct(entry));
+            }
+            name = self.typedefs.get(name)?;
+        }
+        None
+    }
+
+    /// Bytes of a value of that C type.
+    pub(crate) fn size(&self, c_type: &'a str) -> Option<u32> {
+        if let Some((element, counts)) = c_type.split_once(" [") {
+            let mut size = self.size(element)?;
+            for count in counts.trim_end_matches(']').split("][") {
+                size = size.checked_mul(count.parse().ok()?)?;
+            }
+            return Some(size);
+        }
+        Some(match self.shape(c_type)? {
+            Shape::Number(width) => width_bytes(width)?,
+            Shape::Enum(entry) => width_bytes(&entry.width)?,
+            Shape::Struct(entry) => entry.size,
+            Shape::Pointer | Shape::Callback => 8,
+            Shape::Void => return None,
+        })
+    }
+}
+
+/// The type that a pointer type points at.
+pub(crate) fn pointee(c_type: &str) -> Option<&str> {
+    let inner = c_type.strip_suffix('*')?.trim_end();
+    // `const char *const *`: the inner const belongs to the pointer.
+    let inner = inner
+        .strip_suffix(" *const")
+        .map_or(inner, |_| inner.trim_end_matches("const"));
+    Some(
+        inner
+            .strip_prefix("const ")
+            .filter(|rest| !rest.contains('*'))
+            .unwrap_or(inner),
+    )
+}
+
+/// The width word of a C number type.
+pub(crate) fn number(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "char" | "signed char" | "int8_t" => "i1",
+        "unsigned char" | "uint8_t" | "bool" => "u1",
+        "short" | "int16_t" => "i2",
+        "unsigned short" | "uint16_t" => "u2",
+        "int" | "int32_t" => "i4",
+        "unsigned int" | "uint32_t" => "u4",
+        "long" | "long long" | "int64_t" => "i8",
+        "unsigned long" | "unsigned long long" | "uint64_t" | "size_t" => "u8",
+        "float" => "f4",
+        "double" => "f8",
+        _ => return None,
+    })
+}
+
+/// The bytes in a width word.
+pub(crate) fn width_bytes(width: &str) -> Option<u32> {
+    width.get(1..)?.parse().ok()
+}
+
+fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!(
+            "{}: {error}; run `cargo xtask import`",
+            path.display()
+        ))
+    })?;
+    toml::from_str(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_names() {
+        for (symbol, base) in [
+            ("cuInit", "cuInit"),
+            ("cuMemAlloc_v2", "cuMemAlloc"),
+            ("cuMemcpyHtoD_v2_ptds", "cuMemcpyHtoD"),
+            ("cuStreamSynchronize_ptsz", "cuStreamSynchronize"),
+            ("cuCtxCreate_v4", "cuCtxCreate"),
+            ("cuThing_vision", "cuThing_vision"),
+        ] {
+            assert_eq!(base_name(symbol), base);
+        }
+    }
+
+    #[test]
+    fn what_pointers_point_at() {
+        for (c_type, target) in [
+            ("const char *", Some("char")),
+            ("CUdeviceptr *", Some("CUdeviceptr")),
+            ("void **", Some("void *")),
+            ("const char **", Some("const char *")),
+            ("const char *const *", Some("const char *")),
+            ("size_t", None),
+        ] {
+            assert_eq!(pointee(c_type), target, "{c_type}");
+        }
+    }
+
+    #[test]
+    fn types_of_the_repository_have_sizes() {
+        let signatures = Signatures::load(&crate::root()).unwrap();
+        let types = Types::new(&signatures);
+        for (c_type, size) in [
+            ("CUdevice", 4),
+            ("CUdeviceptr", 8),
+            ("CUdeviceptr_v1", 4),
+            ("CUresult", 4),
+            ("CUDA_MEMCPY3D", 200),
+            ("CUipcMemHandle", 64),
+            ("CUhostFn", 8),
+            ("CUcontext", 8),
+            ("unsigned int [2][3]", 24),
+            ("const CUlaunchConfig", 56),
+        ] {
+            assert_eq!(types.size(c_type), Some(size), "{c_type}");
+        }
+        assert_eq!(types.size("void"), None);
+        assert_eq!(types.size("CUnothing"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Commands that a task runs: shown as one can repeat them, timed, and an error if they fail.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::Failure;
+
+/// This cargo, in the repository's root.
+pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(root);
+    command
+}
+
+/// Runs it; what it prints goes where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command
+        .status()
+        .map_err(|error| cannot_run(command, &error))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "failed ({status}); to repeat: {}",
+        shown(command)
+    )))
+}
+
+/// Runs it and keeps what it prints.
+pub(crate) fn output(command: &mut Command) -> Result<Output, Failure> {
+    command
+        .output()
+        .map_err(|error| cannot_run(command, &error))
+}
+
+fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
+    Failure::new(format!(
+        "cannot run {}: {error}",
+        command.get_program().to_string_lossy()
+    ))
+}
+
+/// Whether a program of that name can be run.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    // Cargo names itself by its full path.
+    let name = match program.file_name() {
+        Some(name) if name == "cargo" => name.to_string_lossy(),
+        _ => command.get_program().to_string_lossy(),
+    };
+    let mut text = String::new();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            text += &format!(
+                "{}={} ",
+                name.to_string_lossy(),
+                quoted(&value.to_string_lossy())
+            );
+        }
+    }
+    text += &name;
+    for word in command.get_args() {
+        text.push(' ');
+        text += &quoted(&word.to_string_lossy());
+    }
+    text
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
