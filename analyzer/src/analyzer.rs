@@ -51,8 +51,12 @@ impl Analyzer {
         if call.number == 0 || call.notes().next().is_some() {
             self.state.notes(call);
         }
-        let Some(plan) = plan.take() else { return Vec::new() };
-        let findings = if plan.trivial && call.leave.is_some() {
+        self.state.settle(call.ticks, call.thread);
+        self.state.in_flight |= call.leave.is_none();
+        let Some(plan) = plan.take() else {
+            return Vec::new();
+        };
+        let findings = if plan.trivial {
             Vec::new()
         } else {
             self.analyze(context, call, &plan)
@@ -61,7 +65,12 @@ impl Analyzer {
         findings
     }
 
-    fn analyze(&mut self, context: &dyn TraceContext, call: &Call<'_>, plan: &Plan) -> Vec<Finding> {
+    fn analyze(
+        &mut self,
+        context: &dyn TraceContext,
+        call: &Call<'_>,
+        plan: &Plan,
+    ) -> Vec<Finding> {
         let site = Site {
             index: call.index,
             function: plan.function.name,
@@ -69,7 +78,13 @@ impl Analyzer {
             caller: call.caller,
             result: call.result(),
         };
-        let check = Check { state: &self.state, context, plan, call, site };
+        let check = Check {
+            state: &self.state,
+            context,
+            plan,
+            call,
+            site,
+        };
         let drafts = rules::check(&check);
         let mut findings = Vec::new();
         let reported = !drafts.is_empty();
@@ -102,8 +117,11 @@ impl Analyzer {
 
     /// What is missing now that no call comes any more. `context` is the trace's.
     pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
-        let mut findings: Vec<Finding> =
-            std::mem::take(&mut self.deferred).into_iter().map(|entry| entry.1).collect();
+        let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
+            .into_iter()
+            .map(|entry| entry.1)
+            .collect();
+        self.state.settle(u64::MAX, 0);
         // A program that died had no occasion to clean up.
         self.killed |= context.meta("exit.signal").is_some();
         if !self.state.in_flight && !self.killed {
@@ -125,7 +143,10 @@ impl Analyzer {
             if self.said.len() >= REMEMBERED {
                 self.said.clear();
             }
-            if !self.said.insert((draft.rule, plan.function.id, call.caller, draft.subject)) {
+            if !self
+                .said
+                .insert((draft.rule, plan.function.id, call.caller, draft.subject))
+            {
                 return None;
             }
         }
@@ -141,7 +162,11 @@ impl Analyzer {
             title: draft.title.clone(),
             call,
             message: draft.message.trim_end().to_owned(),
-            objects: draft.objects.iter().filter_map(|&id| self.history(context, id)).collect(),
+            objects: draft
+                .objects
+                .iter()
+                .filter_map(|&id| self.history(context, id))
+                .collect(),
             chain: draft.chain.clone(),
             advice: entry.map_or("", |entry| entry.advice).to_owned(),
             manual: entry.map_or("", |entry| entry.manual).to_owned(),
@@ -166,20 +191,30 @@ impl Analyzer {
             match state.find(kind, handle) {
                 Lookup::Live(id) | Lookup::Dead(id) => {
                     let object = state.objects.get(id)?;
-                    let name =
-                        object.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
-                    Some(format!("{}#{}{name}", kind_word(object.kind), object.generation))
+                    let name = object
+                        .name
+                        .as_ref()
+                        .map_or(String::new(), |name| format!(" \"{name}\""));
+                    Some(format!(
+                        "{}#{}{name}",
+                        kind_word(object.kind),
+                        object.generation
+                    ))
                 }
                 Lookup::Unknown => None,
             }
         };
-        self.renderer.write_text(&mut text, call, context, Some(&labels));
+        self.renderer
+            .write_text(&mut text, call, context, Some(&labels));
         CallSite {
             index: call.index,
             function: call.signature.name.clone(),
             text,
             thread: call.thread,
-            thread_number: state.threads.get(call.thread as usize).map_or(0, |thread| thread.number),
+            thread_number: state
+                .threads
+                .get(call.thread as usize)
+                .map_or(0, |thread| thread.number),
             caller: place(context, call.caller),
             result: result_text(call, context.signatures()),
         }
@@ -224,5 +259,7 @@ impl Analyzer {
 
 /// A symbol, else the address.
 fn place(context: &dyn TraceContext, address: u64) -> String {
-    context.symbol(address).unwrap_or_else(|| format!("{address:#x}"))
+    context
+        .symbol(address)
+        .unwrap_or_else(|| format!("{address:#x}"))
 }

@@ -36,7 +36,10 @@ impl TraceContext for Trace {
 }
 
 /// The bytes of a capture, wherever they are; `None` if they were not kept.
-pub(crate) fn bytes_of<'a>(context: &'a dyn TraceContext, bytes: Bytes<'a>) -> Option<Cow<'a, [u8]>> {
+pub(crate) fn bytes_of<'a>(
+    context: &'a dyn TraceContext,
+    bytes: Bytes<'a>,
+) -> Option<Cow<'a, [u8]>> {
     match bytes {
         Bytes::Inline(bytes) => Some(Cow::Borrowed(bytes)),
         Bytes::Blob(blob) => context.blob(blob),

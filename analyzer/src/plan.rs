@@ -90,10 +90,17 @@ fn special(function: &Function) -> Special {
         "cuStreamWaitEvent" => Special::WaitEvent,
         "cuLaunchHostFunc" | "cuStreamAddCallback" => Special::HostFunction,
         "cuMemHostRegister" => Special::HostRegister,
-        "cuMemcpyHtoD" | "cuMemcpyDtoH" | "cuMemcpyHtoA" | "cuMemcpyAtoH" => Special::SynchronousCopy,
+        "cuMemcpyHtoD" | "cuMemcpyDtoH" | "cuMemcpyHtoA" | "cuMemcpyAtoH" => {
+            Special::SynchronousCopy
+        }
         "cuMemcpy" | "cuMemcpyAsync" => Special::UnifiedCopy,
-        "cuMemcpy2D" | "cuMemcpy2DUnaligned" | "cuMemcpy2DAsync" | "cuMemcpy3D"
-        | "cuMemcpy3DAsync" | "cuMemcpy3DPeer" | "cuMemcpy3DPeerAsync" => Special::StructCopy,
+        "cuMemcpy2D"
+        | "cuMemcpy2DUnaligned"
+        | "cuMemcpy2DAsync"
+        | "cuMemcpy3D"
+        | "cuMemcpy3DAsync"
+        | "cuMemcpy3DPeer"
+        | "cuMemcpy3DPeerAsync" => Special::StructCopy,
         "cuMemFree" | "cuMemFreeHost" => Special::MemoryFree,
         _ => Special::None,
     }
@@ -163,7 +170,8 @@ impl Plan {
         let mut needs_context = function.waits == Waits::Context;
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
-                Role::Use(Kind::Device) | Role::Get(Kind::Device) | Role::Find(Kind::Device, _) => {}
+                Role::Use(Kind::Device) | Role::Get(Kind::Device) | Role::Find(Kind::Device, _) => {
+                }
                 Role::Use(kind) => steps.push((position, Step::Use(kind))),
                 Role::Destroy(kind) => {
                     steps.push((position, Step::Destroy(kind)));
@@ -188,7 +196,11 @@ impl Plan {
             }
             if matches!(
                 param.role,
-                Role::Make(..) | Role::Find(..) | Role::Get(_) | Role::Out(_) | Role::Text(_)
+                Role::Make(..)
+                    | Role::Find(..)
+                    | Role::Get(_)
+                    | Role::Out(_)
+                    | Role::Text(_)
                     | Role::HostWrite(_)
             ) {
                 written.push(position);
@@ -202,7 +214,11 @@ impl Plan {
             either("options", "jitOptions"),
             either("optionValues", "jitOptionsValues"),
         ) {
-            (Some(count), Some(numbers), Some(values)) => Some(OptionShape { count, numbers, values }),
+            (Some(count), Some(numbers), Some(values)) => Some(OptionShape {
+                count,
+                numbers,
+                values,
+            }),
             _ => None,
         };
         let trivial = steps.is_empty()
@@ -227,7 +243,10 @@ impl Plan {
 
     /// Position of a parameter by name.
     pub(crate) fn at(&self, name: &str) -> Option<usize> {
-        self.function.params.iter().position(|param| param.name == name)
+        self.function
+            .params
+            .iter()
+            .position(|param| param.name == name)
     }
 
     /// The kind of the object in a parameter.
@@ -245,7 +264,10 @@ impl Plan {
 
     /// Position of the module image.
     pub(crate) fn image(&self) -> Option<usize> {
-        self.function.params.iter().position(|param| param.role == Role::Image)
+        self.function
+            .params
+            .iter()
+            .position(|param| param.role == Role::Image)
     }
 }
 

@@ -23,8 +23,8 @@ enum Scalar {
     /// Addresses and handles.
     Hex,
     Enum(String),
-    /// Bits that an enum names.
-    Flags(String),
+    /// Bits with names.
+    Flags(Bits),
 }
 
 /// What is behind a pointer.
@@ -107,18 +107,30 @@ impl Renderer {
             entry.insert("type".into(), style.c_type.clone().into());
             entry.insert("value".into(), json_scalar(call, position, style));
             let mut text = String::new();
-            scalar(&mut text, &style.scalar, call.argument(position), style.passing.bytes(), signatures);
+            scalar(
+                &mut text,
+                &style.scalar,
+                call.argument(position),
+                style.passing.bytes(),
+                signatures,
+            );
             entry.insert("text".into(), text.into());
-            let before = call.captures().filter(|c| usize::from(c.parameter) == position);
-            let before: Vec<Value> =
-                before.map(|capture| json_capture(capture, style, signatures)).collect();
+            let before = call
+                .captures()
+                .filter(|c| usize::from(c.parameter) == position);
+            let before: Vec<Value> = before
+                .map(|capture| json_capture(capture, style, signatures))
+                .collect();
             if !before.is_empty() {
                 entry.insert("before".into(), before.into());
             }
             if let Some(leave) = call.leave {
-                let after = leave.captures().filter(|c| usize::from(c.parameter) == position);
-                let after: Vec<Value> =
-                    after.map(|capture| json_capture(capture, style, signatures)).collect();
+                let after = leave
+                    .captures()
+                    .filter(|c| usize::from(c.parameter) == position);
+                let after: Vec<Value> = after
+                    .map(|capture| json_capture(capture, style, signatures))
+                    .collect();
                 if !after.is_empty() {
                     entry.insert("after".into(), after.into());
                 }
@@ -156,7 +168,9 @@ impl Renderer {
 
 /// Name of the result: as the trace's `CUresult` says, a number for what is no `CUresult`, "did not return".
 pub fn result_text(call: &Call<'_>, signatures: &Signatures) -> String {
-    let Some(result) = call.result() else { return "did not return".to_owned() };
+    let Some(result) = call.result() else {
+        return "did not return".to_owned();
+    };
     if call.signature.returns == "CUresult"
         && let Some(table) = signatures.enumeration("CUresult")
         && let Some(name) = table.name_of(i64::from(result))
@@ -174,10 +188,26 @@ fn style(
     let c_type = parameter.c_type.trim();
     let (scalar, pointee) = match c_type.strip_suffix('*') {
         Some(behind) => {
-            let behind = behind.trim().trim_start_matches("const ").trim_end_matches(" const").trim();
-            (Scalar::Hex, Some(pointee(behind, &parameter.role, signatures)))
+            let behind = behind
+                .trim()
+                .trim_start_matches("const ")
+                .trim_end_matches(" const")
+                .trim();
+            (
+                Scalar::Hex,
+                Some(pointee(behind, &parameter.role, signatures)),
+            )
         }
-        None => (by_value(c_type, parameter.passing, signature, &parameter.name, signatures), None),
+        None => (
+            by_value(
+                c_type,
+                parameter.passing,
+                signature,
+                &parameter.name,
+                signatures,
+            ),
+            None,
+        ),
     };
     Style {
         name: parameter.name.clone(),
@@ -188,17 +218,55 @@ fn style(
     }
 }
 
-/// Flags whose C type is a plain integer: (function, parameter, enum).
-const FLAGS: &[(&str, &str, &str)] = &[
-    ("cuStreamCreate", "Flags", "CUstream_flags"),
-    ("cuStreamCreateWithPriority", "flags", "CUstream_flags"),
-    ("cuEventCreate", "Flags", "CUevent_flags"),
-    ("cuEventRecordWithFlags", "flags", "CUevent_record_flags"),
-    ("cuStreamWaitEvent", "Flags", "CUevent_wait_flags"),
-    ("cuCtxCreate", "flags", "CUctx_flags"),
-    ("cuDevicePrimaryCtxSetFlags", "flags", "CUctx_flags"),
-    ("cuMemAllocManaged", "flags", "CUmemAttach_flags"),
-    ("cuStreamAttachMemAsync", "flags", "CUmemAttach_flags"),
+/// Names of bits.
+type Bits = &'static [(&'static str, u64)];
+
+const STREAM: Bits = &[("CU_STREAM_DEFAULT", 0), ("CU_STREAM_NON_BLOCKING", 1)];
+const EVENT: Bits = &[
+    ("CU_EVENT_DEFAULT", 0),
+    ("CU_EVENT_BLOCKING_SYNC", 1),
+    ("CU_EVENT_DISABLE_TIMING", 2),
+    ("CU_EVENT_INTERPROCESS", 4),
+];
+const CONTEXT: Bits = &[
+    ("CU_CTX_SCHED_AUTO", 0),
+    ("CU_CTX_SCHED_SPIN", 1),
+    ("CU_CTX_SCHED_YIELD", 2),
+    ("CU_CTX_SCHED_BLOCKING_SYNC", 4),
+    ("CU_CTX_MAP_HOST", 8),
+    ("CU_CTX_LMEM_RESIZE_TO_MAX", 16),
+    ("CU_CTX_COREDUMP_ENABLE", 32),
+    ("CU_CTX_USER_COREDUMP_ENABLE", 64),
+    ("CU_CTX_SYNC_MEMOPS", 128),
+];
+const ATTACH: Bits = &[
+    ("CU_MEM_ATTACH_GLOBAL", 1),
+    ("CU_MEM_ATTACH_HOST", 2),
+    ("CU_MEM_ATTACH_SINGLE", 4),
+];
+const HOST_ALLOC: Bits = &[
+    ("CU_MEMHOSTALLOC_PORTABLE", 1),
+    ("CU_MEMHOSTALLOC_DEVICEMAP", 2),
+    ("CU_MEMHOSTALLOC_WRITECOMBINED", 4),
+];
+const HOST_REGISTER: Bits = &[
+    ("CU_MEMHOSTREGISTER_PORTABLE", 1),
+    ("CU_MEMHOSTREGISTER_DEVICEMAP", 2),
+    ("CU_MEMHOSTREGISTER_IOMEMORY", 4),
+    ("CU_MEMHOSTREGISTER_READ_ONLY", 8),
+];
+
+/// Flags whose C type is a plain integer, so that no table of the trace names them: base name, parameter, bits.
+const FLAGS: &[(&str, &str, Bits)] = &[
+    ("cuStreamCreate", "Flags", STREAM),
+    ("cuStreamCreateWithPriority", "flags", STREAM),
+    ("cuEventCreate", "Flags", EVENT),
+    ("cuCtxCreate", "flags", CONTEXT),
+    ("cuDevicePrimaryCtxSetFlags", "flags", CONTEXT),
+    ("cuMemAllocManaged", "flags", ATTACH),
+    ("cuStreamAttachMemAsync", "flags", ATTACH),
+    ("cuMemHostAlloc", "Flags", HOST_ALLOC),
+    ("cuMemHostRegister", "Flags", HOST_REGISTER),
 ];
 
 fn by_value(
@@ -208,11 +276,11 @@ fn by_value(
     name: &str,
     signatures: &Signatures,
 ) -> Scalar {
-    let flags = FLAGS.iter().find(|entry| entry.0 == signature.base && entry.1 == name);
-    if let Some(&(_, _, table)) = flags
-        && signatures.enumeration(table).is_some()
-    {
-        return Scalar::Flags(table.to_owned());
+    let flags = FLAGS
+        .iter()
+        .find(|entry| entry.0 == signature.base && entry.1 == name);
+    if let Some(&(_, _, bits)) = flags {
+        return Scalar::Flags(bits);
     }
     match passing {
         Passing::Float(_) => Scalar::Float,
@@ -228,9 +296,8 @@ fn plain(c_type: &str, signatures: &Signatures, signed: bool) -> Scalar {
         "float" | "double" => Scalar::Float,
         "int" | "long" | "long long" | "CUdevice" | "CUdevice_v1" | "char" => Scalar::Signed,
         "size_t" | "unsigned" | "unsigned int" | "unsigned char" | "unsigned short"
-        | "unsigned long" | "unsigned long long" | "cuuint32_t" | "cuuint64_t" | "GLenum" | "GLuint" => {
-            Scalar::Unsigned
-        }
+        | "unsigned long" | "unsigned long long" | "cuuint32_t" | "cuuint64_t" | "GLenum"
+        | "GLuint" => Scalar::Unsigned,
         _ if signed => Scalar::Signed,
         _ => Scalar::Hex,
     }
@@ -250,7 +317,8 @@ fn pointee(c_type: &str, role: &str, signatures: &Signatures) -> Pointee {
         return Pointee::Struct(c_type.to_owned());
     }
     let size = match c_type {
-        "int" | "unsigned int" | "unsigned" | "float" | "CUdevice" | "CUdevice_v1" | "cuuint32_t" => 4,
+        "int" | "unsigned int" | "unsigned" | "float" | "CUdevice" | "CUdevice_v1"
+        | "cuuint32_t" => 4,
         "char" | "unsigned char" => 1,
         "unsigned short" => 2,
         _ if signatures.enumeration(c_type).is_some() => 4,
@@ -275,30 +343,25 @@ fn scalar(out: &mut String, scalar: &Scalar, value: u64, size: usize, signatures
                 None => write!(out, "{}", signed(value, size)),
             }
         }
-        Scalar::Flags(name) => {
-            flags(out, value, name, signatures);
+        Scalar::Flags(bits) => {
+            flags(out, value, bits);
             Ok(())
         }
     };
 }
 
-fn flags(out: &mut String, value: u64, name: &str, signatures: &Signatures) {
-    let Some(table) = signatures.enumeration(name) else {
-        let _ = write!(out, "{value:#x}");
-        return;
-    };
-    if let Some(known) = table.name_of(value as i64) {
-        out.push_str(known);
+fn flags(out: &mut String, value: u64, bits: Bits) {
+    if let Some((name, _)) = bits.iter().find(|entry| entry.1 == value) {
+        out.push_str(name);
         return;
     }
     let mut rest = value;
     let mut first = true;
-    for (bit, number) in &table.values {
-        let number = *number as u64;
-        if number.count_ones() == 1 && rest & number != 0 {
-            rest &= !number;
+    for &(name, bit) in bits.iter().filter(|entry| entry.1 != 0) {
+        if rest & bit == bit {
+            rest &= !bit;
             out.push_str(if first { "" } else { "|" });
-            out.push_str(bit);
+            out.push_str(name);
             first = false;
         }
     }
@@ -338,12 +401,18 @@ fn argument(
         }
         return;
     }
-    for capture in call.captures().filter(|c| usize::from(c.parameter) == position) {
+    for capture in call
+        .captures()
+        .filter(|c| usize::from(c.parameter) == position)
+    {
         out.push(' ');
         captured(out, capture, style, signatures);
     }
     let Some(leave) = call.leave else { return };
-    for capture in leave.captures().filter(|c| usize::from(c.parameter) == position) {
+    for capture in leave
+        .captures()
+        .filter(|c| usize::from(c.parameter) == position)
+    {
         out.push_str(" -> ");
         captured(out, capture, style, signatures);
     }
@@ -387,7 +456,11 @@ fn captured(out: &mut String, capture: Capture<'_>, style: &Style, signatures: &
             return;
         }
         Bytes::Hashed(length, hash) => {
-            let _ = write!(out, "({length} bytes, hash {:02x}{:02x}{:02x}{:02x}…)", hash[0], hash[1], hash[2], hash[3]);
+            let _ = write!(
+                out,
+                "({length} bytes, hash {:02x}{:02x}{:02x}{:02x}…)",
+                hash[0], hash[1], hash[2], hash[3]
+            );
             return;
         }
         Bytes::Unreadable => {
@@ -405,12 +478,28 @@ fn captured(out: &mut String, capture: Capture<'_>, style: &Style, signatures: &
             }
             Some(Pointee::Raw) | None => raw(out, bytes),
         },
-        field::TEXT | field::INFO_LOG | field::ERROR_LOG | field::DIRECTORY | field::SYMBOL_NAMES => {
+        field::TEXT
+        | field::INFO_LOG
+        | field::ERROR_LOG
+        | field::DIRECTORY
+        | field::SYMBOL_NAMES => {
             quoted(out, bytes);
         }
-        field::OPTIONS => scalars(out, bytes, &Scalar::Enum("CUjit_option".into()), 4, signatures),
+        field::OPTIONS => scalars(
+            out,
+            bytes,
+            &Scalar::Enum("CUjit_option".into()),
+            4,
+            signatures,
+        ),
         field::LIBRARY_OPTIONS => {
-            scalars(out, bytes, &Scalar::Enum("CUlibraryOption".into()), 4, signatures);
+            scalars(
+                out,
+                bytes,
+                &Scalar::Enum("CUlibraryOption".into()),
+                4,
+                signatures,
+            );
         }
         field::OPTION_VALUES
         | field::LIBRARY_OPTION_VALUES
@@ -437,9 +526,16 @@ fn image_word(bytes: &[u8]) -> &'static str {
 }
 
 fn quoted(out: &mut String, bytes: &[u8]) {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end.min(LONGEST_STRING)]);
-    let _ = write!(out, "{text:?}{}", if end > LONGEST_STRING { "…" } else { "" });
+    let _ = write!(
+        out,
+        "{text:?}{}",
+        if end > LONGEST_STRING { "…" } else { "" }
+    );
 }
 
 fn raw(out: &mut String, bytes: &[u8]) {
@@ -447,7 +543,11 @@ fn raw(out: &mut String, bytes: &[u8]) {
     for byte in bytes.iter().take(MOST_ELEMENTS) {
         let _ = write!(out, " {byte:02x}");
     }
-    out.push_str(if bytes.len() > MOST_ELEMENTS { " …)" } else { ")" });
+    out.push_str(if bytes.len() > MOST_ELEMENTS {
+        " …)"
+    } else {
+        ")"
+    });
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -476,7 +576,9 @@ fn scalars(out: &mut String, bytes: &[u8], kind: &Scalar, size: usize, signature
 }
 
 fn structure(out: &mut String, bytes: &[u8], name: &str, signatures: &Signatures) {
-    let Some(layout) = signatures.structure(name) else { return raw(out, bytes) };
+    let Some(layout) = signatures.structure(name) else {
+        return raw(out, bytes);
+    };
     let rows = bytes.chunks_exact(layout.size.max(1));
     let many = bytes.len() > layout.size;
     if many {
@@ -489,7 +591,9 @@ fn structure(out: &mut String, bytes: &[u8], name: &str, signatures: &Signatures
         out.push('{');
         let mut first = true;
         for member in &layout.fields {
-            let Some(bytes) = bytes.get(member.offset..member.offset + member.size) else { continue };
+            let Some(bytes) = bytes.get(member.offset..member.offset + member.size) else {
+                continue;
+            };
             // Members that are zero are the rule in these structs and say nothing.
             if bytes.iter().all(|&byte| byte == 0) {
                 continue;
@@ -509,7 +613,11 @@ fn member_text(out: &mut String, bytes: &[u8], c_type: &str, signatures: &Signat
     if bytes.len() > 8 {
         return raw(out, bytes);
     }
-    let kind = if c_type.ends_with('*') { Scalar::Hex } else { plain(c_type, signatures, false) };
+    let kind = if c_type.ends_with('*') {
+        Scalar::Hex
+    } else {
+        plain(c_type, signatures, false)
+    };
     scalar(out, &kind, number(bytes), bytes.len(), signatures);
 }
 

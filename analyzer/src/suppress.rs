@@ -37,9 +37,14 @@ impl Suppressions {
             let mut words = words.split_whitespace();
             let Some(rule) = words.next() else { continue };
             let function = words.next().map(str::to_owned);
-            let error = |what: String| SuppressionError { line: number + 1, what };
+            let error = |what: String| SuppressionError {
+                line: number + 1,
+                what,
+            };
             if let Some(extra) = words.next() {
-                return Err(error(format!("\"{extra}\" is one word too many: write `rule [function] [# comment]`")));
+                return Err(error(format!(
+                    "\"{extra}\" is one word too many: write `rule [function] [# comment]`"
+                )));
             }
             if !rule.contains('*') && cutape_registry::rule(rule).is_none() {
                 return Err(error(format!("there is no rule \"{rule}\"")));
@@ -51,24 +56,37 @@ impl Suppressions {
 
     /// True if the finding is not to be shown.
     pub fn matches(&self, finding: &Finding) -> bool {
-        let function = finding.call.as_ref().map_or("", |call| call.function.as_str());
+        let function = finding
+            .call
+            .as_ref()
+            .map_or("", |call| call.function.as_str());
         self.patterns.iter().any(|(rule, pattern)| {
-            glob(rule, finding.rule) && pattern.as_ref().is_none_or(|pattern| glob(pattern, function))
+            glob(rule, finding.rule)
+                && pattern
+                    .as_ref()
+                    .is_none_or(|pattern| glob(pattern, function))
         })
     }
 
     /// Takes out what is not to be shown.
     pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
-        findings.into_iter().filter(|finding| !self.matches(finding)).collect()
+        findings
+            .into_iter()
+            .filter(|finding| !self.matches(finding))
+            .collect()
     }
 }
 
 /// Whether `text` fits a pattern in which `*` stands for any characters; linear in both for a fixed number of stars.
 fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in middle {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
@@ -89,7 +107,9 @@ impl Baseline {
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-        let list = value.as_array().or_else(|| value.get("findings")?.as_array());
+        let list = value
+            .as_array()
+            .or_else(|| value.get("findings")?.as_array());
         let list = list.ok_or("no array of findings in it")?;
         let mut known = HashSet::new();
         for (number, finding) in list.iter().enumerate() {
@@ -97,26 +117,38 @@ impl Baseline {
             let rule = rule.ok_or_else(|| format!("finding {number} has no rule"))?;
             let word = |name: &str| {
                 let call = finding.get("call");
-                let word = call.and_then(|call| call.get(name)).and_then(|word| word.as_str());
+                let word = call
+                    .and_then(|call| call.get(name))
+                    .and_then(|word| word.as_str());
                 word.unwrap_or_default().to_owned()
             };
-            known.insert((rule.to_owned(), word("function"), place(&word("caller")).to_owned()));
+            known.insert((
+                rule.to_owned(),
+                word("function"),
+                place(&word("caller")).to_owned(),
+            ));
         }
         Ok(Self { known })
     }
 
     /// True if the finding is known.
     pub fn contains(&self, finding: &Finding) -> bool {
-        let (function, caller) = finding
-            .call
-            .as_ref()
-            .map_or(("", ""), |call| (call.function.as_str(), place(&call.caller)));
-        self.known.contains(&(finding.rule.to_owned(), function.to_owned(), caller.to_owned()))
+        let (function, caller) = finding.call.as_ref().map_or(("", ""), |call| {
+            (call.function.as_str(), place(&call.caller))
+        });
+        self.known.contains(&(
+            finding.rule.to_owned(),
+            function.to_owned(),
+            caller.to_owned(),
+        ))
     }
 
     /// Takes out what is known.
     pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
-        findings.into_iter().filter(|finding| !self.contains(finding)).collect()
+        findings
+            .into_iter()
+            .filter(|finding| !self.contains(finding))
+            .collect()
     }
 }
 

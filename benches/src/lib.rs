@@ -1,1 +1,70 @@
-//! Benchmarks of recording, encoding, decoding and checking.
+//! Benchmarks of encoding, decoding and checking.
+//!
+//! Invariant: nothing here asserts a time; figures are compared side by side in one run (see `README.md`).
+
+use cutape_format::{Captured, Event, Trace, TraceBuilder};
+
+/// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
+/// query of the current context.
+pub fn launch_loop(launches: usize) -> Trace {
+    const MODULE: u64 = 0x5500_0000_1000;
+    const FUNCTION: u64 = 0x5500_0000_2000;
+    const CONTEXT: u64 = 0x5500_0000_3000;
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder.call(event("cuInit", &[0], &[])).leave(0, 0, &[]);
+    builder
+        .call(event("cuDevicePrimaryCtxRetain", &[8, 0], &[]))
+        .leave(0, 0, &[Captured::pointee(0, &CONTEXT.to_le_bytes())]);
+    builder
+        .call(event("cuCtxSetCurrent", &[CONTEXT], &[]))
+        .leave(0, 0, &[]);
+    let image = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n\0";
+    builder
+        .call(event(
+            "cuModuleLoadData",
+            &[16, 24],
+            &[Captured::pointee(1, image)],
+        ))
+        .leave(0, 0, &[Captured::pointee(0, &MODULE.to_le_bytes())]);
+    builder
+        .call(event(
+            "cuModuleGetFunction",
+            &[32, MODULE, 40],
+            &[Captured::pointee(2, b"k\0")],
+        ))
+        .leave(0, 0, &[Captured::pointee(0, &FUNCTION.to_le_bytes())]);
+    let parameters = [7; 52];
+    let kernel_parameters = cutape_format::layout::field::KERNEL_PARAMETERS;
+    for _ in 0..launches {
+        let captures = [Captured::piece(9, kernel_parameters, &parameters)];
+        let arguments = [FUNCTION, 64, 1, 1, 256, 1, 1, 0, 0, 48, 0];
+        builder
+            .call(event("cuLaunchKernel", &arguments, &captures))
+            .leave(0, 0, &[]);
+        builder.call(event("cuCtxGetCurrent", &[56], &[])).leave(
+            0,
+            0,
+            &[Captured::pointee(0, &CONTEXT.to_le_bytes())],
+        );
+    }
+    let path = std::env::temp_dir().join(format!(
+        "cutape-bench-{}-{launches}.cutape",
+        std::process::id()
+    ));
+    // A benchmark that cannot write its input has nothing to measure.
+    builder
+        .write(&path)
+        .expect("the folder for temporary files is writable");
+    let trace = Trace::open(&path).expect("what was just built is sound");
+    std::fs::remove_file(&path).expect("a file of our own can be removed");
+    trace
+}
+
+fn event<'a>(name: &'a str, arguments: &'a [u64], captures: &'a [Captured<'a>]) -> Event<'a> {
+    Event {
+        name,
+        arguments,
+        captures,
+        ..Event::default()
+    }
+}

@@ -43,21 +43,31 @@ impl CallSet {
             .split(',')
             .map(|word| {
                 Term::parse(word.trim()).map_err(|what| {
-                    format!("call set `{}`: {what}; allowed: {SYNTAX}", text.escape_debug())
+                    let set = format!("`{}`", text.escape_debug());
+                    // A word that is the whole set is named by what is wrong with it.
+                    match what.starts_with(&set) {
+                        true => format!("{what}; allowed: {SYNTAX}"),
+                        false => format!("{set}: {what}; allowed: {SYNTAX}"),
+                    }
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { terms, kernels: RefCell::default() })
+        Ok(Self {
+            terms,
+            kernels: RefCell::default(),
+        })
     }
 
     /// Refuses function names that no function of the table has: they are misspelt.
     pub(crate) fn check(&self, signatures: &Signatures) -> Result<(), String> {
         for term in &self.terms {
             if let Term::Function(glob) = term
-                && !signatures.functions().any(|f| matches(glob, &f.name) || matches(glob, &f.base))
+                && !signatures
+                    .functions()
+                    .any(|f| matches(glob, &f.name) || matches(glob, &f.base))
             {
                 return Err(format!(
-                    "call set: the trace's signature table has no function `{}`",
+                    "the trace's signature table has no function `{}`",
                     glob.escape_debug()
                 ));
             }
@@ -92,9 +102,8 @@ impl CallSet {
         }
         let readable = symbols::demangle(kernel);
         let bare = readable.split('(').next().unwrap_or(&readable);
-        let verdict = globs().any(|glob| {
-            matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
-        });
+        let verdict = globs()
+            .any(|glob| matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare));
         self.kernels.borrow_mut().insert(kernel.to_owned(), verdict);
         verdict
     }
@@ -104,7 +113,7 @@ impl Term {
     fn parse(word: &str) -> Result<Self, String> {
         let shown = word.escape_debug();
         if word.is_empty() {
-            return Err("nothing stands before or after a comma".into());
+            return Err("nothing stands before or behind a comma, or at all".into());
         }
         if let Some(name) = word.strip_prefix("kernel:") {
             return match name {
@@ -123,7 +132,9 @@ impl Term {
         }
         if word.starts_with(|first: char| first.is_ascii_digit()) {
             let index = number(word)?;
-            let behind = index.checked_add(1).ok_or_else(|| format!("`{shown}` is too large"))?;
+            let behind = index
+                .checked_add(1)
+                .ok_or_else(|| format!("`{shown}` is too large"))?;
             return Ok(Term::Range(index, behind));
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
@@ -247,8 +258,14 @@ mod tests {
         ] {
             let error = CallSet::parse(text).unwrap_err();
             assert!(error.contains(what), "{text:?}: {error}");
-            assert!(error.contains(&text.escape_debug().to_string()), "{text:?}: {error}");
-            assert!(error.contains(SYNTAX) && !error.contains('\n'), "{text:?}: {error}");
+            assert!(
+                error.contains(&text.escape_debug().to_string()),
+                "{text:?}: {error}"
+            );
+            assert!(
+                error.contains(SYNTAX) && !error.contains('\n'),
+                "{text:?}: {error}"
+            );
         }
     }
 
@@ -262,7 +279,11 @@ mod tests {
             ("cuLaunchKernl", false),
             ("3,thread:1,kernel:nothing", true),
         ] {
-            assert_eq!(CallSet::parse(text).unwrap().check(&signatures).is_ok(), good, "{text}");
+            assert_eq!(
+                CallSet::parse(text).unwrap().check(&signatures).is_ok(),
+                good,
+                "{text}"
+            );
         }
     }
 
@@ -270,7 +291,11 @@ mod tests {
     fn what_is_in_a_set() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         builder
-            .call(Event { name: "cuInit", arguments: &[0], ..Event::default() })
+            .call(Event {
+                name: "cuInit",
+                arguments: &[0],
+                ..Event::default()
+            })
             .leave(0, 0, &[]);
         test_trace::get_function(&mut builder, 0x51, "_Z5saxpyifPfS_");
         test_trace::launch(&mut builder, 0x51, [1, 1, 1]);

@@ -1,42 +1,61 @@
 //! `cutape check`: API misuse in a trace, or in a program while it runs.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cutape_analyzer::{Analyzer, Baseline, Finding, Severity, Suppressions, output};
-use cutape_format::{Cursor, Trace};
+use cutape_analyzer::output::{self as analyzer, Style};
+use cutape_analyzer::{Analyzer, Baseline, Finding, Severity, Suppressions};
+use cutape_format::{Call, Cursor, Trace};
 
 use crate::failure::{FOUND, Failure};
+use crate::output::{self, ReportFile};
 use crate::progress::Progress;
+use crate::reservation::Reservation;
 use crate::session::{self, Ended, Recording, Session};
 use crate::symbols::{Resolver, Symbolised};
 
 /// What `check` takes.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "cutape check [OPTIONS] TRACE\n       cutape check [OPTIONS] -- PROGRAM [ARGUMENTS]..."
+)]
 pub(crate) struct Arguments {
-    /// The trace. In its place a program behind --, which is checked while it runs.
-    #[arg(value_name = "TRACE", required_unless_present = "program", conflicts_with = "program")]
+    /// The trace; or, behind --, a program to check while it runs.
+    #[arg(value_name = "TRACE", conflicts_with = "program")]
     trace: Option<PathBuf>,
     /// How to print findings.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
-    /// Leave out what the rules in this file name: one a line, `RULE [FUNCTION] [# comment]`, with * as wildcard.
-    #[arg(long, value_name = "FILE")]
+    /// Leave out the rules in this file: RULE [FUNCTION] [# comment].
+    ///
+    /// One a line; * stands for any characters.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     suppress: Option<PathBuf>,
-    /// Leave out findings that are in this file already, which an earlier `--format json` has written.
+    /// Leave out what an earlier `--format json` has found already.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
-    /// For a program: where to keep its trace. Default: nowhere.
-    #[arg(short, long, value_name = "FILE", requires = "program")]
+    /// Write the findings there, and nothing to stdout.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Where to keep a program's trace. Default: nowhere.
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// No colours, even on a terminal.
+    #[arg(long)]
+    no_color: bool,
     #[command(flatten)]
     recording: Recording,
+    /// The program and its arguments.
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -66,19 +85,24 @@ struct Sieve {
     baseline: Option<Baseline>,
     /// Text findings go out as they come.
     at_once: bool,
-    style: output::Style,
+    style: Style,
+    /// Why stdout takes nothing any more; the program that is checked runs on all the same.
+    unwritable: RefCell<Option<io::Error>>,
 }
 
 impl Sieve {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let read = |path: &Path| {
-            fs::read_to_string(path)
-                .map_err(|error| Failure::unusable(format!("cannot read {}: {error}", path.display())))
+            fs::read_to_string(path).map_err(|error| {
+                Failure::unusable(format!("cannot read {}: {error}", path.display()))
+            })
         };
-        let wrong = |path: &Path, why: String| Failure::unusable(format!("{}: {why}", path.display()));
+        let wrong =
+            |path: &Path, why: String| Failure::unusable(format!("{}: {why}", path.display()));
         let suppressions = match &arguments.suppress {
             Some(path) => Some(
-                Suppressions::parse(&read(path)?).map_err(|error| wrong(path, error.to_string()))?,
+                Suppressions::parse(&read(path)?)
+                    .map_err(|error| wrong(path, error.to_string()))?,
             ),
             None => None,
         };
@@ -86,56 +110,122 @@ impl Sieve {
             Some(path) => Some(Baseline::parse(&read(path)?).map_err(|error| wrong(path, error))?),
             None => None,
         };
-        let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let coloured = output::coloured(arguments.no_color);
         Ok(Self {
             suppressions,
             baseline,
-            at_once: arguments.format == Format::Text,
-            style: if colour { output::Style::COLOUR } else { output::Style::PLAIN },
+            at_once: arguments.format == Format::Text && arguments.report.is_none(),
+            style: if coloured {
+                Style::COLOUR
+            } else {
+                Style::PLAIN
+            },
+            unwritable: RefCell::new(None),
         })
     }
 
+    /// Writes to stdout, and forgets about it once that has failed.
+    fn say(&self, text: &str) {
+        let mut unwritable = self.unwritable.borrow_mut();
+        if unwritable.is_none() {
+            let mut stdout = io::stdout().lock();
+            *unwritable = writeln!(stdout, "{text}")
+                .and_then(|()| stdout.flush())
+                .err();
+        }
+    }
+
+    /// An error if something could not be written; a reader that has seen enough is none.
+    fn written(&self) -> Result<(), Failure> {
+        match self.unwritable.take() {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps what counts, and prints it if it is to go out at once.
-    fn take(&self, found: Vec<Finding>, kept: &mut Vec<Finding>) -> Result<(), Failure> {
+    fn take(&self, found: Vec<Finding>, kept: &mut Vec<Finding>) {
         for finding in found {
-            let known = self.suppressions.as_ref().is_some_and(|list| list.matches(&finding))
-                || self.baseline.as_ref().is_some_and(|list| list.contains(&finding));
+            let known = self
+                .suppressions
+                .as_ref()
+                .is_some_and(|list| list.matches(&finding))
+                || self
+                    .baseline
+                    .as_ref()
+                    .is_some_and(|list| list.contains(&finding));
             if known {
                 continue;
             }
             if self.at_once {
-                let mut stdout = io::stdout().lock();
-                writeln!(stdout, "{}", output::text(&finding, &self.style))?;
-                stdout.flush()?;
+                self.say(&analyzer::text(&finding, &self.style));
             }
             kept.push(finding);
         }
-        Ok(())
+    }
+
+    /// Names a call in which the program ended, whether or not a rule explains it.
+    fn say_unreturned(&self, trace: &Trace, call: &Call<'_>) {
+        if !self.at_once || call.leave.is_some() {
+            return;
+        }
+        let by = trace
+            .meta_value("exit.signal")
+            .map(|signal| format!(", by signal {signal}"));
+        let (index, name) = (call.index, &call.signature.name);
+        let by = by.unwrap_or_default();
+        self.say(&format!(
+            "call {index} {name} did not return: the program ended in it{by}\n"
+        ));
     }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let sieve = Sieve::new(&arguments)?;
+    let file = arguments
+        .report
+        .as_deref()
+        .map(ReportFile::prepare)
+        .transpose()?;
+    if arguments.output.is_some() && arguments.program.is_empty() {
+        return Err(Failure::unusable(
+            "-o keeps the trace of a program behind --; for a file with the findings say --report FILE",
+        ));
+    }
     let mut findings = Vec::new();
     let name = match &arguments.trace {
         Some(path) => {
-            let trace = Trace::open(path)?;
-            // Blobs are looked at by content, so those must be sound, too.
-            if let Some(damage) = trace.verify().first() {
+            let trace = crate::input::open(path)?;
+            // Blobs are looked at by content, so those must be sound, too; a repaired trace says itself what it lacks.
+            let repaired = trace.meta_value("repair.0").is_some();
+            if let Some(damage) = trace.verify().first().filter(|_| !repaired) {
                 return Err(Failure::unusable(format!(
                     "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps what is good",
-                    path.display(), damage.position, damage.what
+                    path.display(),
+                    damage.position,
+                    damage.what
                 )));
             }
-            check_trace(&trace, &sieve, &mut findings)?;
+            if repaired {
+                eprintln!(
+                    "cutape: {}: was repaired; what a rule would see in lost parts is not found",
+                    path.display()
+                );
+            }
+            check_trace(&trace, &sieve, &mut findings);
             path.display().to_string()
         }
         None => {
+            let Some(program) = arguments.program.first() else {
+                return Err(Failure::unusable(
+                    "nothing to check: name a trace, or a program behind --, e.g. `cutape check -- ./app 1 2`",
+                ));
+            };
             check_program(&arguments, &sieve, &mut findings)?;
-            arguments.recording.program[0].to_string_lossy().into_owned()
+            program.to_string_lossy().into_owned()
         }
     };
-    report(&arguments, &name, &findings)?;
+    report(&arguments, &sieve, file.as_ref(), &name, &findings)?;
     let level = match arguments.fail_on {
         Level::Error => Some(Severity::Error),
         Level::Warning => Some(Severity::Warning),
@@ -146,16 +236,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if fails { FOUND } else { 0 }))
 }
 
-fn check_trace(trace: &Trace, sieve: &Sieve, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+fn check_trace(trace: &Trace, sieve: &Sieve, findings: &mut Vec<Finding>) {
     let mut progress = Progress::new("calls", None);
     let mut analyzer = Analyzer::new();
     let resolver = Resolver::default();
     let context = Symbolised::new(trace, &resolver);
     for call in trace.calls() {
-        sieve.take(analyzer.push(&context, &call), findings)?;
+        sieve.take(analyzer.push(&context, &call), findings);
+        sieve.say_unreturned(trace, &call);
         progress.step();
     }
-    sieve.take(analyzer.finish(&context), findings)
+    sieve.take(analyzer.finish(&context), findings);
 }
 
 /// How long a thread may take between reading the clock and having its record in the file.
@@ -163,17 +254,22 @@ const SETTLE: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Runs the program and follows its trace from outside, so that a call that ends the program is explained all the same.
-fn check_program(arguments: &Arguments, sieve: &Sieve, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+fn check_program(
+    arguments: &Arguments,
+    sieve: &Sieve,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Failure> {
     let place = match &arguments.output {
         Some(path) => path.clone(),
         None => std::env::temp_dir().join(format!("cutape-check-{}.cutape", std::process::id())),
     };
-    let mut session = session::start(&arguments.recording, &place)?;
+    let place = Reservation::named(&place)?;
+    let mut session = session::start(&arguments.recording, &arguments.program, place)?;
     let mut live = Live::default();
     let ticks = TickRate::start();
     while !session.has_ended() {
         std::thread::sleep(LOOK_EVERY);
-        live.look(&session, ticks.before_now(SETTLE), sieve, findings)?;
+        live.look(&session, ticks.before_now(SETTLE), sieve, findings);
     }
     let own = session.trace().to_owned();
     let ended = session.wait()?;
@@ -197,7 +293,10 @@ fn finish(
     keep: bool,
 ) -> Result<(), Failure> {
     if ended.traces.is_empty() {
-        eprintln!("cutape: nothing to check: the program, which {}, made no CUDA driver call that reached us", ended.describe());
+        eprintln!(
+            "cutape: nothing to check: the program, which {}, made no CUDA driver call that reached us",
+            ended.describe()
+        );
         return Ok(());
     }
     for path in &ended.traces {
@@ -205,15 +304,19 @@ fn finish(
         if path == own {
             let context = Symbolised::new(&trace, &live.resolver);
             while let Some(call) = live.cursor.next(&trace) {
-                sieve.take(live.analyzer.push(&context, &call), findings)?;
+                sieve.take(live.analyzer.push(&context, &call), findings);
+                sieve.say_unreturned(&trace, &call);
             }
-            sieve.take(live.analyzer.finish(&context), findings)?;
+            sieve.take(live.analyzer.finish(&context), findings);
         } else {
-            check_trace(&trace, sieve, findings)?;
+            check_trace(&trace, sieve, findings);
         }
         if keep {
             drop(trace);
-            ended.pack(path)?;
+            // The findings are what was asked for; a trace that cannot be packed is still a trace.
+            if let Err(failure) = ended.pack(path) {
+                eprintln!("cutape: {}", failure.message);
+            }
         }
     }
     if ended.status.code() != Some(0) {
@@ -239,21 +342,20 @@ impl Live {
         horizon: u64,
         sieve: &Sieve,
         findings: &mut Vec<Finding>,
-    ) -> Result<(), Failure> {
+    ) {
         let Some(trace) = &mut self.trace else {
             // Not yet there, or its head not yet written: the next look will tell.
             self.trace = Trace::follow(session.trace()).ok();
-            return Ok(());
+            return;
         };
         if trace.refresh().is_err() || trace.head().clock != 0 {
             // Without a clock that we can read, the order of threads is only known at the end.
-            return Ok(());
+            return;
         }
         let context = Symbolised::new(trace, &self.resolver);
         while let Some(call) = self.cursor.next_before(trace, horizon) {
-            sieve.take(self.analyzer.push(&context, &call), findings)?;
+            sieve.take(self.analyzer.push(&context, &call), findings);
         }
-        Ok(())
     }
 }
 
@@ -265,7 +367,10 @@ struct TickRate {
 
 impl TickRate {
     fn start() -> Self {
-        Self { ticks: session::ticks(), time: std::time::Instant::now() }
+        Self {
+            ticks: session::ticks(),
+            time: std::time::Instant::now(),
+        }
     }
 
     /// The counter a while ago.
@@ -277,24 +382,53 @@ impl TickRate {
     }
 }
 
-fn report(arguments: &Arguments, name: &str, findings: &[Finding]) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match arguments.format {
-        Format::Text => {
-            let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-            let parts: Vec<_> = [Severity::Error, Severity::Warning, Severity::Advice]
-                .into_iter()
-                .filter(|&severity| count(severity) > 0)
-                .map(|severity| format!("{} {}", count(severity), plural(severity, count(severity))))
-                .collect();
-            let text = if parts.is_empty() { "no findings".to_owned() } else { parts.join(", ") };
-            writeln!(stdout, "{name}: {text}")?;
+fn report(
+    arguments: &Arguments,
+    sieve: &Sieve,
+    file: Option<&ReportFile>,
+    name: &str,
+    findings: &[Finding],
+) -> Result<(), Failure> {
+    let text = match arguments.format {
+        Format::Text => summary(name, findings),
+        Format::Json => format!("{:#}", analyzer::json(findings)),
+        Format::Sarif => format!("{:#}", analyzer::sarif(findings, name)),
+        Format::Junit => junit(name, findings)?,
+    };
+    let Some(file) = file else {
+        sieve.say(&text);
+        return sieve.written();
+    };
+    let mut whole = String::new();
+    if arguments.format == Format::Text {
+        for finding in findings {
+            whole += &analyzer::text(finding, &Style::PLAIN);
+            whole.push('\n');
         }
-        Format::Json => writeln!(stdout, "{:#}", output::json(findings))?,
-        Format::Sarif => writeln!(stdout, "{:#}", output::sarif(findings, name))?,
-        Format::Junit => writeln!(stdout, "{}", junit(name, findings)?)?,
     }
-    Ok(())
+    whole += &text;
+    whole.push('\n');
+    file.write(&whole)
+}
+
+fn summary(name: &str, findings: &[Finding]) -> String {
+    let parts: Vec<_> = [Severity::Error, Severity::Warning, Severity::Advice]
+        .into_iter()
+        .map(|severity| {
+            (
+                severity,
+                findings.iter().filter(|f| f.severity == severity).count(),
+            )
+        })
+        .filter(|&(_, count)| count > 0)
+        .map(|(severity, count)| format!("{count} {}", plural(severity, count)))
+        .collect();
+    let text = if parts.is_empty() {
+        "no findings".to_owned()
+    } else {
+        parts.join(", ")
+    };
+    format!("{name}: {text}")
 }
 
 fn plural(severity: Severity, count: usize) -> &'static str {
@@ -310,18 +444,23 @@ fn plural(severity: Severity, count: usize) -> &'static str {
 fn junit(name: &str, findings: &[Finding]) -> Result<String, Failure> {
     use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
     let mut suite = TestSuite::new(name);
-    let cases = output::junit_cases(findings);
+    let cases = analyzer::junit_cases(findings);
     if cases.is_empty() {
         suite.add_test_case(TestCase::new("no findings", TestCaseStatus::success()));
     }
     for case in cases {
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-        status.set_type(case.kind).set_message(case.message).set_description(case.description);
+        status
+            .set_type(case.kind)
+            .set_message(case.message)
+            .set_description(case.description);
         let mut test = TestCase::new(case.name, status);
         test.set_classname(name);
         suite.add_test_case(test);
     }
     let mut report = Report::new("cutape check");
     report.add_test_suite(suite);
-    report.to_string().map_err(|error| Failure::unusable(format!("cannot write JUnit: {error}")))
+    report
+        .to_string()
+        .map_err(|error| Failure::unusable(format!("cannot write JUnit: {error}")))
 }

@@ -1,21 +1,390 @@
-//! `cutape dump`.
+//! `cutape dump`: the calls of a trace, one a line, with every argument decoded.
 
-use std::process::ExitCode;
+mod flags;
+pub(crate) mod labels;
+mod launch;
+mod notes;
+pub(crate) mod render;
+mod types;
+mod value;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use anstyle::{AnsiColor, Style};
+use cutape_analyzer::TraceContext;
+use cutape_format::{Call, Note, Trace};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+
+use self::render::{Argument, Limits, Rendered, Renderer};
+use self::value::{Value, write_joined};
+use crate::call_set::CallSet;
 use crate::failure::Failure;
+use crate::info::clock::Clock;
+use crate::info::quantity;
+use crate::output;
+use crate::progress::Progress;
+use crate::symbols::{Resolver, Symbolised};
 
 /// What `dump` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
+    /// Only these: 120, 100..200, cuMem*, kernel:saxpy*, thread:3.
+    ///
+    /// A comma joins several.
+    #[arg(long, value_name = "SET")]
+    calls: Option<String>,
+    /// Text for people, or one JSON object a line.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Only calls of that thread, by its ordinal.
+    #[arg(long, value_name = "N")]
+    thread: Option<u32>,
+    /// No colours, even on a terminal.
+    #[arg(long)]
+    no_color: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = cutape_format::Trace::open(&arguments.trace)?;
-    for call in trace.calls() {
-        println!("{} {} {:?}", call.index, call.signature.name, call.result());
+    let trace = crate::input::open(&arguments.trace)?;
+    let calls = arguments.calls.as_deref().map(CallSet::parse).transpose();
+    let wrong = |error| Failure::unusable(format!("--calls: {error}"));
+    let calls = calls.map_err(wrong)?;
+    if let Some(set) = &calls {
+        set.check(trace.signatures()).map_err(wrong)?;
+    }
+    let wanted = Wanted {
+        calls,
+        thread: arguments.thread,
+    };
+    let stdout = io::stdout();
+    let coloured = output::coloured(arguments.no_color);
+    let progress = if stdout.is_terminal() {
+        Progress::hidden()
+    } else {
+        Progress::new("calls", None)
+    };
+    let mut out = BufWriter::with_capacity(1 << 16, stdout.lock());
+    let style = if coloured {
+        Palette::COLOURED
+    } else {
+        Palette::PLAIN
+    };
+    let shown = write_calls(&trace, &wanted, arguments.format, style, progress, &mut out)?;
+    out.flush()?;
+    if shown == 0 && (arguments.calls.is_some() || arguments.thread.is_some()) {
+        eprintln!(
+            "cutape: {}: none of its calls is chosen",
+            arguments.trace.display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Which calls are shown.
+struct Wanted {
+    calls: Option<CallSet>,
+    thread: Option<u32>,
+}
+
+impl Wanted {
+    fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
+        self.thread.is_none_or(|thread| thread == call.thread)
+            && self
+                .calls
+                .as_ref()
+                .is_none_or(|set| set.contains(call, kernel))
+    }
+}
+
+/// Writes the chosen calls; how many those are.
+fn write_calls(
+    trace: &Trace,
+    wanted: &Wanted,
+    format: Format,
+    palette: Palette,
+    mut progress: Progress,
+    out: &mut dyn Write,
+) -> io::Result<u64> {
+    let limits = match format {
+        Format::Text => Limits::TEXT,
+        Format::Json => Limits::JSON,
+    };
+    let mut renderer = Renderer::new(trace, limits);
+    let resolver = Resolver::default();
+    let symbols = Symbolised::new(trace, &resolver);
+    let mut places = Places {
+        symbols,
+        clock: Clock::of(trace),
+        callers: HashMap::new(),
+    };
+    let mut line = String::new();
+    let mut shown = 0;
+    for call in trace.calls() {
+        progress.step();
+        renderer.observe(&call);
+        if !wanted.contains(&call, renderer.kernels().launched(&call)) {
+            continue;
+        }
+        shown += 1;
+        match format {
+            Format::Text => {
+                line.clear();
+                text_lines(&call, &mut renderer, &mut places, palette, &mut line);
+                out.write_all(line.as_bytes())?;
+            }
+            Format::Json => {
+                serde_json::to_writer(&mut *out, &json_line(&call, &mut renderer, &mut places))?;
+                out.write_all(b"\n")?;
+            }
+        }
+    }
+    Ok(shown)
+}
+
+/// When and from where calls were made.
+struct Places<'t> {
+    symbols: Symbolised<'t>,
+    clock: Clock,
+    callers: HashMap<u64, String>,
+}
+
+impl Places<'_> {
+    /// Where the program continues after the call: a symbol, file and offset, or the bare address.
+    fn caller(&mut self, address: u64) -> &str {
+        let symbols = &self.symbols;
+        self.callers.entry(address).or_insert_with(|| {
+            symbols
+                .symbol(address)
+                .unwrap_or_else(|| format!("{address:#x}"))
+        })
+    }
+
+    fn duration(&self, call: &Call<'_>) -> Option<u64> {
+        self.clock.between(call.ticks, call.leave?.ticks)
+    }
+}
+
+/// How the parts of a line look.
+#[derive(Clone, Copy)]
+struct Palette {
+    name: Style,
+    success: Style,
+    failure: Style,
+    side: Style,
+}
+
+impl Palette {
+    const PLAIN: Self = Self {
+        name: Style::new(),
+        success: Style::new(),
+        failure: Style::new(),
+        side: Style::new(),
+    };
+    const COLOURED: Self = Self {
+        name: Style::new().bold(),
+        success: AnsiColor::Green.on_default(),
+        failure: AnsiColor::Red.on_default().bold(),
+        side: Style::new().dimmed(),
+    };
+}
+
+/// The call's line, and a line for each note.
+fn text_lines<'t>(
+    call: &Call<'t>,
+    renderer: &mut Renderer<'t>,
+    places: &mut Places<'t>,
+    palette: Palette,
+    out: &mut String,
+) {
+    let Palette {
+        name,
+        success,
+        failure,
+        side,
+    } = palette;
+    let rendered = renderer.render(call);
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{side}{} @{}", call.index, call.thread);
+    if let Some(time) = places.clock.since_start(call.ticks) {
+        let _ = write!(out, " +{}.{:06}ms", time / 1_000_000, time % 1_000_000);
+    }
+    let _ = write!(out, "{side:#} {name}{}{name:#}(", call.signature.name);
+    write_arguments(&rendered, out);
+    out.push(')');
+    match (call.result(), &rendered.result) {
+        (None, _) => {
+            let _ = write!(out, " = {failure}? (did not return){failure:#}");
+        }
+        (Some(code), Some(text)) => {
+            let style = if code == 0 { success } else { failure };
+            let _ = write!(out, " = {style}{text}{style:#}");
+        }
+        (Some(code), None) => {
+            let _ = write!(out, " = {code}");
+        }
+    }
+    if !rendered.outputs.is_empty() {
+        out.push_str(" → ");
+        write_joined(&rendered.outputs, out, |(name, piece, value), out| {
+            out.push_str(name);
+            if let Some(piece) = piece {
+                let _ = write!(out, ".{piece}");
+            }
+            out.push_str(" = ");
+            value.write(out);
+        });
+    }
+    let took = places
+        .duration(call)
+        .map(|duration| format!("[{}]", quantity::time(duration)));
+    let from = (call.caller != 0).then(|| places.caller(call.caller).to_owned());
+    if took.is_some() || from.is_some() {
+        let parts: Vec<String> = took.into_iter().chain(from).collect();
+        let _ = write!(out, "  {side}{}{side:#}", parts.join(" "));
+    }
+    out.push('\n');
+    for note in call.notes() {
+        let arrived = notes::arrived_text(&note, renderer);
+        if let Some(text) = notes::text(&note, arrived) {
+            let _ = writeln!(out, "    {side}note: {text}{side:#}");
+        }
+    }
+}
+
+/// What stands between the parentheses.
+fn write_arguments(rendered: &Rendered<'_>, out: &mut String) {
+    match &rendered.launch {
+        Some(launch) => launch.write(out),
+        None => write_joined(&rendered.arguments, out, write_argument),
+    }
+}
+
+fn write_argument(argument: &Argument<'_>, out: &mut String) {
+    out.push_str(argument.name);
+    out.push_str(" = ");
+    match &argument.pointee {
+        // What is there says more than where it is.
+        Some(pointee @ (Value::Text(_) | Value::Image(_) | Value::Fields(_) | Value::List(..))) => {
+            pointee.write(out)
+        }
+        Some(pointee) => {
+            argument.value.write(out);
+            out.push_str(" → ");
+            pointee.write(out);
+        }
+        None => argument.value.write(out),
+    }
+    if !argument.pieces.is_empty() {
+        out.push_str(" {");
+        write_joined(&argument.pieces, out, |(name, value), out| {
+            let _ = write!(out, "{name} = ");
+            value.write(out);
+        });
+        out.push('}');
+    }
+}
+
+/// A call without its result: for messages about it.
+pub(crate) fn call_text<'t>(call: &Call<'t>, renderer: &mut Renderer<'t>) -> String {
+    let mut text = format!("{}(", call.signature.name);
+    write_arguments(&renderer.render(call), &mut text);
+    text.push(')');
+    text
+}
+
+/// A line of JSON; keys are only ever added.
+#[derive(Debug, Serialize)]
+struct JsonLine<'c> {
+    index: u64,
+    thread: u32,
+    name: &'c str,
+    time_ns: Option<u64>,
+    /// `null` for a call in flight.
+    duration_ns: Option<u64>,
+    caller: String,
+    caller_symbol: &'c str,
+    /// By name: `value`, and where there is more `name`, `label`, `pointee`, `pieces`.
+    arguments: Map<String, Json>,
+    /// By the name of the parameter, with `.piece` for further pieces.
+    outputs: Map<String, Json>,
+    /// `null` for a call in flight.
+    result: Option<JsonResult>,
+    launch: Option<Json>,
+    notes: Vec<Json>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonResult {
+    code: i32,
+    name: Option<String>,
+}
+
+fn json_line<'c, 't>(
+    call: &Call<'t>,
+    renderer: &mut Renderer<'t>,
+    places: &'c mut Places<'t>,
+) -> JsonLine<'c>
+where
+    't: 'c,
+{
+    let rendered = renderer.render(call);
+    let arguments = rendered.arguments.iter().map(|argument| {
+        let mut object = argument.value.argument_json();
+        if let Some(pointee) = &argument.pointee {
+            object.insert("pointee".into(), pointee.json());
+        }
+        if !argument.pieces.is_empty() {
+            let pieces: Map<String, Json> = argument
+                .pieces
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.json()))
+                .collect();
+            object.insert("pieces".into(), json!(pieces));
+        }
+        (argument.name.to_owned(), Json::Object(object))
+    });
+    let outputs = rendered.outputs.iter().map(|(name, piece, value)| {
+        let key = match piece {
+            Some(piece) => format!("{name}.{piece}"),
+            None => (*name).to_owned(),
+        };
+        (key, Json::Object(value.argument_json()))
+    });
+    let notes = call
+        .notes()
+        .filter_map(|note: Note<'t>| notes::json(&note, notes::arrived_json(&note, renderer)))
+        .collect();
+    JsonLine {
+        index: call.index,
+        thread: call.thread,
+        name: &call.signature.name,
+        time_ns: places.clock.since_start(call.ticks),
+        duration_ns: places.duration(call),
+        caller: format!("{:#x}", call.caller),
+        arguments: arguments.collect(),
+        outputs: outputs.collect(),
+        result: call.result().map(|code| JsonResult {
+            code,
+            name: rendered.result,
+        }),
+        launch: rendered.launch.map(|launch| launch.json()),
+        notes,
+        caller_symbol: places.caller(call.caller),
+    }
+}
+
+#[cfg(test)]
+mod tests;

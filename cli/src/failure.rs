@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// Findings or divergence.
 pub(crate) const FOUND: u8 = 1;
 /// Unusable input or machine.
 pub(crate) const UNUSABLE: u8 = 2;
+/// A bug of ours.
+pub(crate) const BUG: u8 = 3;
 /// Not an error: whoever read our output has stopped reading.
 pub(crate) const QUIET: u8 = 255;
 
@@ -20,7 +23,22 @@ pub(crate) struct Failure {
 impl Failure {
     /// Input or machine cannot be used.
     pub(crate) fn unusable(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), status: UNUSABLE }
+        Self {
+            message: message.to_string(),
+            status: UNUSABLE,
+        }
+    }
+
+    /// A file could not be made from a trace; the path stands in the message once. What is wrong with the trace names that.
+    pub(crate) fn cannot_make(path: &Path, io_error: &io::Error) -> Self {
+        let (path, error) = (path.display().to_string(), io_error.to_string());
+        let of_the_target =
+            io_error.raw_os_error().is_some() || io_error.kind() == io::ErrorKind::AlreadyExists;
+        if !of_the_target {
+            return Self::unusable(error);
+        }
+        let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);
+        Self::unusable(format!("{path}: cannot be written: {why}"))
     }
 }
 
@@ -34,7 +52,10 @@ impl From<io::Error> for Failure {
     /// Writing a result failed.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { message: String::new(), status: QUIET };
+            return Self {
+                message: String::new(),
+                status: QUIET,
+            };
         }
         Self::unusable(format!("cannot write the result: {error}"))
     }

@@ -1,21 +1,49 @@
-//! `cutape info`.
+//! `cutape info`: what the recorded program did, in numbers.
 
-use std::process::ExitCode;
+pub(crate) mod clock;
+mod copies;
+pub(crate) mod images;
+mod objects;
+pub(crate) mod quantity;
+mod summary;
+mod tables;
+
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use self::summary::Summary;
 use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
 
 /// What `info` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
+    /// Tables for people, or one JSON object with raw numbers.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = cutape_format::Trace::open(&arguments.trace)?;
-    for call in trace.calls() {
-        println!("{} {} {:?}", call.index, call.signature.name, call.result());
+    let trace = crate::input::open(&arguments.trace)?;
+    let summary = Summary::of(&trace, &mut Progress::new("calls", None))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    match arguments.format {
+        Format::Text => tables::write(&summary, output::columns(), &mut out)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &summary).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
     }
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

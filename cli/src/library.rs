@@ -2,8 +2,11 @@
 
 use std::env;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSymbol};
 
 use crate::failure::Failure;
 
@@ -47,15 +50,30 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) if path == Path::new("null") => null_driver(),
         Some(path) => {
-            let path = path
-                .canonicalize()
-                .map_err(|error| Failure::unusable(format!("--driver {}: {error}", path.display())))?;
+            let path = path.canonicalize().map_err(|error| {
+                Failure::unusable(format!("--driver {}: {error}", path.display()))
+            })?;
             if !path.is_file() {
-                return Err(Failure::unusable(format!("--driver {}: not a file", path.display())));
+                return Err(Failure::unusable(format!(
+                    "--driver {}: not a file",
+                    path.display()
+                )));
+            }
+            if !is_library(&path) {
+                return Err(Failure::unusable(format!(
+                    "--driver {}: not a shared library of this machine (x86-64 ELF)",
+                    path.display()
+                )));
             }
             if cutape_replay::is_interposer(&path) {
                 return Err(Failure::unusable(format!(
                     "--driver {}: that is cutape's own interposer, name the real libcuda.so.1",
+                    path.display()
+                )));
+            }
+            if !exports_init(&path) {
+                return Err(Failure::unusable(format!(
+                    "--driver {}: exports no cuInit, so it is no CUDA driver; name a libcuda.so.1",
                     path.display()
                 )));
             }
@@ -67,12 +85,36 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
                 .map_err(|error| Failure::unusable(format!("{}: {error}", path.display()))),
             Err(cutape_replay::LocateError::NotFound) => {
                 let path = null_driver()?;
-                eprintln!("cutape: no CUDA driver on this machine: using the null driver, which runs no kernels (--driver null says so too)");
+                eprintln!(
+                    "cutape: no CUDA driver on this machine: using the null driver, which runs no kernels (--driver null silences this)"
+                );
                 Ok(path)
             }
             Err(error) => Err(Failure::unusable(error)),
         },
     }
+}
+
+/// Whether a file begins as a shared library for x86-64 does.
+fn is_library(path: &Path) -> bool {
+    let mut head = [0; 20];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    // Class 64 bits, type ET_DYN, machine EM_X86_64.
+    read.is_ok() && head.starts_with(b"\x7fELF\x02") && head[16..] == [3, 0, 62, 0]
+}
+
+/// Whether a library exports the function with which every use of the driver begins. One that cannot be read is not judged.
+fn exports_init(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else {
+        return true;
+    };
+    let cache = object::ReadCache::new(file);
+    let Ok(library) = object::File::parse(&cache) else {
+        return true;
+    };
+    library
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_definition() && symbol.name() == Ok("cuInit"))
 }
 
 /// A folder in which one library has the names under which programs look for libcuda; gone when dropped.
@@ -82,9 +124,14 @@ impl LibraryFolder {
     /// Makes the folder.
     pub(crate) fn new(library: &Path) -> Result<Self, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
-            Failure::unusable(format!("cannot make {}: {error}; set TMPDIR to a writable folder", path.display()))
+            Failure::unusable(format!(
+                "cannot make {}: {error}; set TMPDIR to a writable folder",
+                path.display()
+            ))
         };
-        let base = env::temp_dir();
+        // Absolute: the program may change its folder before it starts others.
+        let base = std::path::absolute(env::temp_dir())
+            .map_err(|error| failed(&env::temp_dir(), error))?;
         for attempt in 0..100u32 {
             let path = base.join(format!("cutape-{}-{attempt}", std::process::id()));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
@@ -101,7 +148,10 @@ impl LibraryFolder {
                 Err(error) => return Err(failed(&path, error)),
             }
         }
-        Err(Failure::unusable(format!("{}: too many left-over cutape folders", base.display())))
+        Err(Failure::unusable(format!(
+            "{}: too many left-over cutape folders",
+            base.display()
+        )))
     }
 
     /// The folder.

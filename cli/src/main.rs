@@ -5,15 +5,19 @@
 
 mod call_set;
 mod check;
+mod doctor;
 mod dump;
 mod failure;
 mod info;
+mod input;
 mod library;
+mod output;
 mod pack;
 mod progress;
 mod record;
 mod repair;
 mod replay;
+mod reservation;
 mod session;
 mod symbols;
 
@@ -23,15 +27,48 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// Records every CUDA driver call of an unmodified program, replays the recording without the program, and explains misuse.
+/// Records every CUDA driver call of an unmodified program, replays the
+/// recording without the program, and explains misuse.
 #[derive(Parser)]
-#[command(name = "cutape", version, max_term_width = 100)]
+#[command(name = "cutape", version, after_help = EPILOGUE, verbatim_doc_comment)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// What to say on stderr about the work itself: error, warn, info, debug, trace.
-    #[arg(long, global = true, default_value = "warn", value_name = "LEVEL")]
-    log: String,
+    /// How much to say on stderr.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "warn",
+        value_name = "LEVEL"
+    )]
+    #[arg(hide_possible_values = true, long_help = LOG_HELP)]
+    log: LogLevel,
+}
+
+const LOG_HELP: &str = "How much to say on stderr: error, warn, info, debug or trace";
+
+const EPILOGUE: &str = "\
+First steps:
+  cutape record -- ./app --steps 10    writes app.cutape
+  cutape check app.cutape              looks for misuse in it
+  cutape replay app.cutape             does the same calls again and compares
+
+Exit status:
+  0  clean
+  1  findings, or a divergence
+  2  unusable input or machine; stderr says which and what to do
+  3  a bug of cutape
+  `record` passes on the program's own status; 128 and the signal's number if
+  a signal ended it.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
 }
 
 #[derive(Subcommand)]
@@ -46,6 +83,8 @@ enum Verb {
     Dump(dump::Arguments),
     /// Say what the recorded program did.
     Info(info::Arguments),
+    /// Look at this machine and this installation.
+    Doctor(doctor::Arguments),
     /// Rewrite a trace compressed, complete and indexed.
     Pack(pack::Arguments),
     /// Keep what is good of a damaged trace.
@@ -60,18 +99,31 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are results; anything else is unusable input.
-            let status = if error.use_stderr() { failure::UNUSABLE } else { 0 };
+            let status = if error.use_stderr() {
+                failure::UNUSABLE
+            } else {
+                0
+            };
             let _ = error.print();
             return ExitCode::from(status);
         }
     };
-    start_log(&arguments.log);
-    let outcome = match arguments.verb {
+    start_log(arguments.log);
+    // A panic is a bug of ours, and its status says so; its message is on stderr already.
+    std::panic::catch_unwind(|| run(arguments.verb)).unwrap_or_else(|_| {
+        eprintln!("cutape: this is a bug of cutape; please report the command and the lines above");
+        ExitCode::from(failure::BUG)
+    })
+}
+
+fn run(verb: Verb) -> ExitCode {
+    let outcome = match verb {
         Verb::Record(arguments) => record::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
@@ -86,10 +138,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_new(level)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+fn start_log(level: LogLevel) {
+    let filter = tracing_subscriber::EnvFilter::new(match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    });
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // A second subscriber cannot be there: this is the only binary.
     let _ = log.without_time().try_init();
 }

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cutape_format::Trace;
-
 use crate::failure::Failure;
-use crate::symbols;
+use crate::info::quantity;
+use crate::{session, symbols};
 
 /// What `pack` takes.
 #[derive(clap::Args)]
@@ -19,17 +18,22 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = Trace::open(&arguments.trace)?;
+    let trace = crate::input::open(&arguments.trace)?;
     let target = arguments.output.as_deref().unwrap_or(&arguments.trace);
+    if let Some(process) = session::writer(&trace) {
+        return Err(session::still_written(&arguments.trace, process));
+    }
     let symbols = symbols::of_callers(&trace);
     let summary = cutape_format::pack(&trace, target, &[], &symbols)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", target.display())))?;
+        .map_err(|error| Failure::cannot_make(target, &error))?;
+    let repeated = match summary.duplicate_blobs {
+        0 => String::new(),
+        number => format!("; {} stored once", quantity::count(number, "repeated blob")),
+    };
+    let [before, after] = [summary.before, summary.after].map(quantity::bytes);
     eprintln!(
-        "cutape: {}: {} bytes, before {}; {} blobs were stored already",
-        target.display(),
-        summary.after,
-        summary.before,
-        summary.duplicate_blobs
+        "cutape: {}: {after}, before {before}{repeated}",
+        target.display()
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -73,7 +73,10 @@ impl Progress {
 
     fn make_bar(&self) -> ProgressBar {
         let template = match self.total {
-            Some(_) => format!("{{bar:40}} {{human_pos}}/{{human_len}} {} {{eta}}", self.unit),
+            Some(_) => format!(
+                "{{bar:40}} {{human_pos}}/{{human_len}} {} {{eta}}",
+                self.unit
+            ),
             None => format!("{{spinner}} {{human_pos}} {} {{elapsed}}", self.unit),
         };
         let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
@@ -104,15 +107,23 @@ mod tests {
             (true, false, None, false),
             (false, true, None, false),
         ] {
-            let mut progress = Progress { wanted, ..Progress::new("calls", total) };
+            let mut progress = Progress::new("calls", total);
+            progress.wanted = wanted;
             if long && let Some(earlier) = progress.started.checked_sub(2 * PATIENCE) {
                 progress.started = earlier;
             }
             for _ in 0..2 * STRIDE {
                 progress.step();
             }
-            assert_eq!(progress.bar.is_some(), drawn, "wanted {wanted}, long {long}");
-            assert_eq!(progress.bar.as_ref().map(ProgressBar::position), drawn.then_some(2 * STRIDE));
+            assert_eq!(
+                progress.bar.is_some(),
+                drawn,
+                "wanted {wanted}, long {long}"
+            );
+            assert_eq!(
+                progress.bar.as_ref().map(ProgressBar::position),
+                drawn.then_some(2 * STRIDE)
+            );
         }
         let mut hidden = Progress::hidden();
         hidden.step();

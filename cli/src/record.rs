@@ -1,19 +1,28 @@
 //! `cutape record`: a program's driver calls, written to a trace.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::info::quantity;
+use crate::output;
+use crate::reservation::Reservation;
 use crate::session::{self, Recording};
 
 /// What `record` takes.
 #[derive(clap::Args)]
+#[command(override_usage = "cutape record [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 pub(crate) struct Arguments {
-    /// The trace to write; must not exist. Default: PROGRAM.cutape, or PROGRAM.1.cutape and so on.
-    #[arg(short, long, value_name = "FILE")]
+    /// The trace to write; must not exist.
+    ///
+    /// Without it the trace is PROGRAM.cutape in the current folder, or
+    /// PROGRAM.1.cutape and so on if there is one already.
+    #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
-    /// Leave the trace as it was recorded: larger, and without the names of callers.
+    /// Leave the trace as recorded: larger, without names of callers.
     #[arg(long)]
     no_pack: bool,
     /// Say on stderr what was recorded.
@@ -21,14 +30,30 @@ pub(crate) struct Arguments {
     verbose: bool,
     #[command(flatten)]
     recording: Recording,
+    /// The program and its arguments; the -- may be left out.
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let output = match &arguments.output {
-        Some(path) => path.clone(),
-        None => free_name(arguments.recording.program.first().map(PathBuf::from).as_deref()),
+    let trace = match &arguments.output {
+        Some(path) => Reservation::named(path)?,
+        None => {
+            let stem = stem(arguments.program.first().map(OsString::as_os_str));
+            let trace = Reservation::free(stem)?;
+            let attended = arguments.verbose || io::stderr().is_terminal();
+            if attended && trace.trace().file_stem() != Some(stem) {
+                // Or else the older trace would be looked at for this one.
+                let path = output::shown(trace.trace()).to_string();
+                eprintln!(
+                    "cutape: {}.cutape exists already, recording to {path}",
+                    stem.display()
+                );
+            }
+            trace
+        }
     };
-    let session = session::start(&arguments.recording, &output)?;
+    let session = session::start(&arguments.recording, &arguments.program, trace)?;
     let ended = session.wait()?;
     if ended.traces.is_empty() {
         eprintln!(
@@ -45,7 +70,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         if arguments.verbose {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
-            eprintln!("cutape: {} ({bytes} bytes)", path.display());
+            eprintln!(
+                "cutape: {} ({})",
+                output::shown(path),
+                quantity::bytes(bytes)
+            );
         }
     }
     if arguments.verbose {
@@ -54,14 +83,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(ended.exit_code()))
 }
 
-/// The program's name with `.cutape`, or the first number that makes it new, in the current folder.
-fn free_name(program: Option<&Path>) -> PathBuf {
-    let stem = program
-        .and_then(|path| path.file_name())
-        .map_or_else(|| "program".to_owned(), |name| name.to_string_lossy().into_owned());
-    let name = |number: u32| match number {
-        0 => PathBuf::from(format!("{stem}.cutape")),
-        _ => PathBuf::from(format!("{stem}.{number}.cutape")),
-    };
-    (0..u32::MAX).map(name).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| name(0))
+/// The program's name without its folder.
+fn stem(program: Option<&OsStr>) -> &OsStr {
+    program
+        .and_then(|program| Path::new(program).file_name())
+        .unwrap_or(OsStr::new("program"))
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use cutape_format::Trace;
 
 use crate::failure::Failure;
+use crate::info::quantity;
 
 /// What `repair` takes.
 #[derive(clap::Args)]
@@ -20,15 +21,20 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open_damaged(&arguments.trace)?;
     let summary = cutape_format::repair(&trace, &arguments.output)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.output.display())))?;
+        .map_err(|error| Failure::cannot_make(&arguments.output, &error))?;
     for damage in &summary.damage {
-        eprintln!("cutape: {}: byte {}: {}", arguments.trace.display(), damage.position, damage.what);
+        eprintln!(
+            "cutape: {}: byte {}: {}",
+            arguments.trace.display(),
+            damage.position,
+            damage.what
+        );
     }
     eprintln!(
-        "cutape: {}: {} calls kept, {} of them in flight",
+        "cutape: {}: {} kept, {} of them in flight",
         arguments.output.display(),
-        summary.calls,
-        summary.in_flight
+        quantity::count(summary.calls, "call"),
+        quantity::grouped(summary.in_flight)
     );
     Ok(ExitCode::SUCCESS)
 }

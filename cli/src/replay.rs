@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -15,6 +14,7 @@ use cutape_replay::{Difference, Divergence, Guard, Options, Report, Selection, W
 use crate::call_set::{CallSet, Kernels};
 use crate::failure::{FOUND, Failure};
 use crate::library;
+use crate::output::ReportFile;
 use crate::progress::Progress;
 
 /// The hidden verb under which the guarded child runs.
@@ -28,13 +28,16 @@ pub(crate) struct Arguments {
     /// The driver to call: a path, or `null`. Default: the machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
-    /// Compare only these calls, and stop behind the last of them; what comes before is re-issued, since they need it.
-    #[arg(long, value_name = "SET")]
+    /// Compare only these calls, and stop behind the last.
+    ///
+    /// Those before are re-issued, since they are needed. SET is 120, 100..200,
+    /// cuMem*, kernel:saxpy*, thread:3, or several with commas between.
+    #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
     /// Stop before the call of that index.
     #[arg(long, value_name = "N")]
     until: Option<u64>,
-    /// Measure the calls of each function instead of comparing what they bring.
+    /// Measure the calls of each function, and compare no bytes.
     #[arg(long)]
     timing: bool,
     /// Count divergences instead of stopping at the first.
@@ -43,27 +46,38 @@ pub(crate) struct Arguments {
     /// Replay although the machine does not fit.
     #[arg(long)]
     force: bool,
-    /// Leave memory where the driver puts it, and translate addresses.
+    /// Leave memory where the driver puts it; translate addresses.
     #[arg(long)]
     no_placement: bool,
-    /// How long one call may take before the replay is ended.
+    /// How long one call may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
-    /// Write the whole report there as JSON; - is stdout, in place of the text.
+    /// Write the report there as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = Trace::open(&arguments.trace)?;
+    let trace = crate::input::open(&arguments.trace)?;
     selection(&trace, &arguments)?;
+    let file = match arguments.report.as_deref() {
+        Some(path) if path.as_os_str() != "-" => Some(ReportFile::prepare(path)?),
+        _ => None,
+    };
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
-    let guard = Guard { watchdog: Duration::from_secs(arguments.watchdog.max(1)), ..Guard::default() };
+    let guard = Guard {
+        watchdog: Duration::from_secs(arguments.watchdog.max(1)),
+        ..Guard::default()
+    };
     let command = || {
         let mut command = Command::new(&program);
-        command.arg(CHILD).arg(&arguments.trace).arg("--driver").arg(&driver);
+        command
+            .arg(CHILD)
+            .arg(&arguments.trace)
+            .arg("--driver")
+            .arg(&driver);
         if let Some(calls) = &arguments.calls {
             command.args(["--calls", calls]);
         }
@@ -83,20 +97,32 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         command
     };
     let mut progress = Progress::new("calls", None);
-    let report = cutape_replay::run_guarded(&trace, &command, &guard, &mut |done| progress.reach(done))
-        .map_err(Failure::unusable)?;
+    let plan = cutape_replay::plan(&trace);
+    let report = cutape_replay::run_guarded(&trace, &plan, &command, &guard, &mut |done| {
+        progress.reach(done)
+    })
+    .map_err(Failure::unusable)?;
     drop(progress);
     let json = serde_json::to_string_pretty(&report).unwrap_or_default();
-    match &arguments.report {
-        Some(path) if path.as_os_str() == "-" => writeln!(io::stdout(), "{json}")?,
-        Some(path) => {
-            fs::write(path, json + "\n")
-                .map_err(|error| Failure::unusable(format!("cannot write {}: {error}", path.display())))?;
-            write!(io::stdout(), "{}", text(&trace, &report))?;
+    let written = match (&arguments.report, &file) {
+        (Some(_), None) => writeln!(io::stdout(), "{json}"),
+        (_, file) => {
+            if let Some(file) = file {
+                file.write(&(json + "\n"))?;
+            }
+            write!(io::stdout(), "{}", text(&trace, &report))
         }
-        None => write!(io::stdout(), "{}", text(&trace, &report))?,
-    }
-    Ok(if report.agrees() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+    };
+    // A reader that has seen enough changes nothing about the outcome.
+    written.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })?;
+    Ok(if report.agrees() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FOUND)
+    })
 }
 
 /// The guarded child: replays, and reports through the pipe that its parent has left it.
@@ -116,12 +142,16 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
         ..Options::new(driver)
     };
     let status = cutape_replay::run_as_child(&trace, &options);
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(crate::failure::UNUSABLE)))
+    Ok(ExitCode::from(
+        u8::try_from(status).unwrap_or(crate::failure::UNUSABLE),
+    ))
 }
 
 /// The chosen calls by index: which kernel a launch runs is only known in the order of the trace.
 fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, Failure> {
-    let Some(text) = &arguments.calls else { return Ok(None) };
+    let Some(text) = &arguments.calls else {
+        return Ok(None);
+    };
     let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
     let set = set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?;
     let mut kernels = Kernels::default();
@@ -133,10 +163,15 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
         kernels.observe(&call);
     }
     if chosen.is_empty() {
-        return Err(Failure::unusable(format!("--calls {text}: no call of the trace is among them")));
+        return Err(Failure::unusable(format!(
+            "--calls {text}: no call of the trace is among them"
+        )));
     }
     Ok(Some(Arc::new(move |call| chosen.contains(&call.index))))
 }
+
+/// Calls that carry recorded addresses, as many as the text names.
+const STALE_SHOWN: usize = 20;
 
 /// The report for people.
 fn text(trace: &Trace, report: &Report) -> String {
@@ -175,12 +210,40 @@ fn text(trace: &Trace, report: &Report) -> String {
         let _ = writeln!(
             out,
             "  call {} {}: {:#x} is {:#x} here ({} bytes): {}",
-            translated.call, translated.function, translated.recorded, translated.replayed,
-            translated.length, translated.reason
+            translated.call,
+            translated.function,
+            translated.recorded,
+            translated.replayed,
+            translated.length,
+            translated.reason
         );
     }
-    let _ = writeln!(out, "returned bytes: {} compared, {} not", report.bytes_compared, report.bytes_not_compared);
-    for Difference { what, recorded, here, .. } in &report.machine {
+    for stale in report.stale.iter().take(STALE_SHOWN) {
+        let _ = writeln!(
+            out,
+            "  call {} {}: {} words hold recorded addresses that nobody replaces, the first {:#x}: {}",
+            stale.call, stale.function, stale.words, stale.address, stale.memory
+        );
+    }
+    if report.stale.len() > STALE_SHOWN {
+        let _ = writeln!(
+            out,
+            "  and {} more such calls (--report names them)",
+            report.stale.len() - STALE_SHOWN
+        );
+    }
+    let _ = writeln!(
+        out,
+        "returned bytes: {} compared, {} not",
+        report.bytes_compared, report.bytes_not_compared
+    );
+    for Difference {
+        what,
+        recorded,
+        here,
+        ..
+    } in &report.machine
+    {
         let _ = writeln!(out, "machine: {what}: recorded {recorded}, here {here}");
     }
     if !report.skipped.is_empty() {
@@ -194,18 +257,32 @@ fn text(trace: &Trace, report: &Report) -> String {
         }
     }
     for (note, count) in &report.notes {
-        let _ = writeln!(out, "note: {note}{}", if *count > 1 { format!(" ({count} times)") } else { String::new() });
+        let _ = writeln!(
+            out,
+            "note: {note}{}",
+            if *count > 1 {
+                format!(" ({count} times)")
+            } else {
+                String::new()
+            }
+        );
     }
     if !report.timing.is_empty() {
         let mut rows: Vec<_> = report.timing.iter().collect();
         rows.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.nanoseconds));
-        let _ = writeln!(out, "{:>12} {:>14} {:>14}  function", "calls", "here, µs", "recorded, µs");
+        let _ = writeln!(
+            out,
+            "{:>12} {:>14} {:>14}  function",
+            "calls", "here, µs", "recorded, µs"
+        );
         for (name, timing) in rows {
             let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
             let _ = writeln!(
                 out,
                 "{:>12} {:>14.1} {:>14.1}  {name}",
-                timing.calls, micros(timing.nanoseconds), micros(timing.recorded_nanoseconds)
+                timing.calls,
+                micros(timing.nanoseconds),
+                micros(timing.recorded_nanoseconds)
             );
         }
     }
@@ -220,10 +297,16 @@ fn describe(out: &mut String, divergence: &Divergence) {
             None => "bytes".to_owned(),
         },
     };
-    let _ = writeln!(out, "divergence: call {} {}: {what} differs", divergence.call, divergence.function);
+    let _ = writeln!(
+        out,
+        "divergence: call {} {}: {what} differs",
+        divergence.call, divergence.function
+    );
     let _ = writeln!(out, "  expected {}", divergence.expected);
     let _ = writeln!(out, "  received {}", divergence.received);
-    if let (Some(first), Some(count)) = (divergence.first_differing_byte, divergence.differing_bytes) {
+    if let (Some(first), Some(count)) =
+        (divergence.first_differing_byte, divergence.differing_bytes)
+    {
         let _ = writeln!(out, "  {count} bytes differ, the first at offset {first}");
     }
     if let Some(call) = divergence.enqueued_by {

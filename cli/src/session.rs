@@ -1,19 +1,22 @@
 //! Running a program under the interposer, and collecting the traces that it leaves.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::{env, io};
 
 use cutape_format::{PackSummary, Trace};
 
 use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
+use crate::output;
+use crate::reservation::Reservation;
 use crate::symbols;
 
 /// What is kept of the bytes that are copied to and from devices.
@@ -34,7 +37,7 @@ impl Payloads {
     }
 }
 
-/// How a program is to be run.
+/// How a program is to be recorded.
 #[derive(clap::Args)]
 pub(crate) struct Recording {
     /// What to keep of the bytes that the program copies to devices.
@@ -43,12 +46,9 @@ pub(crate) struct Recording {
     /// What to keep of the bytes that come back.
     #[arg(long, value_enum, default_value = "all", value_name = "WHAT")]
     pub(crate) outputs: Payloads,
-    /// The driver to pass the calls on to: a path, or `null`. Default: the machine's.
+    /// The driver to call: a path, or `null`. Default: the machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,
-    /// The program and its arguments.
-    #[arg(last = true, value_name = "PROGRAM", required = false)]
-    pub(crate) program: Vec<OsString>,
 }
 
 /// A running program.
@@ -59,6 +59,7 @@ pub(crate) struct Session {
     old: Vec<PathBuf>,
     clock: Clock,
     _folder: LibraryFolder,
+    _reservation: Reservation,
 }
 
 /// A program that has ended.
@@ -78,7 +79,10 @@ struct Clock {
 
 impl Clock {
     fn read() -> Self {
-        Self { ticks: ticks(), time: std::time::Instant::now() }
+        Self {
+            ticks: ticks(),
+            time: std::time::Instant::now(),
+        }
     }
 
     /// The counter's rate, if enough time has passed to tell.
@@ -96,23 +100,33 @@ pub(crate) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Starts the program so that it writes `trace`.
-pub(crate) fn start(recording: &Recording, trace: &Path) -> Result<Session, Failure> {
-    let program = recording.program.first().ok_or_else(|| {
-        Failure::unusable("no program: give it and its arguments behind --, e.g. `cutape record -- ./app 1 2`")
+/// Starts the program, its name first, so that it writes `trace`.
+pub(crate) fn start(
+    recording: &Recording,
+    words: &[OsString],
+    trace: Reservation,
+) -> Result<Session, Failure> {
+    let name = words.first().ok_or_else(|| {
+        Failure::unusable(
+            "no program: give it and its arguments behind --, e.g. `cutape record -- ./app 1 2`",
+        )
     })?;
-    let program = find_program(program)?;
+    let program = find_program(name)?;
     check_program(&program)?;
-    let trace = writable(trace)?;
+    let reservation = trace;
+    let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;
     let driver = library::driver(recording.driver.as_deref())?;
     let folder = LibraryFolder::new(&interposer)?;
     let old = family(&trace);
     let mut command = Command::new(&program);
     command
-        .args(&recording.program[1..])
+        .args(&words[1..])
         .env("LD_PRELOAD", with_first(&folder.library(), "LD_PRELOAD"))
-        .env("LD_LIBRARY_PATH", with_first(folder.path(), "LD_LIBRARY_PATH"))
+        .env(
+            "LD_LIBRARY_PATH",
+            with_first(folder.path(), "LD_LIBRARY_PATH"),
+        )
         .env("CUTAPE_TRACE", &trace)
         .env("CUTAPE_DRIVER", &driver)
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
@@ -122,7 +136,14 @@ pub(crate) fn start(recording: &Recording, trace: &Path) -> Result<Session, Fail
         .spawn()
         .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
     pass_signals_to(&child);
-    Ok(Session { child, trace, old, clock, _folder: folder })
+    Ok(Session {
+        child,
+        trace,
+        old,
+        clock,
+        _folder: folder,
+        _reservation: reservation,
+    })
 }
 
 /// A list of paths with one more at its front.
@@ -139,23 +160,44 @@ fn with_first(path: &Path, variable: &str) -> OsString {
 fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
     let missing = |what: String| Failure::unusable(what);
     let given = Path::new(name);
-    if given.components().count() > 1 {
+    if name.is_empty() {
+        return Err(missing(
+            "cannot run a program without a name: \"\" was given".to_owned(),
+        ));
+    }
+    if name.as_bytes().contains(&b'/') {
         return match given.metadata() {
             Ok(_) => Ok(given.to_owned()),
             Err(error) => Err(missing(format!("cannot run {}: {error}", given.display()))),
         };
     }
-    let folders = env::var_os("PATH").unwrap_or_default();
+    // Without PATH the system looks in these.
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     env::split_paths(&folders)
         .map(|folder| folder.join(given))
-        .find(|path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0))
-        .ok_or_else(|| missing(format!("cannot run {}: not found in PATH; for a file in this folder say ./{0}", given.display())))
+        .find(|path| {
+            path.metadata()
+                .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        })
+        .ok_or_else(|| {
+            missing(format!(
+                "cannot run {}: not found in PATH; for a file in this folder say ./{0}",
+                given.display()
+            ))
+        })
 }
 
 /// Refuses what the loader would not let us into, instead of recording nothing.
 fn check_program(path: &Path) -> Result<(), Failure> {
-    let cannot = |why: &str| Err(Failure::unusable(format!("cannot record {}: {why}", path.display())));
-    let Ok(metadata) = path.metadata() else { return cannot("it cannot be looked at") };
+    let cannot = |why: &str| {
+        Err(Failure::unusable(format!(
+            "cannot record {}: {why}",
+            path.display()
+        )))
+    };
+    let Ok(metadata) = path.metadata() else {
+        return cannot("it cannot be looked at");
+    };
     if !metadata.is_file() {
         return cannot("not a file");
     }
@@ -176,52 +218,39 @@ fn check_program(path: &Path) -> Result<(), Failure> {
     if bytes.get(4) != Some(&2) || bytes.get(18..20) != Some(&[62, 0]) {
         return cannot("it is not a 64-bit x86-64 program");
     }
-    let header = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-    let (Some(start), Some(count)) = (header(32), bytes.get(56).copied()) else { return Ok(()) };
+    let header = |at: usize| {
+        bytes
+            .get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_le_bytes)
+    };
+    let (Some(start), Some(count)) = (header(32), bytes.get(56).copied()) else {
+        return Ok(());
+    };
     const PT_INTERP: [u8; 4] = [3, 0, 0, 0];
     let dynamic = (0..u64::from(count)).any(|index| {
         let at = start.saturating_add(index * 56) as usize;
         bytes.get(at..at.saturating_add(4)) == Some(&PT_INTERP)
     });
     if !dynamic {
-        return cannot("it is linked statically, so it has no loader that could bring our library in");
+        return cannot(
+            "it is linked statically, so it has no loader that could bring our library in",
+        );
     }
     Ok(())
 }
 
-/// The trace's absolute path, if a file can be made there.
-fn writable(trace: &Path) -> Result<PathBuf, Failure> {
-    let absolute = std::path::absolute(trace)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", trace.display())))?;
-    if absolute.symlink_metadata().is_ok() {
-        return Err(Failure::unusable(format!(
-            "{} exists already; choose another name with -o, or remove it",
-            trace.display()
-        )));
-    }
-    let folder = absolute.parent().unwrap_or(Path::new("/"));
-    let failed = |error: io::Error| {
-        Failure::unusable(format!("cannot write into {}: {error}; choose another place with -o", folder.display()))
-    };
-    if !folder.metadata().map_err(failed)?.is_dir() {
-        return Err(failed(io::ErrorKind::NotADirectory.into()));
-    }
-    // Made and removed, because permissions alone do not tell (read-only file systems, quotas).
-    let probe = folder.join(format!(".cutape-{}", std::process::id()));
-    fs::OpenOptions::new().write(true).create_new(true).open(&probe).map_err(failed)?;
-    fs::remove_file(&probe).map_err(failed)?;
-    Ok(absolute)
-}
-
-/// Files that processes of one recording write: `run.cutape`, `run.4711.cutape`.
+/// Files that processes of one recording write beside its first: `run.4711.cutape`, where 4711 is the process that the
+/// file itself names; `run.1.cutape` of another recording is not among them.
 fn family(trace: &Path) -> Vec<PathBuf> {
-    let stem = trace.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let stem = stem.strip_suffix(".cutape").unwrap_or(stem);
-    let of_family = |name: &str| {
-        name.strip_prefix(stem)
-            .and_then(|rest| rest.strip_prefix('.'))
-            .and_then(|rest| rest.strip_suffix(".cutape"))
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    let stem = trace.file_name().unwrap_or_default().as_bytes();
+    let stem = stem.strip_suffix(b".cutape").unwrap_or(stem);
+    let process = |name: &OsStr| -> Option<u32> {
+        let number = name.as_bytes().strip_prefix(stem)?.strip_prefix(b".")?;
+        std::str::from_utf8(number.strip_suffix(b".cutape")?)
+            .ok()?
+            .parse()
+            .ok()
     };
     let mut files: Vec<_> = trace
         .parent()
@@ -229,11 +258,26 @@ fn family(trace: &Path) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(of_family))
-        .map(|entry| entry.path())
+        .filter_map(|entry| Some((process(&entry.file_name())?, entry.path())))
+        .filter(|(process, path)| {
+            // What cannot be read is not known to be another's.
+            Trace::follow(path).map_or(true, |trace| trace.head().process == *process)
+        })
+        .map(|(_, path)| path)
         .collect();
     files.sort();
     files
+}
+
+/// The process that still writes a trace: one that has the file mapped.
+pub(crate) fn writer(trace: &Trace) -> Option<u32> {
+    let process = trace.head().process;
+    let inode = fs::metadata(trace.path()).ok()?.ino().to_string();
+    // address, permissions, offset, device, inode, path
+    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let maps_it = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
+    maps.lines().any(maps_it).then_some(process)
 }
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
@@ -273,7 +317,9 @@ impl Session {
             .child
             .wait()
             .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
-        let others = family(&self.trace).into_iter().filter(|path| !self.old.contains(path));
+        let others = family(&self.trace)
+            .into_iter()
+            .filter(|path| !self.old.contains(path));
         let own = self.trace.exists().then(|| self.trace.clone());
         Ok(Ended {
             status,
@@ -286,7 +332,10 @@ impl Session {
 impl Ended {
     /// The status that the program would have given its parent: its own, or 128 and the signal.
     pub(crate) fn exit_code(&self) -> u8 {
-        let code = self.status.code().or(self.status.signal().map(|signal| 128 + signal));
+        let code = self
+            .status
+            .code()
+            .or(self.status.signal().map(|signal| 128 + signal));
         code.unwrap_or(crate::failure::UNUSABLE.into()) as u8
     }
 
@@ -302,6 +351,9 @@ impl Ended {
     /// Packs a trace in place, with what is known now.
     pub(crate) fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
         let trace = Trace::open(path)?;
+        if let Some(process) = writer(&trace) {
+            return Err(still_written(path, process));
+        }
         let mut meta = Vec::new();
         if let Some(code) = self.status.code() {
             meta.push(("exit.status".to_owned(), code.to_string()));
@@ -314,21 +366,108 @@ impl Ended {
         {
             meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
         }
-        cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace))
-            .map_err(|error| Failure::unusable(format!("cannot pack {}: {error}; it stays as it was recorded", path.display())))
+        cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace)).map_err(|error| {
+            Failure::unusable(format!(
+                "cannot pack {}: {error}; it stays as it was recorded",
+                path.display()
+            ))
+        })
     }
 }
 
-fn signal_name(signal: i32) -> &'static str {
+/// Why a trace cannot be packed yet.
+pub(crate) fn still_written(path: &Path, process: u32) -> Failure {
+    Failure::unusable(format!(
+        "{0}: process {process} still runs and records into it; `cutape pack {0}` when that has ended",
+        output::shown(path)
+    ))
+}
+
+pub(crate) fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGABRT => " (SIGABRT)",
+        libc::SIGALRM => " (SIGALRM)",
         libc::SIGBUS => " (SIGBUS)",
         libc::SIGFPE => " (SIGFPE)",
+        libc::SIGHUP => " (SIGHUP)",
         libc::SIGILL => " (SIGILL)",
         libc::SIGINT => " (SIGINT)",
         libc::SIGKILL => " (SIGKILL)",
+        libc::SIGPIPE => " (SIGPIPE)",
+        libc::SIGQUIT => " (SIGQUIT)",
         libc::SIGSEGV => " (SIGSEGV)",
+        libc::SIGSYS => " (SIGSYS)",
         libc::SIGTERM => " (SIGTERM)",
+        libc::SIGTRAP => " (SIGTRAP)",
+        libc::SIGXCPU => " (SIGXCPU)",
+        libc::SIGXFSZ => " (SIGXFSZ)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::TraceBuilder;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_found_or_refused() {
+        for (name, found) in [
+            ("sh", true),
+            ("/bin/sh", true),
+            ("", false),
+            ("no-such-program", false),
+            ("./no-such-program", false),
+            // A folder along PATH is no program, one that is named is refused later.
+            ("..", false),
+            ("../", true),
+        ] {
+            assert_eq!(find_program(OsStr::new(name)).is_ok(), found, "{name}");
+        }
+        for (path, why) in [
+            ("/bin/sh", None),
+            ("/", Some("not a file")),
+            ("/etc/passwd", Some("not executable")),
+            ("/no/such", Some("cannot be looked at")),
+        ] {
+            let refused = check_program(Path::new(path))
+                .err()
+                .map(|failure| failure.message);
+            match why {
+                None => assert_eq!(refused, None, "{path}"),
+                Some(why) => assert!(refused.is_some_and(|text| text.contains(why)), "{path}"),
+            }
+        }
+    }
+
+    #[test]
+    fn traces_of_one_recording() {
+        let folder = env::temp_dir().join(format!("cutape-family-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // The builder says that process 4242 wrote it.
+        let trace = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        for (name, own) in [
+            ("run.4242.cutape", true),
+            // Another recording's, which found run.cutape taken.
+            ("run.1.cutape", false),
+            ("run.cutape", false),
+            ("run.x.cutape", false),
+            ("run2.4242.cutape", false),
+            ("other.4242.cutape", false),
+        ] {
+            let path = folder.join(name);
+            trace.write(&path).unwrap();
+            let found = family(&folder.join("run.cutape")) == [path.clone()];
+            assert_eq!(found, own, "{name}");
+            let opened = Trace::open(&path).unwrap();
+            assert_eq!(
+                writer(&opened),
+                None,
+                "{name}: nobody has it mapped as 4242"
+            );
+            fs::remove_file(&path).unwrap();
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -17,7 +17,12 @@ pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
     callers
         .into_iter()
         .filter(|&address| trace.symbol(address).is_none())
-        .filter_map(|address| Some(Symbol { address, text: resolver.resolve(trace, address)? }))
+        .filter_map(|address| {
+            Some(Symbol {
+                address,
+                text: resolver.resolve(trace, address)?,
+            })
+        })
         .collect()
 }
 
@@ -30,17 +35,26 @@ pub(crate) struct Resolver {
 impl Resolver {
     /// `main+0x2f in saxpy`, or `libx.so+0x1234` where the file has no symbol there.
     fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
-        let mapping =
-            trace.mappings().iter().find(|map| (map.start..map.end).contains(&address))?;
+        let mapping = trace
+            .mappings()
+            .iter()
+            .find(|map| (map.start..map.end).contains(&address))?;
         let mut files = self.files.borrow_mut();
-        let file = files.entry(mapping.path.clone()).or_insert_with(|| File::read(mapping));
+        let file = files
+            .entry(mapping.path.clone())
+            .or_insert_with(|| File::read(mapping));
         let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
         let offset = address - mapping.start + mapping.offset;
         // A call returns behind itself: the address before belongs to it even at the end of a function.
-        Some(match file.as_ref().and_then(|file| file.symbol(offset.saturating_sub(1))) {
-            Some((symbol, distance)) => format!("{symbol}+{:#x} in {name}", distance + 1),
-            None => format!("{name}+{offset:#x}"),
-        })
+        Some(
+            match file
+                .as_ref()
+                .and_then(|file| file.symbol(offset.saturating_sub(1)))
+            {
+                Some((symbol, distance)) => format!("{symbol}+{:#x} in {name}", distance + 1),
+                None => format!("{name}+{offset:#x}"),
+            },
+        )
     }
 }
 
@@ -99,7 +113,11 @@ impl File {
             .chain(file.dynamic_symbols())
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
             .filter_map(|symbol| {
-                Some((symbol.address(), symbol.size(), demangle(symbol.name().ok()?)))
+                Some((
+                    symbol.address(),
+                    symbol.size(),
+                    demangle(symbol.name().ok()?),
+                ))
             })
             .collect();
         symbols.sort();
@@ -121,7 +139,10 @@ impl File {
             .iter()
             .find(|(start, length, _)| (*start..start + length).contains(&offset))?;
         let address = address + (offset - start);
-        let at = self.symbols.partition_point(|symbol| symbol.0 <= address).checked_sub(1)?;
+        let at = self
+            .symbols
+            .partition_point(|symbol| symbol.0 <= address)
+            .checked_sub(1)?;
         let (start, size, name) = &self.symbols[at];
         // Symbols from assembly may have no size.
         (*size == 0 || address < start + size).then_some((name.as_str(), address - start))

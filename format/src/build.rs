@@ -9,7 +9,7 @@ use crate::codec;
 use crate::layout::{
     ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
     FILE_HEAD_LENGTH, FileHead, INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, MINOR,
-    ThreadNote, capture_flag, chunk_kind, note_kind, record_kind,
+    OriginNote, ThreadNote, capture_flag, chunk_kind, note_kind, record_kind,
 };
 use crate::signature::Signatures;
 use crate::trace::Mapping;
@@ -241,6 +241,14 @@ impl TraceBuilder {
             body.extend_from_slice(&codec::encode_to_vec(pair));
         }
         self.record(thread, record_kind::NOTE, note_kind::LAYOUT, &body);
+        self
+    }
+
+    /// Says where a function comes from that no recorded call gave.
+    pub fn origin_note(&mut self, thread: u32, note: OriginNote, name: &str) -> &mut Self {
+        let mut body = codec::encode_to_vec(note);
+        body.extend_from_slice(name.as_bytes());
+        self.record(thread, record_kind::NOTE, note_kind::ORIGIN, &body);
         self
     }
 

@@ -2,8 +2,8 @@
 
 use crate::codec;
 use crate::layout::{
-    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, LayoutNote, ThreadNote, capture_flag,
-    field, note_kind,
+    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, LayoutNote, OriginNote, ThreadNote,
+    capture_flag, field, note_kind,
 };
 use crate::signature::{Passing, Signature};
 
@@ -97,6 +97,8 @@ pub enum Note<'a> {
     Thread(ThreadNote),
     /// How a kernel takes its parameters: handle, `(offset, size)` of each.
     Layout(u64, Vec<(u32, u32)>),
+    /// Where a function comes from that no recorded call gave, and its name.
+    Origin(OriginNote, String),
     /// Bytes that an earlier copy brought were there when this call had returned.
     Arrived(ArrivedNote, Capture<'a>),
     /// Recording stopped here; why.
@@ -212,7 +214,10 @@ impl<'a> Call<'a> {
 
     /// What was seen behind pointers before the call.
     pub fn captures(&self) -> Captures<'a> {
-        Captures { bytes: self.captures, more: self.more_captures }
+        Captures {
+            bytes: self.captures,
+            more: self.more_captures,
+        }
     }
 
     /// A capture from before the call.
@@ -302,6 +307,10 @@ impl<'a> Note<'a> {
             note_kind::ARRIVED => {
                 let (head, used) = codec::decode::<ArrivedNote>(bytes)?;
                 Note::Arrived(head, Captures::new(bytes.get(used..)?).next()?)
+            }
+            note_kind::ORIGIN => {
+                let (head, used) = codec::decode(bytes)?;
+                Note::Origin(head, text(bytes.get(used..)?)?)
             }
             note_kind::STOPPED => Note::Stopped(text(bytes)?),
             note_kind::CAPTURES => Note::Captures(Captures::new(bytes)),

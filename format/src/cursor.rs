@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use crate::call::{Call, Leave};
 use crate::codec;
 use crate::layout::{
-    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, note_kind, record_kind,
+    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, note_kind,
+    record_kind,
 };
 use crate::records::record_at;
 use crate::trace::Trace;

@@ -187,6 +187,8 @@ pub mod note_kind {
     /// Captures that belong to the `ENTER` before: what could only be looked at with the risk of a fault is looked at when
     /// the call itself is already in the trace.
     pub const CAPTURES: u16 = 6;
+    /// [`super::OriginNote`], then the function's name as text.
+    pub const ORIGIN: u16 = 7;
 }
 
 /// Eight bytes before every record; a zero word ends the chunk's records.
@@ -296,6 +298,17 @@ pub struct LayoutNote {
     pub count: u32,
 }
 
+/// Where a function comes from that no recorded call gave; said in the first call that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct OriginNote {
+    /// The function or kernel handle.
+    pub handle: u64,
+    /// Its module, or its library if it is a kernel.
+    pub owner: u64,
+    /// 0 for a `CUfunction`, 1 for a `CUkernel`.
+    pub is_kernel: u8,
+}
+
 /// Bytes that a copy enqueued earlier had brought when this call proved it complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ArrivedNote {
@@ -345,4 +358,10 @@ pub mod field {
     pub const LIBRARY_OPTION_VALUES: u8 = 16;
     /// The string that an out pointer to a string owned by the driver leads to.
     pub const TEXT: u8 = 17;
+    /// The array that a member of the struct behind the parameter leads to, or the array of handles that an out pointer to an
+    /// array of the driver's leads to.
+    pub const ELEMENTS: u8 = 18;
+    /// The host memory that the copies of a graph read and write, as eight u64 each: 1 for reading or 2 for writing, address,
+    /// bytes of a row, distance of rows, rows, distance of slices, slices, node.
+    pub const HOST_RANGES: u8 = 19;
 }

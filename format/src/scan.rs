@@ -12,7 +12,7 @@ use crate::layout::{
 use crate::pack::{IndexEntry, Symbol};
 use crate::records::sound_end;
 use crate::signature::Signatures;
-use crate::trace::{Body, Chunk, Mapping, Trace};
+use crate::trace::{Body, Chunk, Mapping, StoredMapping, Trace};
 
 impl Trace {
     /// Looks for chunks that a growing trace has got since. Returns whether there were any.
@@ -332,8 +332,9 @@ impl Trace {
                 self.blobs.insert(name, index);
             }
             chunk_kind::MAPS => {
-                let mappings: Vec<Mapping> = self.decode_body(index, "the memory map")?;
-                self.mappings.extend(mappings);
+                let mappings: Vec<StoredMapping> = self.decode_body(index, "the memory map")?;
+                self.mappings
+                    .extend(mappings.into_iter().map(Mapping::from));
             }
             chunk_kind::SYMBOLS => {
                 let symbols: Vec<Symbol> = self.decode_body(index, "the symbols")?;

@@ -75,6 +75,37 @@ pub struct Damage {
     pub what: String,
 }
 
+/// A mapping as it stands in the file, where a path is whatever bytes the system has.
+#[derive(Decode)]
+pub(crate) struct StoredMapping {
+    start: u64,
+    end: u64,
+    offset: u64,
+    path: Vec<u8>,
+    build_id: Vec<u8>,
+}
+
+impl From<StoredMapping> for Mapping {
+    fn from(stored: StoredMapping) -> Self {
+        let StoredMapping {
+            start,
+            end,
+            offset,
+            path,
+            build_id,
+        } = stored;
+        // Shown as well as it can be; such a file is not found again by its name.
+        let path = String::from_utf8_lossy(&path).into_owned();
+        Self {
+            start,
+            end,
+            offset,
+            path,
+            build_id,
+        }
+    }
+}
+
 /// A mapping of the recorded process.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Mapping {
@@ -514,5 +545,29 @@ impl Trace {
         }
         let ticks = u128::from(last.0.saturating_sub(first.0));
         u64::try_from(ticks * 1_000_000_000 / u128::from(nanoseconds)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_be_any_bytes() {
+        let stored = codec::encode_to_vec((1u64, 2u64, 3u64, b"/tmp/\xff.so".to_vec(), vec![7u8]));
+        let (mapping, used) = codec::decode::<StoredMapping>(&stored).unwrap();
+        let mapping = Mapping::from(mapping);
+        assert_eq!(used, stored.len());
+        assert_eq!(mapping.path, "/tmp/\u{fffd}.so");
+        // A path that is text is stored as it always was.
+        let plain = Mapping {
+            path: "/usr/lib/libx.so".to_owned(),
+            ..mapping
+        };
+        let stored = codec::encode_to_vec(&plain);
+        assert_eq!(
+            Mapping::from(codec::decode::<StoredMapping>(&stored).unwrap().0),
+            plain
+        );
     }
 }

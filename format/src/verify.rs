@@ -48,6 +48,24 @@ impl Trace {
         damage
     }
 
+    /// The first record of a call whose function the trace's own signature table does not have. Readers get it as a call of a
+    /// function `unknown`, but no recorder writes one, so what it did cannot be told.
+    pub fn unknown_function(&self) -> Option<Damage> {
+        self.raw_chunks()
+            .filter(|(head, ..)| head.kind == chunk_kind::CALLS)
+            .find_map(|(_, position, body)| {
+                let (at, head, _) = records(body).find(|(_, head, _)| {
+                    head.kind == record_kind::ENTER
+                        && self.signatures().function(head.function).is_none()
+                })?;
+                let what = format!(
+                    "the record {at} bytes into a chunk is of the unknown call id {}",
+                    head.function
+                );
+                Some(Damage { position, what })
+            })
+    }
+
     /// Chunks of calls that do not begin with the call that their heads say.
     fn misnumbered(&self) -> Vec<Damage> {
         let mut entered: HashMap<u32, u64> = HashMap::new();

@@ -147,7 +147,11 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn commit(self, kind: u8, function: u16) -> Option<usize> {
         let length = self.filled.next_multiple_of(8);
-        self.space.get_mut(self.filled..length)?.fill(0);
+        // Up to seven bytes of padding: one store of eight where there is room, since what follows is to be zero as well.
+        match self.space.get_mut(self.filled..)?.first_chunk_mut::<8>() {
+            Some(padding) => *padding = [0; 8],
+            None => self.space.get_mut(self.filled..length)?.fill(0),
+        }
         // A record begun here earlier and given up may have left bytes where the next head will be looked for.
         if let Some(next) = self
             .space

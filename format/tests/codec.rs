@@ -4,7 +4,7 @@ use cutape_format::codec;
 use cutape_format::layout::{
     ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead,
     ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, LEAVE_HEAD_LENGTH, LayoutNote,
-    LeaveHead, ThreadNote,
+    LeaveHead, OriginNote, ThreadNote,
 };
 use cutape_format::{Mapping, Symbol};
 use proptest::prelude::*;
@@ -56,6 +56,7 @@ twins! {
     blob_ref: BlobRef { position: u64, length: u64 } Some(16);
     thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
     layout_note: LayoutNote { handle: u64, count: u32 } Some(12);
+    origin_note: OriginNote { handle: u64, owner: u64, is_kernel: u8 } Some(17);
     arrived_note: ArrivedNote { thread: u32, number: u64, address: u64 } Some(20);
     mapping: Mapping { start: u64, end: u64, offset: u64, path: String, build_id: Vec<u8> } None;
     symbol: Symbol { address: u64, text: String } None;

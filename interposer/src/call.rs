@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use cutape_format::layout::{EnterHead, LeaveHead, RECORD_HEAD_LENGTH, chunk_kind, record_kind};
+use cutape_format::layout::{EnterHead, LeaveHead, RECORD_HEAD_LENGTH, record_kind};
 use cutape_format::write::Record;
 use cutape_registry::FUNCTIONS;
 
@@ -11,20 +11,25 @@ use crate::plan::{self, MOST_PARAMETERS, Place, Plan};
 use crate::settings::{Payloads, Settings};
 use crate::thread::{self, Thread};
 use crate::{
-    capture, clock, driver, entry, errno, fork, identity, log, maps, overrides, pending, trace_file,
+    capture, clock, driver, entry, errno, fork, identity, layouts, log, maps, overrides, pending,
+    trace_file,
 };
 
 /// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
 #[repr(C, align(16))]
 pub(crate) struct Frame {
-    registers: [u64; 6],
-    vectors: [[u64; 2]; 8],
+    pub(crate) registers: [u64; 6],
+    pub(crate) vectors: [[u64; 2]; 8],
     pub(crate) caller: u64,
-    stack: *const u64,
+    pub(crate) stack: *const u64,
     pub(crate) function: u64,
+    /// `entry::Shape` of the function.
+    pub(crate) shape: u64,
     /// What the driver returned.
     pub(crate) result: u64,
-    thread: *const Thread,
+    pub(crate) thread: *const Thread,
+    /// By which the thread knows that this is still the frame of its call in progress.
+    pub(crate) mark: u64,
     /// The arguments in the order of the prototype.
     pub(crate) words: [u64; MOST_PARAMETERS],
     /// What a function's override keeps from before the call to after it.
@@ -66,6 +71,11 @@ pub(crate) fn next_thread() -> u32 {
     THREADS.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Whether this process records.
+pub(crate) fn is_recording() -> bool {
+    STATE.load(Ordering::Relaxed) == RECORDING
+}
+
 /// Stops recording in this process; true for the one caller that did it.
 pub(crate) fn stop() -> bool {
     STATE
@@ -83,7 +93,8 @@ pub(crate) fn at_exit() {
 
 /// In a forked child: nothing has been recorded here yet.
 pub(crate) fn forget() {
-    if STATE.load(Ordering::Relaxed) == RECORDING {
+    // Also if another thread was about to start the recording: that thread is not here.
+    if STATE.load(Ordering::Relaxed) != PASSING {
         STATE.store(NOT_STARTED, Ordering::Relaxed);
     }
     THREADS.store(0, Ordering::Relaxed);
@@ -92,29 +103,25 @@ pub(crate) fn forget() {
 /// Called by every entry before the driver. The frame is the stub's.
 pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
     let function = frame.function as usize;
-    let thread = thread::current();
     // SAFETY: the state lives as long as its thread, which is this one.
-    let state = unsafe { &*thread };
-    if state.depth.get() > 0 {
+    let state = unsafe { &*thread::current() };
+    if state.is_inside(core::ptr::from_ref(frame).addr()) {
         return pass(function);
     }
     if STATE.load(Ordering::Acquire) != RECORDING && !started(state) {
         return pass(function);
     }
-    state.depth.set(1);
-    state.settle();
-    frame.thread = thread;
+    state.enter(frame);
     frame.kept = [0; 3];
     let plan = plan::of(function);
+    let _errno = plan.disturbs.then(errno::Errno::keep);
     gather(frame, plan);
     let written = state.write(record_kind::ENTER, function as u16, |record| {
         record.put_enter(EnterHead {
             ticks: 0,
             caller: frame.caller,
         })?;
-        for index in 0..usize::from(plan.count) {
-            put_argument(record, frame, plan, index)?;
-        }
+        put_arguments(record, frame, plan)?;
         if plan.looks_before {
             capture::before(record, frame, function)?;
         }
@@ -123,12 +130,14 @@ pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
         record.patch(RECORD_HEAD_LENGTH, clock::ticks())
     });
     if !written {
-        state.depth.set(0);
+        state.leave();
         return pass(function);
     }
-    state.introduce();
-    overrides::entered(state, frame, plan);
+    // Before the notes: one that opens a chunk says which call is the first to be entered there.
     state.calls.set(state.calls.get() + 1);
+    state.attend();
+    overrides::entered(state, frame, plan);
+    state.pass_on();
     Entered {
         target: target(function),
         recorded: 1,
@@ -141,7 +150,12 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
     let function = frame.function as usize;
     // SAFETY: set by `enter` on this thread.
     let state = unsafe { &*frame.thread };
+    if !state.return_to(frame) {
+        // The program has called the driver from within this call, or is a child that was forked from within it.
+        return;
+    }
     let plan = plan::of(function);
+    let _errno = plan.disturbs.then(errno::Errno::keep);
     let result = frame.result as i32;
     overrides::leaving(state, frame, plan);
     if result == 0 && plan.waits {
@@ -155,7 +169,8 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
         overrides::after(record, frame, plan)
     });
     overrides::left(frame, plan);
-    state.depth.set(0);
+    state.attend();
+    state.leave();
 }
 
 fn pass(function: usize) -> Entered {
@@ -193,19 +208,42 @@ fn gather(frame: &mut Frame, plan: &Plan) {
     }
 }
 
+/// Puts the arguments, each as wide as its type.
 #[inline]
-fn put_argument(record: &mut Record<'_>, frame: &Frame, plan: &Plan, index: usize) -> Option<()> {
-    let width = usize::from(plan.widths[index]);
-    match plan.places[index] {
-        Place::Stack(at) if width > 8 => {
-            // SAFETY: a struct by value of that many bytes lies there, as the prototype says.
-            let bytes = unsafe {
-                core::slice::from_raw_parts(frame.stack.add(usize::from(at)).cast::<u8>(), width)
-            };
-            record.put(bytes)
-        }
-        _ => record.put_number(frame.words[index], width),
+fn put_arguments(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    if plan.by_value {
+        return put_with_structs(record, frame, plan);
     }
+    let mut bytes = [0; MOST_PARAMETERS * 8];
+    let mut length = 0;
+    for (&word, &width) in frame
+        .words
+        .iter()
+        .zip(plan.widths.get(..plan.count.into())?)
+    {
+        // Whole words: the next argument overwrites the bytes above this one's width.
+        *bytes.get_mut(length..)?.first_chunk_mut()? = word.to_le_bytes();
+        length += usize::from(width);
+    }
+    record.put(bytes.get(..length)?)
+}
+
+#[cold]
+fn put_with_structs(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    for index in 0..usize::from(plan.count) {
+        let width = usize::from(plan.widths[index]);
+        match plan.places[index] {
+            Place::Stack(at) if width > 8 => {
+                // SAFETY: a struct by value of that many bytes lies there, as the prototype says.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(frame.stack.add(usize::from(at)).cast(), width)
+                };
+                record.put(bytes)?;
+            }
+            _ => record.put_number(frame.words[index], width)?,
+        }
+    }
+    Some(())
 }
 
 /// Starts recording if that is still to be done; whether this process records.
@@ -216,24 +254,22 @@ fn started(state: &Thread) -> bool {
             RECORDING => return true,
             PASSING => return false,
             NOT_STARTED => {
-                let won = STATE.compare_exchange(
-                    NOT_STARTED,
-                    STARTING,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
-                if won.is_err() {
-                    continue;
-                }
-                // The loader runs the driver's constructors; what they call is not the program's.
-                state.depth.set(1);
                 let _errno = errno::Errno::keep();
-                let records = start();
-                state.depth.set(0);
-                STATE.store(if records { RECORDING } else { PASSING }, Ordering::Release);
-                return records;
+                // Every thread that comes here loads the driver: who waited for another one would wait for ever if the other
+                // waited for the loader, which this thread may hold, as the constructor of a library.
+                let next = if state.during_start(load) {
+                    STARTING
+                } else {
+                    PASSING
+                };
+                let won =
+                    STATE.compare_exchange(NOT_STARTED, next, Ordering::AcqRel, Ordering::Relaxed);
+                if won.is_ok() && next == STARTING {
+                    let records = state.during_start(start);
+                    STATE.store(if records { RECORDING } else { PASSING }, Ordering::Release);
+                }
             }
-            // Another thread is at it.
+            // Another thread is at it, and needs no lock of the loader's that is held for long.
             // SAFETY: no memory is involved.
             _ => unsafe {
                 libc::sched_yield();
@@ -242,34 +278,33 @@ fn started(state: &Thread) -> bool {
     }
 }
 
-/// Loads the driver, creates the trace. Whether calls are to be recorded.
+/// Loads the driver; whether there is one.
+fn load() -> bool {
+    fork::watch();
+    log::begin();
+    let loaded = driver::is_loaded() || driver::load(Settings::read().driver.as_deref());
+    if !loaded {
+        log::line(&[b"there is no CUDA driver to pass the calls on to"]);
+    }
+    loaded
+}
+
+/// Creates the trace. Whether calls are to be recorded.
 fn start() -> bool {
     let settings = Settings::read();
-    let again = fork::generation() > 0 && !driver::real(0).is_null();
-    if !again {
-        let Some(path) = driver::load(settings.driver.as_deref()) else {
-            log::line(&[b"there is no CUDA driver to pass the calls on to"]);
-            return false;
-        };
-        plan::prepare();
-        fork::watch();
-        identity::remember_driver(path);
-    }
     let Some(trace) = settings.trace else {
         return false;
     };
+    plan::prepare();
+    thread::watch_ends();
+    layouts::forget_notes();
     KEEPS_INPUTS.store(settings.payloads == Payloads::All, Ordering::Relaxed);
     KEEPS_OUTPUTS.store(settings.outputs == Payloads::All, Ordering::Relaxed);
     trace_file::close();
-    pending::forget();
     let clock = clock::choose();
     if !trace_file::create(&trace, clock) {
         return false;
     }
-    trace_file::document(
-        chunk_kind::SIGNATURES,
-        cutape_registry::SIGNATURE_TEXT.as_bytes(),
-    );
     identity::write_program();
     maps::write();
     debug_assert_eq!(FUNCTIONS.len(), entry::count());
@@ -295,8 +330,10 @@ mod tests {
             caller: 77,
             stack: stack.as_ptr(),
             function: function.into(),
+            shape: 0,
             result: 0,
             thread: core::ptr::null(),
+            mark: 0,
             words: [0; MOST_PARAMETERS],
             kept: [0; 3],
         };
@@ -314,9 +351,7 @@ mod tests {
                 caller: frame.caller,
             })
             .expect("room");
-        for index in 0..usize::from(plan.count) {
-            put_argument(&mut record, &frame, &plan, index).expect("room");
-        }
+        put_arguments(&mut record, &frame, &plan).expect("room");
         let length = record.commit(record_kind::ENTER, function).expect("room");
         bytes[RECORD_HEAD_LENGTH..length].to_vec()
     }

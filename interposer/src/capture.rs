@@ -8,7 +8,7 @@ use crate::call::{Frame, payload_policy};
 use crate::memory as safe_memory;
 use crate::pending;
 use crate::settings::Payloads;
-use crate::trace_file::{self, NotKept, Rows};
+use crate::trace_file::{NotKept, Rows};
 
 /// Longer strings are not the names, paths and ids that the API takes.
 const LONGEST_STRING: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, function: usize) ->
                     position,
                     field::POINTEE,
                     address,
-                    evaluate(length, frame) * 8,
+                    evaluate(length, frame).saturating_mul(8),
                 )?;
             }
             Role::HostRead(length) => {
@@ -78,22 +78,20 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> 
             }
             Role::FindMany(_, _, length) => {
                 let count = evaluate(length, frame).min(INLINE_LIMIT as u64 / 8);
-                written(
-                    record,
-                    position,
-                    field::POINTEE,
-                    address,
-                    count as usize * 8,
-                )?;
+                bytes(record, position, field::POINTEE, address, count * 8)?;
             }
+            Role::Out(Length::Fixed(length)) | Role::InOut(Length::Fixed(length)) => {
+                written(record, position, field::POINTEE, address, length as usize)?;
+            }
+            // The driver need not have written all that it was allowed to.
             Role::Out(length) | Role::InOut(length) => {
                 let length = evaluate(length, frame).min(INLINE_LIMIT as u64);
-                written(record, position, field::POINTEE, address, length as usize)?;
+                bytes(record, position, field::POINTEE, address, length)?;
             }
             Role::Text(length) => {
                 let limit = evaluate(length, frame).min(INLINE_LIMIT as u64) as usize;
                 let length = safe_memory::string_length(address, limit).unwrap_or(limit);
-                written(record, position, field::POINTEE, address, length)?;
+                bytes(record, position, field::POINTEE, address, length as u64)?;
             }
             Role::OutString => {
                 written(record, position, field::POINTEE, address, 8)?;
@@ -118,7 +116,7 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> 
 
 /// Bytes of a handle behind a pointer of that C type.
 fn handle_bytes(c_type: &str) -> usize {
-    if c_type.starts_with("CUdevice *") {
+    if matches!(c_type, "CUdevice *" | "CUdeviceptr_v1 *") {
         4
     } else {
         8
@@ -139,6 +137,12 @@ pub(crate) fn evaluate(length: Length, frame: &Frame) -> u64 {
         Length::PitchedBy(_, element, width, height) => u64::from(element)
             .saturating_mul(word(width))
             .saturating_mul(word(height)),
+        Length::AllBut(at, less, by) => word(at)
+            .saturating_sub(u64::from(less))
+            .saturating_mul(u64::from(by)),
+        Length::ByAttribute(at, _) => length
+            .attribute_type(word(at))
+            .map_or(0, |known| u64::from(known.bytes)),
         Length::Override => 0,
     }
 }
@@ -154,7 +158,13 @@ fn argument(frame: &Frame, at: u8) -> u64 {
         return 0;
     };
     if parameter.c_type.ends_with('*') {
-        return safe_memory::word(word).unwrap_or(0);
+        // Counts are pointed at as size_t or as int.
+        let counted = safe_memory::word(word).unwrap_or(0);
+        return if parameter.c_type.contains("int") {
+            u64::from(counted as u32)
+        } else {
+            counted
+        };
     }
     match parameter.width {
         Width::Signed(4) => (word as i32).max(0) as u64,
@@ -284,7 +294,9 @@ pub(crate) fn payload(
 
 /// Bytes in a chunk of their own.
 pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Rows) -> Option<()> {
-    match trace_file::blob(memory) {
+    // SAFETY: the state lives as long as its thread, which is this one.
+    let state = unsafe { &*crate::thread::current() };
+    match state.blob(memory) {
         Ok(BlobRef {
             position: at,
             length,
@@ -296,8 +308,6 @@ pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Ro
         }
         Err(NotKept::Unreadable) => unreadable(record, position, field),
         Err(NotKept::Disk) => {
-            // SAFETY: the state lives as long as its thread, which is this one.
-            unsafe { &*crate::thread::current() }.stop();
             let length = memory.length();
             put_flagged(
                 record,

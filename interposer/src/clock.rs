@@ -7,7 +7,7 @@ static COUNT: AtomicU64 = AtomicU64::new(1);
 
 /// What the trace's file head says of the clock: 0 the counter of the processor, 1 a shared counter.
 pub(crate) fn choose() -> u32 {
-    let counted = !invariant();
+    let counted = !invariant() || refused_by_kernel();
     COUNTED.store(counted, Ordering::Relaxed);
     u32::from(counted)
 }
@@ -16,6 +16,20 @@ pub(crate) fn choose() -> u32 {
 fn invariant() -> bool {
     use core::arch::x86_64::__cpuid;
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+}
+
+/// Whether Linux has found the counters of the processors to disagree: then it takes its time from one of these.
+fn refused_by_kernel() -> bool {
+    std::fs::read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .is_ok_and(|name| is_last_resort(name.trim_ascii()))
+}
+
+fn is_last_resort(clock_source: &[u8]) -> bool {
+    // Those of virtual machines (kvm-clock, hyperv_clocksource_tsc_page, xen) are the counter, scaled.
+    matches!(
+        clock_source,
+        b"hpet" | b"acpi_pm" | b"jiffies" | b"refined-jiffies"
+    )
 }
 
 /// Now, in ticks.
@@ -39,4 +53,20 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
     (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn clock_sources() {
+        for (name, expected) in [
+            (&b"tsc"[..], false),
+            (b"kvm-clock", false),
+            (b"hpet", true),
+            (b"acpi_pm", true),
+            (b"", false),
+        ] {
+            assert_eq!(super::is_last_resort(name), expected, "{name:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The real libcuda: found by absolute path, all its functions by name.
 
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ffi::{CStr, CString, c_void};
 
 use cutape_registry::FUNCTIONS;
@@ -23,16 +23,29 @@ static REAL: [AtomicPtr<c_void>; FUNCTIONS.len()] =
 
 /// `(address of the real function, id)`, by address, so that an address that the driver hands out leads to our entry.
 static BY_ADDRESS: AtomicPtr<Vec<(usize, u16)>> = AtomicPtr::new(core::ptr::null_mut());
-static HANDLE: AtomicUsize = AtomicUsize::new(0);
+/// Where it was loaded from.
+static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
+static IS_NULL_DRIVER: AtomicBool = AtomicBool::new(false);
+/// All of the above is there.
+static LOADED: AtomicBool = AtomicBool::new(false);
 
-/// Loads the real library; its path, or `None` (having said so) if there is none.
-pub(crate) fn load(given: Option<&CStr>) -> Option<CString> {
+/// Whether the real library has been loaded.
+pub(crate) fn is_loaded() -> bool {
+    LOADED.load(Ordering::Acquire)
+}
+
+/// Loads the real library; false (having said so if one was given) if there is none. Several threads may do so at once.
+pub(crate) fn load(given: Option<&CStr>) -> bool {
     let (handle, path) = match given {
         Some(path) => (open(path), path),
-        None => PLACES
-            .into_iter()
-            .map(|path| (open(path), path))
-            .find(|found| !found.0.is_null())?,
+        None => {
+            let found = PLACES
+                .into_iter()
+                .map(|path| (open(path), path))
+                .find(|found| !found.0.is_null());
+            let Some(found) = found else { return false };
+            found
+        }
     };
     if handle.is_null() {
         // SAFETY: dlerror gives NULL or a string that lasts until the next dl call of this thread.
@@ -44,9 +57,8 @@ pub(crate) fn load(given: Option<&CStr>) -> Option<CString> {
             unsafe { CStr::from_ptr(why) }.to_bytes()
         };
         log::line(&[b"cannot load the real driver ", path.to_bytes(), b": ", why]);
-        return None;
+        return false;
     }
-    HANDLE.store(handle as usize, Ordering::Relaxed);
     let mut addresses = Vec::with_capacity(FUNCTIONS.len());
     let mut name = [0u8; 128];
     for (function, slot) in FUNCTIONS.iter().zip(&REAL) {
@@ -63,9 +75,20 @@ pub(crate) fn load(given: Option<&CStr>) -> Option<CString> {
         }
     }
     addresses.sort_unstable();
-    // Leaked on purpose: it is used until the process ends.
+    // Leaked on purpose, all of these: they are used until the process ends.
     BY_ADDRESS.store(Box::into_raw(Box::new(addresses)), Ordering::Release);
-    Some(path.to_owned())
+    PATH.store(Box::into_raw(Box::new(path.to_owned())), Ordering::Release);
+    // SAFETY: the handle is open and never closed.
+    let marker = unsafe { libc::dlsym(handle, c"cutape_null_driver_marker".as_ptr()) };
+    IS_NULL_DRIVER.store(!marker.is_null(), Ordering::Relaxed);
+    LOADED.store(true, Ordering::Release);
+    true
+}
+
+/// Where the real library was loaded from.
+pub(crate) fn path() -> Option<&'static CStr> {
+    // SAFETY: NULL, or leaked by `load`.
+    unsafe { PATH.load(Ordering::Acquire).as_ref() }.map(CString::as_c_str)
 }
 
 fn open(path: &CStr) -> *mut c_void {
@@ -100,10 +123,7 @@ pub(crate) fn by_address(address: usize) -> Option<u16> {
 
 /// Whether the library that was loaded is cutape's null driver.
 pub(crate) fn is_null_driver() -> bool {
-    let handle = HANDLE.load(Ordering::Relaxed) as *mut c_void;
-    // SAFETY: the handle is open and never closed.
-    !handle.is_null()
-        && unsafe { !libc::dlsym(handle, c"cutape_null_driver_marker".as_ptr()).is_null() }
+    IS_NULL_DRIVER.load(Ordering::Relaxed)
 }
 
 /// Calls a function of the driver that takes integers and pointers only; `None` if the driver does not have it.

@@ -1,25 +1,51 @@
-//! Keeping `errno` as the program left it.
+//! Keeping the thread as the program left it while we make system calls: `errno`, and no cancellation.
 
-/// Puts `errno` back when it goes out of scope. Held around everything here that makes system calls.
-pub(crate) struct Errno(i32);
+use core::ffi::c_int;
+
+/// PTHREAD_CANCEL_DISABLE of pthread.h.
+const CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Puts `errno` back when it goes out of scope; until then the thread cannot be cancelled, since what we write would be points
+/// of cancellation that the program's call does not have. Held around everything here that makes system calls or allocates.
+pub(crate) struct Errno {
+    errno: i32,
+    cancellation: c_int,
+}
 
 impl Errno {
     /// Remembers the present value.
     pub(crate) fn keep() -> Self {
-        // SAFETY: the location is the calling thread's own and always valid.
-        Self(unsafe { *libc::__errno_location() })
+        let errno = get();
+        let mut cancellation = 0;
+        // SAFETY: `cancellation` is valid for writing an int; the calling thread alone is concerned.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancellation) };
+        Self {
+            errno,
+            cancellation,
+        }
     }
 }
 
 impl Drop for Errno {
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = self.0 }
+        // SAFETY: puts back what `keep` got; a null second argument asks for nothing.
+        unsafe { pthread_setcancelstate(self.cancellation, core::ptr::null_mut()) };
+        set(self.errno);
     }
 }
 
 /// The present value.
 pub(crate) fn get() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: the location is the calling thread's own and always valid.
     unsafe { *libc::__errno_location() }
+}
+
+/// Says why something failed, as the system's functions do.
+pub(crate) fn set(error: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error }
 }

@@ -1,23 +1,22 @@
 //! A forked child gets a file of its own, or none if it never calls the driver.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Counts forks on the way to this process; what belongs to an older count is the parent's.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
+static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Asks to be told of forks.
+/// Asks to be told of forks; once.
 pub(crate) fn watch() {
-    // SAFETY: the handler touches atomics only.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if !WATCHED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler touches atomics and the forking thread's own state.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
 }
 
+/// The forking thread is the only one here; what it had open is the parent's.
 extern "C" fn in_child() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
     crate::call::forget();
-}
-
-/// The present count.
-#[inline]
-pub(crate) fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
+    crate::pending::forget();
+    crate::overrides::forget();
+    // SAFETY: the state lives as long as its thread, which is this one.
+    unsafe { &*crate::thread::current() }.forget();
 }

@@ -1,7 +1,7 @@
 //! Which program this is, on which machine, with which driver and devices.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::ffi::{CStr, CString, OsStr};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
@@ -11,15 +11,8 @@ use crate::call::payload_policy;
 use crate::settings::Payloads;
 use crate::{driver, trace_file};
 
-static DRIVER_PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
 /// Devices are asked once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
-
-/// Keeps the driver's path for the description.
-pub(crate) fn remember_driver(path: CString) {
-    // Leaked on purpose: kept until the process ends.
-    DRIVER_PATH.store(Box::into_raw(Box::new(path)), Ordering::Release);
-}
 
 /// Pairs of texts in their encoded form.
 struct Pairs {
@@ -93,8 +86,7 @@ pub(crate) fn write_program() {
     if let Ok(release) = std::fs::read("/proc/sys/kernel/osrelease") {
         pairs.put("host.kernel", release.trim_ascii());
     }
-    // SAFETY: NULL, or leaked by `remember_driver`.
-    if let Some(path) = unsafe { DRIVER_PATH.load(Ordering::Acquire).as_ref() } {
+    if let Some(path) = driver::path() {
         pairs.put("driver.path", path.to_bytes());
     }
     pairs.put(

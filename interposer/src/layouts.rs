@@ -5,11 +5,14 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use cutape_registry::id;
 
 use crate::driver;
+use crate::errno::Errno;
 
 /// More functions than any program was seen to use; beyond, parameters are not kept, and the trace says so.
 const SLOTS: usize = 1 << 16;
 /// The driver allows 4 KiB of parameters, 32,764 bytes from CUDA 12.1 on (execution control, cuLaunchKernel).
 const LONGEST: u32 = 32 << 10;
+
+const CUDA_ERROR_INVALID_VALUE: i32 = 1;
 
 /// The parameters of a kernel.
 pub(crate) struct Layout {
@@ -17,6 +20,8 @@ pub(crate) struct Layout {
     pub(crate) parameters: Vec<(u32, u32)>,
     /// Bytes of the whole buffer.
     pub(crate) length: u32,
+    /// Some of these belong to no parameter.
+    pub(crate) has_gaps: bool,
 }
 
 struct Slot {
@@ -44,6 +49,9 @@ static TABLE: [Slot; SLOTS] = [const {
         noted: AtomicBool::new(false),
     }
 }; SLOTS];
+
+/// Something stands in the table.
+static LEARNED: AtomicBool = AtomicBool::new(false);
 
 /// The slot of a handle: the one that has it, or, if `add`, a free one taken for it.
 fn slot(handle: u64, add: bool) -> Option<&'static Slot> {
@@ -79,6 +87,7 @@ pub(crate) fn learn(handle: u64, is_kernel: bool, owner: u64) {
     let Some(slot) = slot(handle, true) else {
         return;
     };
+    LEARNED.store(true, Ordering::Relaxed);
     let state = u64::from(is_kernel);
     if !is_kernel {
         slot.context
@@ -91,6 +100,26 @@ pub(crate) fn learn(handle: u64, is_kernel: bool, owner: u64) {
         slot.noted.store(false, Ordering::Release);
         slot.owner.store(owner, Ordering::Release);
         slot.state.store(state, Ordering::Release);
+    }
+}
+
+/// What is known of a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No call gave it.
+    Unknown,
+    Alive,
+    /// Its owner is gone.
+    Dead,
+}
+
+/// What is known of a handle.
+#[inline]
+pub(crate) fn standing(handle: u64) -> Standing {
+    match slot(handle, false).map(|slot| slot.state.load(Ordering::Acquire) & DEAD) {
+        None => Standing::Unknown,
+        Some(DEAD) => Standing::Dead,
+        Some(_) => Standing::Alive,
     }
 }
 
@@ -144,27 +173,42 @@ pub(crate) fn to_be_noted(handle: u64) -> Option<&'static Layout> {
     if slot.noted.load(Ordering::Relaxed) || slot.noted.swap(true, Ordering::AcqRel) {
         return None;
     }
-    of(handle)
+    let layout = of(handle);
+    if layout.is_none() {
+        // The driver may say it another time.
+        slot.noted.store(false, Ordering::Release);
+    }
+    layout.map(|(layout, _)| layout)
 }
 
-/// The layout of a function or kernel.
+/// For a new trace: no layout stands in it.
+pub(crate) fn forget_notes() {
+    if !LEARNED.load(Ordering::Relaxed) {
+        return;
+    }
+    for slot in &TABLE {
+        slot.noted.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The layout of a function or kernel, and whether that is still alive.
 /// `None` for a handle that no call gave us, or that went before its layout was known.
 #[inline]
-pub(crate) fn of(handle: u64) -> Option<&'static Layout> {
+pub(crate) fn of(handle: u64) -> Option<(&'static Layout, bool)> {
     let slot = slot(handle, false)?;
     let known = slot.layout.load(Ordering::Acquire);
+    let state = slot.state.load(Ordering::Acquire);
     // SAFETY: NULL, or leaked by `ask`.
     if let Some(layout) = unsafe { known.as_ref() } {
-        return Some(layout);
+        return Some((layout, state & DEAD == 0));
     }
-    let state = slot.state.load(Ordering::Acquire);
     if state & DEAD != 0 {
         return None;
     }
     let layout = Box::into_raw(Box::new(ask(handle, state == 1)?));
     slot.layout.store(layout, Ordering::Release);
     // SAFETY: just leaked.
-    Some(unsafe { &*layout })
+    Some((unsafe { &*layout }, true))
 }
 
 /// Asks the driver for parameter after parameter until it says that there is none.
@@ -175,9 +219,11 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
     } else {
         id::cuFuncGetParamInfo
     };
+    let _errno = Errno::keep();
     let mut layout = Layout {
         parameters: Vec::new(),
         length: 0,
+        has_gaps: false,
     };
     for index in 0..u64::from(LONGEST) {
         let (mut offset, mut size) = (0u64, 0u64);
@@ -192,11 +238,14 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
             Some(0) => {}
             // A driver before 12.4 does not have the function.
             None => return None,
-            Some(_) => break,
+            Some(CUDA_ERROR_INVALID_VALUE) => break,
+            // It has not answered the question, for example because there is no context.
+            Some(_) => return None,
         }
         let end = offset
             .checked_add(size)
             .filter(|&end| end <= u64::from(LONGEST))?;
+        layout.has_gaps |= offset != u64::from(layout.length);
         layout.parameters.push((offset as u32, size as u32));
         layout.length = layout.length.max(end as u32);
     }

@@ -6,7 +6,10 @@ use std::ffi::CStr;
 
 use cutape_format::layout::chunk_kind;
 
-use crate::trace_file;
+use crate::{memory, trace_file};
+
+/// Of longer note segments the start is looked at.
+const LONGEST_NOTES: usize = 1024;
 
 /// How many objects the loader had ever added when the map was last written.
 static SEEN: AtomicU64 = AtomicU64::new(0);
@@ -81,13 +84,15 @@ unsafe extern "C" fn object(
         };
         path.truncate(length.max(0) as usize);
     }
+    let mut notes = [0; LONGEST_NOTES];
     let build_id = headers
         .iter()
         .filter(|header| header.p_type == libc::PT_NOTE)
         .find_map(|header| {
-            let address = (info.dlpi_addr + header.p_vaddr) as *const u8;
-            // SAFETY: a note segment of a loaded object is mapped for its length.
-            find_build_id(unsafe { core::slice::from_raw_parts(address, header.p_memsz as usize) })
+            // Read with care: tools that rewrite programs leave notes that are not loaded.
+            let length = (header.p_memsz as usize).min(notes.len());
+            let got = memory::read(info.dlpi_addr + header.p_vaddr, &mut notes[..length]);
+            find_build_id(&notes[..got]).map(<[u8]>::to_vec)
         })
         .unwrap_or_default();
     for header in headers
@@ -106,7 +111,7 @@ unsafe extern "C" fn object(
         maps.bytes.extend_from_slice(&path);
         maps.bytes
             .extend_from_slice(&(build_id.len() as u64).to_le_bytes());
-        maps.bytes.extend_from_slice(build_id);
+        maps.bytes.extend_from_slice(&build_id);
         maps.count += 1;
     }
     0

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::errno::{self, Errno};
 
-/// Set once the system has refused `process_vm_readv` altogether (some sandboxes do): then memory is read plainly.
+/// Set once the system has refused `process_vm_readv` altogether (some sandboxes do): then every page is asked for.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 const PAGE: usize = 4096;
@@ -15,41 +15,63 @@ pub(crate) fn read(address: u64, target: &mut [u8]) -> usize {
         return 0;
     }
     let _errno = Errno::keep();
-    if !REFUSED.load(Ordering::Relaxed) {
-        let mut done = 0;
-        while done < target.len() {
-            let rest = &mut target[done..];
-            let local = libc::iovec {
-                iov_base: rest.as_mut_ptr().cast(),
-                iov_len: rest.len(),
-            };
-            let from = address.wrapping_add(done as u64);
-            let remote = libc::iovec {
-                iov_base: from as *mut _,
-                iov_len: rest.len(),
-            };
-            // SAFETY: both vectors hold one entry; the kernel checks the remote range and writes within `rest`.
-            let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-            if count > 0 {
-                done += count as usize;
-                continue;
-            }
-            if count < 0 && matches!(errno::get(), libc::EPERM | libc::ENOSYS) {
-                REFUSED.store(true, Ordering::Relaxed);
-                break;
-            }
-            return done;
+    let mut done = 0;
+    while done < target.len() && !REFUSED.load(Ordering::Relaxed) {
+        let rest = &mut target[done..];
+        let local = libc::iovec {
+            iov_base: rest.as_mut_ptr().cast(),
+            iov_len: rest.len(),
+        };
+        let from = address.wrapping_add(done as u64);
+        let remote = libc::iovec {
+            iov_base: from as *mut _,
+            iov_len: rest.len(),
+        };
+        // SAFETY: both vectors hold one entry; the kernel checks the remote range and writes within `rest`.
+        let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        if count > 0 {
+            done += count as usize;
+            continue;
         }
-        if done == target.len() {
-            return done;
+        if count < 0 && matches!(errno::get(), libc::EPERM | libc::ENOSYS) {
+            REFUSED.store(true, Ordering::Relaxed);
         }
+        break;
     }
-    // SAFETY: the program gives the driver this memory to read in this very call; where the safe way is closed it is read
-    // as the driver would.
-    unsafe {
-        core::ptr::copy_nonoverlapping(address as *const u8, target.as_mut_ptr(), target.len());
+    // What another process may not read this one may: memory that a device driver has mapped.
+    done + read_pages(address.wrapping_add(done as u64), &mut target[done..])
+}
+
+/// Copies page by page, each looked at first by the kernel; how many bytes could be read.
+fn read_pages(address: u64, target: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < target.len() {
+        let from = address.wrapping_add(done as u64);
+        if !is_readable(from) {
+            break;
+        }
+        let length = (PAGE - from as usize % PAGE).min(target.len() - done);
+        let place = &mut target[done..done + length];
+        // SAFETY: the page was readable a moment ago. Who unmaps it while the program's call reads it would make the driver
+        // fault as well.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from as *const u8, place.as_mut_ptr(), length);
+        }
+        done += length;
     }
-    target.len()
+    done
+}
+
+/// Whether the page of an address can be read.
+pub(crate) fn is_readable(address: u64) -> bool {
+    let _errno = Errno::keep();
+    // The kernel reads the eight bytes of the set before it finds that there is no such request; no other system call that
+    // changes nothing reads so little.
+    const NO_REQUEST: u64 = u32::MAX as u64;
+    let word = address & !7;
+    // SAFETY: the request does not exist, so nothing is changed; an address that cannot be read is answered with EFAULT.
+    let answer = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_REQUEST, word, 0_u64, 8_u64) };
+    word != 0 && answer != 0 && errno::get() == libc::EINVAL
 }
 
 /// Copies all of `target.len()` bytes, or says that they cannot be read.

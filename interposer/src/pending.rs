@@ -2,22 +2,33 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cutape_format::layout::{ArrivedNote, note_kind, record_kind};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits, id};
 
 use crate::call::{Frame, payload_policy};
+use crate::errno::Errno;
+use crate::process_lock::ProcessLock;
 use crate::thread::Thread;
 use crate::trace_file::Rows;
 use crate::{capture, driver};
 
 /// Which stream an operation is on: the handle, and for a thread's own default stream the thread.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 struct StreamKey {
     handle: u64,
     thread: u32,
+    /// The context that was current; for the streams that every context has it tells which one is meant.
     context: u64,
+}
+
+impl PartialEq for StreamKey {
+    fn eq(&self, other: &Self) -> bool {
+        let is_shared = matches!(self.handle, LEGACY | PER_THREAD);
+        self.handle == other.handle
+            && self.thread == other.thread
+            && (!is_shared || self.context == other.context)
+    }
 }
 
 struct Copy {
@@ -29,6 +40,8 @@ struct Copy {
     parameter: u8,
     field: u8,
     memory: Rows,
+    /// Of a graph: launched again, it overwrites what it has brought.
+    is_graphs: bool,
 }
 
 #[derive(Default)]
@@ -39,22 +52,16 @@ struct Copies {
     order: u64,
 }
 
-static COPIES: Mutex<Option<Copies>> = Mutex::new(None);
+static COPIES: ProcessLock<Copies> = ProcessLock::new();
+/// More are never waited for: a program may see by means of its own that they have arrived.
+const MOST_WAITING: usize = 1 << 16;
 /// How many are waiting: where none are, which is nearly always, nobody takes the lock.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The lock is held for a few moves in memory, never across a call of the driver.
-fn copies() -> MutexGuard<'static, Option<Copies>> {
-    COPIES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// In a forked child: the parent's copies are not this process's.
 pub(crate) fn forget() {
-    if WAITING.swap(0, Ordering::Relaxed) > 0
-        && let Ok(mut copies) = COPIES.try_lock()
-    {
-        *copies = None;
-    }
+    WAITING.store(0, Ordering::Relaxed);
+    COPIES.forget();
 }
 
 /// Whether a function's host memory is written when the stream gets there, and not before it returns.
@@ -70,13 +77,18 @@ pub(crate) fn current_context() -> u64 {
     context
 }
 
-/// CU_STREAM_PER_THREAD of cuda.h.
+/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
+const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
 fn key(state: &Thread, function: &Function, handle: u64) -> StreamKey {
     let own = handle == PER_THREAD || (handle == 0 && function.per_thread);
     StreamKey {
-        handle: if own { PER_THREAD } else { handle },
+        handle: match handle {
+            _ if own => PER_THREAD,
+            0 => LEGACY,
+            other => other,
+        },
         thread: if own { state.ordinal.get() } else { 0 },
         context: current_context(),
     }
@@ -112,12 +124,26 @@ pub(crate) fn enqueued(state: &Thread, frame: &Frame, parameter: u8, field: u8, 
         return;
     }
     let stream = key(state, function, handle);
-    let mut copies = copies();
-    let copies = copies.get_or_insert_default();
+    wait_for(state, stream, parameter, field, memory, false);
+}
+
+fn wait_for(
+    state: &Thread,
+    stream: StreamKey,
+    parameter: u8,
+    field: u8,
+    memory: Rows,
+    is_graphs: bool,
+) {
+    let mut copies = COPIES.lock();
     copies.order += 1;
     let order = copies.order;
     let number = state.calls.get().wrapping_sub(1);
     let thread = state.ordinal.get();
+    if copies.waiting.len() >= MOST_WAITING {
+        // Nothing that we know of will ever prove these complete.
+        copies.waiting.drain(..MOST_WAITING / 2);
+    }
     copies.waiting.push(Copy {
         stream,
         order,
@@ -126,8 +152,36 @@ pub(crate) fn enqueued(state: &Thread, frame: &Frame, parameter: u8, field: u8, 
         parameter,
         field,
         memory,
+        is_graphs,
     });
     WAITING.store(copies.waiting.len(), Ordering::Release);
+}
+
+/// Notes what the copies of a graph that was just launched are going to write. A copy of an earlier launch to the same place
+/// that nothing has proved complete is overwritten by this one, and no longer waited for.
+pub(crate) fn launched(state: &Thread, frame: &Frame, targets: &[Rows]) {
+    let Some(function) = FUNCTIONS.get(frame.function as usize) else {
+        return;
+    };
+    if targets.is_empty() || is_capturing(function, stream_argument(function, frame)) {
+        return;
+    }
+    {
+        let mut copies = COPIES.lock();
+        let is_same = |copy: &Copy, target: &Rows| {
+            copy.is_graphs
+                && copy.memory.address == target.address
+                && copy.memory.length() == target.length()
+        };
+        copies
+            .waiting
+            .retain(|copy| !targets.iter().any(|target| is_same(copy, target)));
+    }
+    let stream = key(state, function, stream_argument(function, frame));
+    for &memory in targets {
+        let field = cutape_format::layout::field::HOST_BYTES;
+        wait_for(state, stream, 0, field, memory, true);
+    }
 }
 
 /// For plain functions: notes the copies that the registry says the call has enqueued.
@@ -159,13 +213,14 @@ pub(crate) fn event_recorded(state: &Thread, frame: &Frame) {
     if WAITING.load(Ordering::Acquire) == 0 {
         return;
     }
+    let _errno = Errno::keep();
     let Some(function) = FUNCTIONS.get(frame.function as usize) else {
         return;
     };
     let stream = key(state, function, stream_argument(function, frame));
-    let mut copies = copies();
-    let copies = copies.get_or_insert_default();
-    copies.events.insert(frame.words[0], (stream, copies.order));
+    let mut copies = COPIES.lock();
+    let order = copies.order;
+    copies.events.insert(frame.words[0], (stream, order));
 }
 
 /// Writes the bytes of the copies that this successful call proves complete.
@@ -173,6 +228,7 @@ pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
     if WAITING.load(Ordering::Acquire) == 0 {
         return;
     }
+    let _errno = Errno::keep();
     let Some(function) = FUNCTIONS.get(function) else {
         return;
     };
@@ -187,11 +243,10 @@ pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
         Waits::Event(at) => Wanted::Event(argument(at)),
     };
     let arrived: Vec<Copy> = {
-        let mut guard = copies();
-        let Some(copies) = guard.as_mut() else { return };
+        let mut copies = COPIES.lock();
         let Copies {
             waiting, events, ..
-        } = copies;
+        } = &mut *copies;
         let arrived = waiting
             .extract_if(.., |copy| wanted.has(copy, events))
             .collect();

@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use cutape_registry::{Class, FUNCTIONS, Function, Role, Waits, Width};
+use cutape_registry::{Class, FUNCTIONS, Function, Kind, Length, Role, Waits, Width};
 
 use crate::overrides::Handling;
 
@@ -27,14 +27,20 @@ pub(crate) struct Plan {
     pub(crate) places: [Place; MOST_PARAMETERS],
     /// Bytes in the trace.
     pub(crate) widths: [u8; MOST_PARAMETERS],
+    /// There is a struct by value.
+    pub(crate) by_value: bool,
     /// Something behind a pointer is looked at before the call.
     pub(crate) looks_before: bool,
     /// Something behind a pointer is looked at after the call.
     pub(crate) looks_after: bool,
     /// A success means that host memory will be written when a stream gets there.
     pub(crate) writes_later: bool,
+    /// The parameter that is a function or kernel.
+    pub(crate) function: Option<u8>,
     /// A success proves earlier copies complete.
     pub(crate) waits: bool,
+    /// Recording it makes system calls or allocates.
+    pub(crate) disturbs: bool,
     pub(crate) handling: Handling,
 }
 
@@ -42,10 +48,13 @@ const EMPTY: Plan = Plan {
     count: 0,
     places: [Place::Register(0); MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
+    by_value: false,
     looks_before: false,
     looks_after: false,
     writes_later: false,
+    function: None,
     waits: false,
+    disturbs: false,
     handling: Handling::Generic,
 };
 
@@ -97,10 +106,15 @@ pub(crate) fn make(function: &Function) -> Plan {
             _ => stack(1),
         };
         plan.widths[index] = parameter.width.bytes() as u8;
+        plan.by_value |= matches!(parameter.width, Width::Memory(_));
         plan.looks_before |= looks_before(parameter.role);
         plan.looks_after |= looks_after(parameter.role);
         plan.writes_later |=
             function.stream.is_some() && matches!(parameter.role, Role::HostWrite(_));
+        plan.disturbs |= disturbs(parameter.role);
+        if let Role::Use(Kind::Function | Kind::Kernel) = parameter.role {
+            plan.function = plan.function.or(Some(index as u8));
+        }
         plan.count += 1;
     }
     plan.waits = function.waits != Waits::No;
@@ -109,6 +123,12 @@ pub(crate) fn make(function: &Function) -> Plan {
     } else {
         Handling::of(function.base)
     };
+    plan.disturbs |= plan.handling.disturbs();
+    if plan.handling == Handling::LaunchEx {
+        // Its struct is read like the parameters, behind the enter record.
+        plan.looks_before = false;
+        plan.disturbs = false;
+    }
     plan
 }
 
@@ -118,6 +138,14 @@ pub(crate) fn looks_before(role: Role) -> bool {
         role,
         Role::String | Role::In(_) | Role::InOut(_) | Role::UseMany(..) | Role::HostRead(_)
     )
+}
+
+/// Whether a role takes more than reading a few bytes that the driver has just written.
+fn disturbs(role: Role) -> bool {
+    match role {
+        Role::Make(..) | Role::Find(..) | Role::Get(_) | Role::Out(Length::Fixed(_)) => false,
+        _ => looks_before(role) || looks_after(role),
+    }
 }
 
 /// Whether a role means that something is captured after the call.
@@ -208,6 +236,16 @@ mod tests {
             ("cuLinkAddFile_v2", 5, "optionValues"),
             ("cuLinkComplete", 1, "cubinOut"),
             ("cuGetProcAddress_v2", 1, "pfn"),
+            ("cuMemcpyBatchAsync_v2", 2, "sizes"),
+            ("cuMemcpyBatchAsync", 3, "count"),
+            ("cuMemcpy3DBatchAsync", 0, "numOps"),
+            ("cuMemcpy3DBatchAsync_v2", 1, "opList"),
+            ("cuOccupancyMaxActiveClusters", 2, "config"),
+            ("cuOccupancyMaxPotentialClusterSize", 2, "config"),
+            ("cuPointerGetAttributes", 1, "attributes"),
+            ("cuPointerGetAttributes", 2, "data"),
+            ("cuMemRangeGetAttributes", 1, "dataSizes"),
+            ("cuMemRangeGetAttributes", 3, "numAttributes"),
             ("cuMemcpy", 1, "src"),
             ("cuEventRecord", 0, "hEvent"),
             ("cuModuleEnumerateFunctions", 2, "mod"),

@@ -1,7 +1,8 @@
 //! The trace file of this process: created at the first call, handed out chunk by chunk.
 
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
@@ -11,16 +12,20 @@ use cutape_format::layout::{
 use cutape_format::write::close_chunk;
 
 use crate::errno::{self, Errno};
-use crate::{clock, log};
+use crate::{clock, log, memory};
 
 /// The descriptor, −1 while there is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 /// Which file that was: a program may close descriptors that it does not know, and open others in their place.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
+/// Its absolute name, NULL while there is none.
+static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
 /// Where the next chunk begins.
 static END: AtomicU64 = AtomicU64::new(0);
 
+/// Programs that one process may become (`exec`) and record; a power of ten.
+const MOST_PROGRAMS: u64 = 1000;
 /// Descriptors below this are left to the program.
 const LOWEST_DESCRIPTOR: i32 = 200;
 
@@ -29,22 +34,19 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     let _errno = Errno::keep();
     let mut descriptor = open_new(path);
     let mut name = path.to_owned();
-    if descriptor < 0 && errno::get() == libc::EEXIST {
-        // Another process of the same program was first.
-        name = with_process(path);
+    // Another process of the same program was first, or this one before it became another program.
+    for attempt in 0..MOST_PROGRAMS {
+        if descriptor >= 0 || errno::get() != libc::EEXIST {
+            break;
+        }
+        name = with_process(path, attempt);
         descriptor = open_new(&name);
     }
     if descriptor < 0 {
         complain(b"cannot create the trace ", name.to_bytes());
         return false;
     }
-    // SAFETY: the descriptor is ours.
-    let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR) };
-    if high >= 0 {
-        // SAFETY: as above; the duplicate stays.
-        unsafe { libc::close(descriptor) };
-        descriptor = high;
-    }
+    descriptor = moved_up(descriptor);
     // SAFETY: all-zero is a valid stat buffer, and it is ours.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: as above.
@@ -68,11 +70,20 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         index: 0,
         checksum: 0,
     };
+    // Leaked on purpose: another thread may be looking at the one before.
+    PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
     FILE.store(descriptor, Ordering::Relaxed);
     END.store(FILE_HEAD_LENGTH as u64, Ordering::Relaxed);
-    if !allocate(0, FILE_HEAD_LENGTH as u64) || !write_at(0, &head.encode()) {
+    let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
+    if !allocate(0, FILE_HEAD_LENGTH as u64)
+        || !write_at(0, &head.encode())
+        || !put_document(chunk_kind::SIGNATURES, signatures)
+    {
         complain(b"cannot write the trace ", name.to_bytes());
         close();
+        // Nobody could read what is there.
+        // SAFETY: the name ends in NUL.
+        unsafe { libc::unlink(name.as_ptr()) };
         return false;
     }
     true
@@ -84,15 +95,29 @@ fn open_new(path: &CStr) -> i32 {
     unsafe { libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint) }
 }
 
-/// `run.cutape` → `run.4711.cutape`.
-fn with_process(path: &CStr) -> CString {
+/// `run.cutape` → `run.4711.cutape`, and for further programs in the same process `run.4711001.cutape` and so on: digits
+/// only, by which the launcher knows the family.
+fn with_process(path: &CStr, attempt: u64) -> CString {
     let bytes = path.to_bytes();
     let stem = bytes.strip_suffix(b".cutape").unwrap_or(bytes);
+    let mut number = u64::from(std::process::id());
+    if attempt > 0 {
+        number = number * MOST_PROGRAMS + attempt;
+    }
     let mut digits = [0; 20];
-    let mut name = stem.to_vec();
-    name.push(b'.');
-    name.extend_from_slice(log::decimal(u64::from(std::process::id()), &mut digits));
-    name.extend_from_slice(b".cutape");
+    let name = [stem, b".", log::decimal(number, &mut digits), b".cutape"].concat();
+    CString::new(name).unwrap_or_default()
+}
+
+/// The same name from the root, so that it holds when the program changes its directory.
+fn absolute(path: &CStr) -> CString {
+    if path.to_bytes().starts_with(b"/") {
+        return path.to_owned();
+    }
+    let Ok(directory) = std::env::current_dir() else {
+        return path.to_owned();
+    };
+    let name = [directory.as_os_str().as_bytes(), b"/", path.to_bytes()].concat();
     CString::new(name).unwrap_or_default()
 }
 
@@ -120,18 +145,52 @@ fn is_ours(descriptor: i32) -> bool {
         && status.st_ino == INODE.load(Ordering::Relaxed)
 }
 
-/// The descriptor, if it still is our file.
+/// The descriptor, if it still is our file; otherwise a new one.
 fn descriptor() -> Option<i32> {
-    let descriptor = FILE.load(Ordering::Relaxed);
-    if descriptor < 0 {
+    let known = FILE.load(Ordering::Relaxed);
+    if known < 0 {
         return None;
     }
-    if is_ours(descriptor) {
-        return Some(descriptor);
+    if is_ours(known) {
+        return Some(known);
     }
-    // The program has closed it; what stands in its place is the program's.
-    FILE.store(-1, Ordering::Relaxed);
-    None
+    // The program has closed it, as daemons do; what may stand in its place is the program's.
+    let path = PATH.load(Ordering::Acquire);
+    // SAFETY: NULL, or leaked by `create`.
+    let path = unsafe { path.as_ref() }?;
+    // SAFETY: the path ends in NUL.
+    let reopened = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if reopened < 0 {
+        return None;
+    }
+    let reopened = moved_up(reopened);
+    if is_ours(reopened)
+        && FILE
+            .compare_exchange(known, reopened, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    {
+        return Some(reopened);
+    }
+    // Another file of that name, or another thread was first.
+    // SAFETY: the descriptor was just opened here.
+    unsafe { libc::close(reopened) };
+    let now = FILE.load(Ordering::Relaxed);
+    (now != known && is_ours(now)).then_some(now)
+}
+
+/// Moves a descriptor out of the way of the program's own, which it may expect to be the lowest numbers.
+fn moved_up(descriptor: i32) -> i32 {
+    // The second for programs whose limit is low.
+    for lowest in [LOWEST_DESCRIPTOR, LOWEST_DESCRIPTOR / 4] {
+        // SAFETY: the descriptor is ours.
+        let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, lowest) };
+        if high >= 0 {
+            // SAFETY: as above; the duplicate stays.
+            unsafe { libc::close(descriptor) };
+            return high;
+        }
+    }
+    descriptor
 }
 
 /// Allocates on disk, so that a full disk is an error here and never a fault later.
@@ -139,15 +198,33 @@ fn allocate(position: u64, length: u64) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
+    if position.saturating_add(length) > size_limit() {
+        errno::set(libc::EFBIG);
+        return false;
+    }
     loop {
         // SAFETY: no memory is involved.
         let error = unsafe { libc::posix_fallocate(descriptor, position as i64, length as i64) };
         match error {
             0 => return true,
             libc::EINTR => {}
-            _ => return false,
+            _ => {
+                errno::set(error);
+                return false;
+            }
         }
     }
+}
+
+/// How long files may become: who writes beyond that gets SIGXFSZ, which would end the program.
+fn size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is ours to be written; if it cannot be asked for, it stays without bound.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
 }
 
 fn write_at(position: u64, bytes: &[u8]) -> bool {
@@ -201,6 +278,8 @@ pub(crate) struct MappedChunk {
     pub(crate) start: *mut u8,
     /// Bytes, head included.
     pub(crate) length: usize,
+    /// Where it begins in the file.
+    position: u64,
 }
 
 /// Opens a chunk for calls of a thread.
@@ -219,12 +298,21 @@ pub(crate) fn open_chunk(
             core::ptr::null_mut(),
             length as usize,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
+            libc::MAP_SHARED,
             descriptor,
             position as i64,
         )
     };
     if start == libc::MAP_FAILED {
+        return None;
+    }
+    // One call instead of a fault a page; and a file system that cannot keep its promise of space says so here.
+    // SAFETY: the mapping that was just made.
+    let failed = unsafe { libc::madvise(start, length as usize, libc::MADV_POPULATE_WRITE) } != 0;
+    // Linux before 5.14 does not know the request.
+    if failed && errno::get() != libc::EINVAL {
+        // SAFETY: as above; nobody refers to it.
+        unsafe { libc::munmap(start, length as usize) };
         return None;
     }
     let head = ChunkHead {
@@ -239,12 +327,14 @@ pub(crate) fn open_chunk(
     Some(MappedChunk {
         start: start.cast(),
         length: length as usize,
+        position,
     })
 }
 
 impl MappedChunk {
-    /// Writes the final head over `used` bytes of body, and unmaps the chunk.
-    pub(crate) fn close(self, used: usize) {
+    /// Writes the final head over `used` bytes of body, and unmaps the chunk. If it is its thread's last, what it does not
+    /// use is given back to the disk.
+    pub(crate) fn close(self, used: usize, is_last: bool) {
         let _errno = Errno::keep();
         // SAFETY: the chunk is mapped and ours alone, and longer than its head.
         let bytes = unsafe { core::slice::from_raw_parts_mut(self.start, self.length) };
@@ -256,6 +346,21 @@ impl MappedChunk {
         }
         // SAFETY: mapped by `open_chunk` with that length; nobody refers to it any more.
         unsafe { libc::munmap(self.start.cast(), self.length) };
+        let kept = (CHUNK_HEAD_LENGTH + used).next_multiple_of(CHUNK_ALIGNMENT as usize);
+        if is_last
+            && kept < self.length
+            && let Some(descriptor) = descriptor()
+        {
+            // SAFETY: no memory is involved. Where the file system cannot, the space stays taken.
+            unsafe {
+                libc::fallocate(
+                    descriptor,
+                    libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                    self.position as i64 + kept as i64,
+                    (self.length - kept) as i64,
+                )
+            };
+        }
     }
 }
 
@@ -293,6 +398,18 @@ impl Rows {
             .saturating_mul(self.slices)
     }
 
+    /// Whether the first and the last byte can be read.
+    fn ends_are_readable(&self) -> bool {
+        if self.length() == 0 {
+            return true;
+        }
+        let last = (self.slices - 1)
+            .wrapping_mul(self.slice_pitch)
+            .wrapping_add((self.rows - 1).wrapping_mul(self.pitch))
+            .wrapping_add(self.row - 1);
+        memory::is_readable(self.address) && memory::is_readable(self.address.wrapping_add(last))
+    }
+
     /// The pieces, (address, length) each; as few as the distances allow.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let mut all = *self;
@@ -325,7 +442,7 @@ impl Rows {
 const LONGEST_BLOB: u64 = 1 << 42;
 
 /// Why bytes are not in the trace.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotKept {
     /// The memory cannot be read.
     Unreadable,
@@ -334,10 +451,11 @@ pub(crate) enum NotKept {
 }
 
 /// Writes the rows as one blob, straight from the program's memory: the kernel says so where they cannot be read.
-pub(crate) fn blob(memory: &Rows) -> Result<BlobRef, NotKept> {
+pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
     let _errno = Errno::keep();
-    let length = memory.length();
-    if length > LONGEST_BLOB {
+    let length = rows.length();
+    // A length gone wrong is not to take the whole disk.
+    if length > LONGEST_BLOB || !rows.ends_are_readable() {
         return Err(NotKept::Unreadable);
     }
     let chunk = chunk_length(length);
@@ -352,7 +470,7 @@ pub(crate) fn blob(memory: &Rows) -> Result<BlobRef, NotKept> {
         return Err(NotKept::Disk);
     }
     let mut at = position + CHUNK_HEAD_LENGTH as u64;
-    for (address, length) in memory.pieces() {
+    for (address, length) in rows.pieces() {
         let mut done = 0;
         while done < length {
             // SAFETY: the kernel checks the source range and answers EFAULT where it cannot be read.
@@ -381,6 +499,11 @@ pub(crate) fn blob(memory: &Rows) -> Result<BlobRef, NotKept> {
 /// Writes a closed chunk of another kind.
 pub(crate) fn document(kind: u16, body: &[u8]) -> bool {
     let _errno = Errno::keep();
+    put_document(kind, body)
+}
+
+/// The same, leaving the reason of a failure in `errno`.
+fn put_document(kind: u16, body: &[u8]) -> bool {
     let length = chunk_length(body.len() as u64);
     let Some(position) = claim(length) else {
         return false;

@@ -53,6 +53,11 @@ impl<T> Argument for Out<T> {
 }
 
 impl<T> Out<T> {
+    /// A pointer that came from somewhere else than an argument word.
+    pub(crate) fn at(address: u64) -> Self {
+        Out(address as *mut T)
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -1,6 +1,9 @@
-//! Memory Management: CUDA arrays. Their bytes are rows without gaps; textures and surfaces over them do not exist here.
+//! Memory Management: CUDA arrays. Their bytes are rows without gaps.
 
-use cutape_driver::types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR};
+use cutape_driver::types::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
+    CUDA_ARRAY3D_DESCRIPTOR,
+};
 use cutape_registry::Kind;
 
 use crate::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
@@ -9,7 +12,8 @@ use crate::copy::move_bytes;
 use crate::dispatch::{Entry, bind};
 use crate::memory::Segment;
 use crate::physical::Pages;
-use crate::state::{State, lock};
+use crate::state::{State, check_device, lock};
+use crate::texture;
 
 pub(crate) const ENTRIES: &[Entry] = &[
     ("cuArrayCreate", bind(create)),
@@ -47,6 +51,17 @@ pub(crate) const ENTRIES: &[Entry] = &[
     ("cuMipmappedArrayCreate", bind(create_levels)),
     ("cuMipmappedArrayGetLevel", bind(get_level)),
     ("cuMipmappedArrayDestroy", bind(destroy_levels)),
+    ("cuArrayGetPlane", bind(get_plane)),
+    ("cuArrayGetSparseProperties", bind(get_sparse)),
+    ("cuArrayGetMemoryRequirements", bind(get_requirements)),
+    (
+        "cuMipmappedArrayGetSparseProperties",
+        bind(get_levels_sparse),
+    ),
+    (
+        "cuMipmappedArrayGetMemoryRequirements",
+        bind(get_levels_requirements),
+    ),
 ];
 
 /// An array.
@@ -74,9 +89,19 @@ impl Array {
         if self.device == device { self.size } else { 0 }
     }
 
+    /// Bytes of an element.
+    pub(crate) fn element(&self) -> u64 {
+        element_bytes(&self.shape).unwrap_or(1)
+    }
+
+    /// Whether surfaces may be made of it (`CUDA_ARRAY3D_SURFACE_LDST`).
+    pub(crate) fn is_for_surfaces(&self) -> bool {
+        self.shape.Flags & 2 != 0
+    }
+
     /// Where its bytes are, bytes a row, rows a plane, planes.
     pub(crate) fn layout(&self) -> (u64, u64, u64, u64) {
-        let element = element_bytes(&self.shape).unwrap_or(1);
+        let element = self.element();
         let (rows, planes) = (
             self.shape.Height.max(1) as u64,
             self.shape.Depth.max(1) as u64,
@@ -92,16 +117,7 @@ impl Array {
 
 /// Bytes of an element; the plain formats only.
 fn element_bytes(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> Answer<u64> {
-    let channel = match shape.Format.0 {
-        0x01 | 0x08 => 1,
-        0x02 | 0x09 | 0x10 => 2,
-        0x03 | 0x0a | 0x20 => 4,
-        _ => return Err(INVALID_VALUE),
-    };
-    match shape.NumChannels {
-        1 | 2 | 4 => Ok(channel * u64::from(shape.NumChannels)),
-        _ => Err(INVALID_VALUE),
-    }
+    texture::element_bytes(shape.Format.0, shape.NumChannels)
 }
 
 impl State {
@@ -271,6 +287,54 @@ fn get_descriptor(shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
 fn get_descriptor_3d(shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
     let state = lock();
     shape.set(state.array(array)?.shape)
+}
+
+/// Only arrays of several planes (NV12 and its like) have planes to ask for, and those are not made here.
+fn get_plane(plane: Out<u64>, array: u64, _index: u32) -> Answer {
+    let state = lock();
+    plane.check()?;
+    state.array(array)?;
+    Err(INVALID_VALUE)
+}
+
+/// Sparse arrays are not made here; others have no such properties (cuArrayGetSparseProperties).
+fn get_sparse(properties: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: u64) -> Answer {
+    let state = lock();
+    properties.check()?;
+    state.array(array)?;
+    Err(INVALID_VALUE)
+}
+
+fn get_levels_sparse(properties: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, levels: u64) -> Answer {
+    let state = lock();
+    properties.check()?;
+    state.mipmapped.get(&levels).ok_or(INVALID_HANDLE)?;
+    Err(INVALID_VALUE)
+}
+
+/// Only arrays whose mapping was deferred have requirements, and those are not made here.
+fn get_requirements(
+    requirements: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>,
+    array: u64,
+    device: i32,
+) -> Answer {
+    let state = lock();
+    requirements.check()?;
+    state.array(array)?;
+    check_device(device)?;
+    Err(INVALID_VALUE)
+}
+
+fn get_levels_requirements(
+    requirements: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>,
+    levels: u64,
+    device: i32,
+) -> Answer {
+    let state = lock();
+    requirements.check()?;
+    state.mipmapped.get(&levels).ok_or(INVALID_HANDLE)?;
+    check_device(device)?;
+    Err(INVALID_VALUE)
 }
 
 fn begin(state: &State, stream: Option<Stream>) -> Answer {

@@ -5,6 +5,7 @@ use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
 use crate::answer::{Answer, INVALID_CONTEXT, INVALID_VALUE};
 use crate::argument::{In, PER_THREAD, Stream};
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::copying;
 use crate::memory::Segment;
 use crate::state::{State, lock};
 
@@ -46,8 +47,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
 /// Largest pitch that the device takes (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const MAX_PITCH: u64 = 0x7fff_ffff;
 
+/// `CU_MEMORYTYPE_HOST`.
+const HOST: u32 = 1;
+/// `CU_MEMORYTYPE_DEVICE`.
+const DEVICE: u32 = 2;
 /// `CU_MEMORYTYPE_ARRAY`.
-const ARRAY: u32 = 3;
+pub(crate) const ARRAY: u32 = 3;
+/// `CU_MEMORYTYPE_UNIFIED`.
+pub(crate) const UNIFIED: u32 = 4;
 
 /// Which side of a copy an address is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +89,24 @@ impl State {
         Ok(())
     }
 
-    fn copy_on(&self, stream: Stream, to: (Side, u64), from: (Side, u64), size: u64) -> Answer {
-        self.check_stream(stream)?;
-        self.copy(to, from, size)
+    fn copy_on(&mut self, stream: Stream, to: (Side, u64), from: (Side, u64), size: u64) -> Answer {
+        self.stream_is_there(stream)?;
+        let Some(site) = self.capture_of(stream)? else {
+            return self.copy(to, from, size);
+        };
+        let kind = |side, other| match (side, other) {
+            (Side::Device, _) => DEVICE,
+            (_, Side::Device) => HOST,
+            _ => UNIFIED,
+        };
+        let mut params = CUDA_MEMCPY3D::default();
+        params.srcMemoryType.0 = kind(from.0, to.0);
+        params.dstMemoryType.0 = kind(to.0, from.0);
+        (params.srcHost, params.srcDevice) = (from.1 as *const _, from.1);
+        (params.dstHost, params.dstDevice) = (to.1 as *mut _, to.1);
+        (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
+        let work = copying(self, params, self.current()?)?;
+        self.add_captured(site, work).map(|_| ())
     }
 }
 
@@ -149,7 +171,7 @@ fn peer_async(
     size: u64,
     stream: Stream,
 ) -> Answer {
-    let state = lock();
+    let mut state = lock();
     state.current()?;
     check_contexts(&state, [to_context, from_context])?;
     state.copy_on(stream, (Side::Device, to), (Side::Device, from), size)
@@ -180,17 +202,17 @@ fn device_to_device_async(to: u64, from: u64, size: u64, stream: Stream) -> Answ
 }
 
 /// One side of a pitched copy.
-#[derive(Clone, Copy, Debug)]
-struct Pitched {
-    memory: u32,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pitched {
+    pub(crate) memory: u32,
     host: u64,
-    device: u64,
-    array: u64,
-    x: u64,
-    y: u64,
-    z: u64,
-    pitch: u64,
-    height: u64,
+    pub(crate) device: u64,
+    pub(crate) array: u64,
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) z: u64,
+    pub(crate) pitch: u64,
+    pub(crate) height: u64,
 }
 
 impl Pitched {
@@ -216,7 +238,7 @@ impl Pitched {
         let (side, base) = match self.memory {
             1 => (Side::Any, self.host),      // CU_MEMORYTYPE_HOST
             2 => (Side::Device, self.device), // CU_MEMORYTYPE_DEVICE
-            4 => (Side::Any, self.device),    // CU_MEMORYTYPE_UNIFIED
+            UNIFIED => (Side::Any, self.device),
             ARRAY => (Side::Own, self.device),
             _ => return Err(INVALID_VALUE),
         };
@@ -236,14 +258,32 @@ impl Pitched {
 }
 
 /// Copies `depth` planes of `height` rows of `width` bytes; everything is checked before anything moves.
-fn pitched(
+pub(crate) fn pitched(
+    state: &State,
+    to: Pitched,
+    from: Pitched,
+    width: u64,
+    height: u64,
+    depth: u64,
+) -> Answer {
+    for (target, source) in &moves(state, to, from, width, height, depth)? {
+        move_bytes(target, source);
+    }
+    Ok(())
+}
+
+/// Pieces of memory that are written, and those that are read for it.
+pub(crate) type Moves = Vec<(Vec<Segment>, Vec<Segment>)>;
+
+/// What such a copy moves.
+fn moves(
     state: &State,
     mut to: Pitched,
     mut from: Pitched,
     width: u64,
     height: u64,
     depth: u64,
-) -> Answer {
+) -> Answer<Moves> {
     state.current()?;
     for side in [&mut to, &mut from] {
         side.take_array(state, width, height, depth)?;
@@ -264,10 +304,10 @@ fn pitched(
             return Err(INVALID_VALUE);
         }
     }
-    if width == 0 || height == 0 || depth == 0 {
-        return Ok(());
-    }
     let mut rows = Vec::new();
+    if width == 0 || height == 0 || depth == 0 {
+        return Ok(rows);
+    }
     for plane in 0..depth {
         for row in 0..height {
             let (to_side, target) = to.row(row, plane)?;
@@ -278,10 +318,7 @@ fn pitched(
             ));
         }
     }
-    for (target, source) in &rows {
-        move_bytes(target, source);
-    }
-    Ok(())
+    Ok(rows)
 }
 
 fn plane(copy: In<CUDA_MEMCPY2D>) -> Answer {
@@ -315,14 +352,50 @@ fn plane(copy: In<CUDA_MEMCPY2D>) -> Answer {
 }
 
 fn plane_async(copy: In<CUDA_MEMCPY2D>, stream: Stream) -> Answer {
-    lock().check_stream(stream)?;
-    plane(copy)
+    let mut state = lock();
+    state.stream_is_there(stream)?;
+    let Some(site) = state.capture_of(stream)? else {
+        drop(state);
+        return plane(copy);
+    };
+    let c = copy.get()?;
+    let params = CUDA_MEMCPY3D {
+        srcXInBytes: c.srcXInBytes,
+        srcY: c.srcY,
+        srcMemoryType: c.srcMemoryType,
+        srcHost: c.srcHost,
+        srcDevice: c.srcDevice,
+        srcArray: c.srcArray,
+        srcPitch: c.srcPitch,
+        srcHeight: c.Height,
+        dstXInBytes: c.dstXInBytes,
+        dstY: c.dstY,
+        dstMemoryType: c.dstMemoryType,
+        dstHost: c.dstHost,
+        dstDevice: c.dstDevice,
+        dstArray: c.dstArray,
+        dstPitch: c.dstPitch,
+        dstHeight: c.Height,
+        WidthInBytes: c.WidthInBytes,
+        Height: c.Height,
+        Depth: 1,
+        ..CUDA_MEMCPY3D::default()
+    };
+    let work = copying(&state, params, state.current()?)?;
+    state.add_captured(site, work).map(|_| ())
 }
 
 fn volume(copy: In<CUDA_MEMCPY3D>) -> Answer {
     let state = lock();
     state.current()?;
-    let c = copy.get()?;
+    for (target, source) in &volume_moves(&state, &copy.get()?)? {
+        move_bytes(target, source);
+    }
+    Ok(())
+}
+
+/// What a copy of a volume moves, checked.
+pub(crate) fn volume_moves(state: &State, c: &CUDA_MEMCPY3D) -> Answer<Moves> {
     let to = Pitched {
         memory: c.dstMemoryType.0,
         host: c.dstHost as u64,
@@ -348,8 +421,8 @@ fn volume(copy: In<CUDA_MEMCPY3D>) -> Answer {
     if c.srcLOD != 0 || c.dstLOD != 0 || !c.reserved0.is_null() || !c.reserved1.is_null() {
         return Err(INVALID_VALUE);
     }
-    pitched(
-        &state,
+    moves(
+        state,
         to,
         from,
         c.WidthInBytes as u64,
@@ -359,8 +432,14 @@ fn volume(copy: In<CUDA_MEMCPY3D>) -> Answer {
 }
 
 fn volume_async(copy: In<CUDA_MEMCPY3D>, stream: Stream) -> Answer {
-    lock().check_stream(stream)?;
-    volume(copy)
+    let mut state = lock();
+    state.stream_is_there(stream)?;
+    let Some(site) = state.capture_of(stream)? else {
+        drop(state);
+        return volume(copy);
+    };
+    let work = copying(&state, copy.get()?, state.current()?)?;
+    state.add_captured(site, work).map(|_| ())
 }
 
 fn volume_peer(copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {

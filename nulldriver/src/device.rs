@@ -133,6 +133,8 @@ const ATTRIBUTES: &[(u32, i32)] = &[
     (113, 1),                     // READ_ONLY_HOST_REGISTER_SUPPORTED
     (115, 1),                     // MEMORY_POOLS_SUPPORTED
     (120, 1),                     // CLUSTER_LAUNCH
+    (122, 1),                     // CAN_USE_64_BIT_STREAM_MEM_OPS
+    (123, 1),                     // CAN_USE_STREAM_WAIT_VALUE_NOR
     (126, 4),                     // MEM_SYNC_DOMAIN_COUNT
     (131, -1),                    // NUMA_ID
     (134, 0),                     // HOST_NUMA_ID

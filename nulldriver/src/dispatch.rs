@@ -11,7 +11,7 @@ use crate::answer::{
     Answer, CUresult, NOT_INITIALIZED, NOT_PERMITTED, NOT_SUPPORTED, SUCCESS, UNKNOWN,
 };
 use crate::argument::{Argument, Call, WORDS};
-use crate::{host_call, settings, state};
+use crate::{capture, host_call, settings, state};
 
 /// Answers one call.
 pub(crate) type Handler = fn(&Call) -> CUresult;
@@ -48,6 +48,9 @@ implementations! {
     (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8)
     (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8, K 9)
     (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8, K 9, L 10)
+    (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8, K 9, L 10, N 11)
+    (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8, K 9, L 10, N 11, O 12, P 13, Q 14)
+    (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7, J 8, K 9, L 10, N 11, O 12, P 13, Q 14, R 15)
 }
 
 /// The handler that reads the arguments of `F` and calls it.
@@ -72,6 +75,8 @@ fn thunk<M, F: Implementation<M>>(call: &Call) -> CUresult {
 
 const TABLES: &[&[Entry]] = &[
     crate::array::ENTRIES,
+    crate::batch::ENTRIES,
+    crate::capture::ENTRIES,
     crate::context::ENTRIES,
     crate::hint::ENTRIES,
     crate::copy::ENTRIES,
@@ -80,6 +85,9 @@ const TABLES: &[&[Entry]] = &[
     crate::error::ENTRIES,
     crate::event::ENTRIES,
     crate::function::ENTRIES,
+    crate::graph::ENTRIES,
+    crate::graph_exec::ENTRIES,
+    crate::graph_node::ENTRIES,
     crate::host_call::ENTRIES,
     crate::launch::ENTRIES,
     crate::legacy_launch::ENTRIES,
@@ -93,6 +101,11 @@ const TABLES: &[&[Entry]] = &[
     crate::pool::ENTRIES,
     crate::primary::ENTRIES,
     crate::stream::ENTRIES,
+    crate::green::ENTRIES,
+    crate::tensor_map::ENTRIES,
+    crate::texture::ENTRIES,
+    crate::texture_reference::ENTRIES,
+    crate::user_object::ENTRIES,
     crate::virtual_memory::ENTRIES,
 ];
 
@@ -191,6 +204,9 @@ pub(crate) fn enter(id: u16, words: &[u64; WORDS]) -> CUresult {
     let Some(handler) = HANDLERS[usize::from(id)] else {
         return NOT_SUPPORTED;
     };
+    if let Some(code) = capture::forbids(function) {
+        return code;
+    }
     let call = Call { function, words };
     ENTERED_AT.set(words.as_ptr() as u64);
     match catch_unwind(AssertUnwindSafe(|| handler(&call))) {

@@ -8,6 +8,7 @@ use crate::answer::{Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE};
 use crate::argument::{Out, Stream};
 use crate::crash;
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::Work;
 use crate::state::{State, lock};
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -84,9 +85,18 @@ fn record(event: u64, stream: Stream, flags: u32) -> Answer {
     if state.stream_context(stream)? != context {
         return Err(INVALID_HANDLE);
     }
-    match flags {
-        0 => state.record(event),
-        1 => return Err(ILLEGAL_STATE), // external record nodes exist in captures only (measured)
+    let site = state.capture_of(stream)?;
+    match (flags, site) {
+        (0, Some(_)) => state.event_captured(event, site),
+        (0, None) => {
+            state.event_captured(event, None);
+            state.record(event);
+        }
+        // External record nodes exist in captures only (measured).
+        (1, None) => return Err(ILLEGAL_STATE),
+        (1, Some(site)) => {
+            state.add_captured(site, Work::Record(event))?;
+        }
         _ => return Err(INVALID_VALUE),
     }
     Ok(())
@@ -94,19 +104,26 @@ fn record(event: u64, stream: Stream, flags: u32) -> Answer {
 
 fn query(event: u64) -> Answer {
     // An event that was never recorded counts as complete.
-    lock().event(event).map(|_| ())
+    let state = lock();
+    state.event(event)?;
+    state.refuse_captured_event(event)
 }
 
 fn destroy(event: u64) -> Answer {
     let mut state = lock();
     state.event(event)?;
     state.events.remove(&event);
+    state.event_captured(event, None);
     state.release(Kind::Event, event);
     Ok(())
 }
 
 fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     let state = lock();
+    state.event(start)?;
+    state.event(end)?;
+    state.refuse_captured_event(start)?;
+    state.refuse_captured_event(end)?;
     let (start, end) = (state.event(start)?, state.event(end)?);
     milliseconds.check()?;
     let timed = |event: &Event| event.flags & DISABLE_TIMING == 0;

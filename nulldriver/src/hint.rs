@@ -6,7 +6,7 @@ use cutape_driver::types::CUmemLocation;
 use crate::answer::{
     Answer, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED,
 };
-use crate::argument::{Argument, Call, Out, Stream, Text};
+use crate::argument::{Argument, Call, In, Out, Stream, Text};
 use crate::dispatch::{Entry, bind};
 use crate::memory::Purpose;
 use crate::state::{State, check_device, lock};
@@ -27,6 +27,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         }),
     ),
     ("cuMemRangeGetAttribute", bind(range_attribute)),
+    ("cuMemRangeGetAttributes", bind(range_attributes)),
     ("cuProfilerStart", bind(|| lock().current().map(|_| ()))),
     ("cuProfilerStop", bind(|| lock().current().map(|_| ()))),
     ("cuFlushGPUDirectRDMAWrites", bind(|| Err(NOT_SUPPORTED))),
@@ -54,6 +55,13 @@ impl Argument for Place {
 }
 
 impl Place {
+    pub(crate) fn of(location: CUmemLocation) -> Place {
+        Place {
+            kind: location.type_.0,
+            id: location.id,
+        }
+    }
+
     /// As the older calls give it: a device, or `CU_DEVICE_CPU`.
     fn of_device(device: i32) -> Place {
         Place {
@@ -62,7 +70,7 @@ impl Place {
         }
     }
 
-    fn check(self) -> Answer {
+    pub(crate) fn check(self) -> Answer {
         match self.kind {
             1 => check_device(self.id),
             2 | 4 => Ok(()),
@@ -100,8 +108,13 @@ impl Default for Advice {
 }
 
 impl State {
+    /// Notes where a managed allocation was prefetched to last.
+    pub(crate) fn prefetched(&mut self, base: u64, place: Place) {
+        self.advice.entry(base).or_default().prefetched = place.device();
+    }
+
     /// The managed allocation that a range lies in.
-    fn managed(&self, address: u64, size: u64) -> Answer<u64> {
+    pub(crate) fn managed(&self, address: u64, size: u64) -> Answer<u64> {
         let (base, one) = self.allocation_at(address).ok_or(INVALID_VALUE)?;
         let fits = size > 0 && size <= one.size - (address - base);
         if one.purpose == Purpose::Managed && fits {
@@ -121,7 +134,7 @@ fn prefetch(address: u64, size: u64, place: Place, flags: u32, stream: Stream) -
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
-    state.advice.entry(base).or_default().prefetched = place.device();
+    state.prefetched(base, place);
     Ok(())
 }
 
@@ -167,6 +180,25 @@ fn range_attribute(
         return Err(INVALID_VALUE);
     }
     data.set(value)
+}
+
+/// As the single query, for each attribute with its own place and size.
+fn range_attributes(
+    data: In<u64>,
+    sizes: In<usize>,
+    attributes: In<u32>,
+    count: usize,
+    address: u64,
+    length: u64,
+) -> Answer {
+    if count == 0 || count > 4096 {
+        return Err(INVALID_VALUE);
+    }
+    let (places, sizes) = (data.list(count)?, sizes.list(count)?);
+    for ((place, size), attribute) in places.into_iter().zip(sizes).zip(attributes.list(count)?) {
+        range_attribute(Out::at(place), size, attribute, address, length)?;
+    }
+    Ok(())
 }
 
 fn peer_attribute(value: Out<i32>, attribute: u32, from: i32, to: i32) -> Answer {

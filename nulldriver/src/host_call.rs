@@ -10,6 +10,7 @@ use cutape_driver::types::CUresult;
 use crate::answer::{Answer, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::argument::Stream;
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::Work;
 use crate::state::lock;
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -41,7 +42,17 @@ pub(crate) fn is_inside() -> bool {
 }
 
 fn launch(stream: Stream, entry: u64, data: u64) -> Answer {
-    lock().check_stream(stream)?;
+    let mut state = lock();
+    state.stream_is_there(stream)?;
+    if let Some(site) = state.capture_of(stream)? {
+        if entry == 0 {
+            return Err(INVALID_VALUE);
+        }
+        return state
+            .add_captured(site, Work::Host { entry, data })
+            .map(|_| ());
+    }
+    drop(state);
     run(Target::Function { entry, data }, entry)
 }
 
@@ -64,6 +75,11 @@ fn add_callback(stream: Stream, entry: u64, data: u64, flags: u32) -> Answer {
         },
         entry,
     )
+}
+
+/// Runs a function of one pointer on the driver's thread; the state must not be locked.
+pub(crate) fn run_function(entry: u64, data: u64) -> Answer {
+    run(Target::Function { entry, data }, entry)
 }
 
 /// Hands the job over and waits; the state must not be locked.

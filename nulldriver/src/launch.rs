@@ -1,6 +1,6 @@
 //! Execution Control: launches. Everything is checked, the parameters are read, and no code runs.
 
-use cutape_driver::types::CUlaunchConfig;
+use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUlaunchConfig};
 
 use crate::answer::{
     Answer, COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES,
@@ -10,6 +10,7 @@ use crate::argument::{Call, In, IsPerThread, Stream};
 use crate::device::MULTIPROCESSORS;
 use crate::dispatch::{Entry, bind};
 use crate::function::{Launchable, Spec};
+use crate::graph_work::{Kernel, Work};
 use crate::launch_attribute::{self, Wishes};
 use crate::occupancy::active_blocks;
 use crate::state::{State, lock};
@@ -85,7 +86,40 @@ fn read_parameters(spec: &Spec, parameters: u64, extra: u64) -> Answer {
     }
 }
 
+/// The values of a kernel's parameters, copied.
+pub(crate) fn parameter_values(spec: &Spec, parameters: u64, extra: u64) -> Answer<Vec<Box<[u8]>>> {
+    read_parameters(spec, parameters, extra)?;
+    let copy = |address: u64, size: u32| -> Answer<Box<[u8]>> {
+        (0..size as usize)
+            .map(|at| In::<u8>::at(address).get_at(at))
+            .collect()
+    };
+    let expected = spec.image().parameters.iter();
+    if extra == 0 {
+        let values = expected.enumerate().map(|(index, parameter)| {
+            copy(In::<u64>::at(parameters).get_at(index)?, parameter.size)
+        });
+        return values.collect();
+    }
+    let (buffer, size) = extra_buffer(extra)?;
+    let values = expected.map(|parameter| {
+        let end = u64::from(parameter.offset) + u64::from(parameter.size);
+        match end <= size {
+            true => copy(buffer + u64::from(parameter.offset), parameter.size),
+            false => Err(INVALID_VALUE),
+        }
+    });
+    values.collect()
+}
+
 fn read_extra(extra: u64) -> Answer {
+    let (buffer, size) = extra_buffer(extra)?;
+    touch(buffer, size);
+    Ok(())
+}
+
+/// Address and size of the buffer that `extra` names.
+fn extra_buffer(extra: u64) -> Answer<(u64, u64)> {
     let words = In::<u64>::at(extra);
     let (mut buffer, mut size) = (0, 0);
     // As many pairs as anybody needs; a list without an end is not always noticed by the real driver either.
@@ -104,8 +138,7 @@ fn read_extra(extra: u64) -> Answer {
             break;
         }
     }
-    touch(buffer, size);
-    Ok(())
+    Ok((buffer, size))
 }
 
 /// Reads every byte; a wild pointer faults, NULL included.
@@ -179,9 +212,49 @@ fn launch(call: &Call, is_cooperative: bool) -> Answer {
     if is_cooperative {
         check_cooperative(&target, &shape)?;
     }
-    read_parameters(&target.spec, parameters, extra)?;
+    put(
+        &mut state,
+        stream,
+        &target,
+        function,
+        &shape,
+        (parameters, extra),
+    )?;
     state.mark_loaded(function);
     Ok(())
+}
+
+/// Reads the parameters; on a stream that captures, makes a node of the launch. Whether it was captured.
+fn put(
+    state: &mut State,
+    stream: Stream,
+    target: &Launchable,
+    function: u64,
+    shape: &Shape,
+    (parameters, extra): (u64, u64),
+) -> Answer<bool> {
+    let Some(site) = state.capture_of(stream)? else {
+        read_parameters(&target.spec, parameters, extra)?;
+        return Ok(false);
+    };
+    let values = parameter_values(&target.spec, parameters, extra)?;
+    let params = CUDA_KERNEL_NODE_PARAMS {
+        func: function as *mut _,
+        gridDimX: shape.grid[0],
+        gridDimY: shape.grid[1],
+        gridDimZ: shape.grid[2],
+        blockDimX: shape.block[0],
+        blockDimY: shape.block[1],
+        blockDimZ: shape.block[2],
+        sharedMemBytes: shape.shared,
+        kernelParams: std::ptr::null_mut(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: state.current()? as *mut _,
+    };
+    let work = Work::Kernel(Box::new(Kernel::new(params, values)));
+    state.add_captured(site, work)?;
+    Ok(true)
 }
 
 fn config_of(shape: &Shape) -> CUlaunchConfig {
@@ -246,9 +319,11 @@ fn launch_config(
     if cooperative {
         check_cooperative(&target, &shape)?;
     }
-    read_parameters(&target.spec, parameters, extra)?;
-    for event in events {
-        state.record(event);
+    let given = (parameters, extra);
+    if !put(&mut state, stream, &target, function, &shape, given)? {
+        for event in events {
+            state.record(event);
+        }
     }
     state.mark_loaded(function);
     Ok(())

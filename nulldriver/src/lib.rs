@@ -8,9 +8,11 @@
 //! parameters are read, and no code runs. Device memory is real: copies move bytes. A device address is reserved but
 //! not accessible to the CPU, like on the real driver; the bytes lie elsewhere.
 //!
-//! Not there (NOT_SUPPORTED): graphs and stream capture, textures and surfaces, IPC, green contexts, graphics interop,
-//! multicast, log callbacks. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not start. What only
-//! running code would show (ILLEGAL_ADDRESS, NOT_READY, a wait for a value that comes later) cannot be shown.
+//! Not there (NOT_SUPPORTED): IPC, graphics interop, multicast, sparse arrays, decompression, log callbacks; of graphs,
+//! loops under a condition, waits for values, external semaphores, and launches from the device. A texture or surface has a
+//! handle and is checked, but no code runs that could look through it. `cuGetExportTable` knows no table, so programs of the
+//! CUDA runtime do not start. What only running code would show (ILLEGAL_ADDRESS, NOT_READY, a wait for a value that comes
+//! later) cannot be shown.
 //!
 //! Invariant: it is never more forgiving than the real driver. Where misuse crashes the real driver, it crashes here.
 //!
@@ -21,6 +23,8 @@ mod address;
 mod answer;
 mod argument;
 mod array;
+mod batch;
+mod capture;
 mod context;
 mod copy;
 mod crash;
@@ -31,6 +35,11 @@ mod error;
 mod event;
 mod export;
 mod function;
+mod graph;
+mod graph_exec;
+mod graph_node;
+mod graph_work;
+mod green;
 mod handle;
 mod hint;
 mod host_call;
@@ -52,6 +61,18 @@ mod primary;
 mod settings;
 mod state;
 mod stream;
+mod tensor_map;
+mod texture;
+mod texture_reference;
+mod user_object;
 mod virtual_memory;
 
 pub use export::address_of;
+
+/// By this symbol a recorder and a replayer tell that the driver is this one. Its value means nothing.
+#[unsafe(no_mangle)]
+#[allow(
+    non_upper_case_globals,
+    reason = "named like the functions beside which it is exported"
+)]
+pub static cutape_null_driver_marker: u32 = 1;

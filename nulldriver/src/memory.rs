@@ -154,6 +154,9 @@ impl State {
 
     /// Ends an allocation, whatever it is.
     pub(crate) fn remove_allocation(&mut self, address: u64) {
+        if self.park(address) {
+            return;
+        }
         if let Some(allocation) = self.allocations.remove(&address) {
             self.advice.remove(&address);
             self.space.release(address, allocation.size);

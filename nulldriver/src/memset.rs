@@ -1,8 +1,11 @@
 //! Memory Management: memset in one and two dimensions, done when the call returns.
 
+use cutape_driver::types::CUDA_MEMSET_NODE_PARAMS_v2;
+
 use crate::answer::{Answer, INVALID_VALUE};
 use crate::argument::Stream;
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::setting;
 use crate::memory::Segment;
 use crate::state::{State, lock};
 
@@ -74,7 +77,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 fn begin(state: &State, stream: Option<Stream>, address: u64, unit: usize) -> Answer {
     state.current()?;
     if let Some(stream) = stream {
-        state.check_stream(stream)?;
+        state.stream_is_there(stream)?;
     }
     // The address must be aligned to the unit; measured INVALID_VALUE for cuMemsetD32.
     if address.is_multiple_of(unit as u64) {
@@ -85,9 +88,9 @@ fn begin(state: &State, stream: Option<Stream>, address: u64, unit: usize) -> An
 }
 
 fn fill(stream: Option<Stream>, address: u64, unit: &[u8], count: u64) -> Answer {
-    let state = lock();
+    let mut state = lock();
     begin(&state, stream, address, unit.len())?;
-    if count == 0 {
+    if is_captured(&mut state, stream, address, count, unit, count, 1)? || count == 0 {
         return Ok(());
     }
     let size = count.checked_mul(unit.len() as u64).ok_or(INVALID_VALUE)?;
@@ -103,16 +106,34 @@ fn fill_rows(
     width: u64,
     height: u64,
 ) -> Answer {
-    let state = lock();
+    let mut state = lock();
     begin(&state, stream, address, unit.len())?;
-    if width == 0 || height == 0 {
+    if is_captured(&mut state, stream, address, pitch, unit, width, height)? {
         return Ok(());
     }
-    let row = width.checked_mul(unit.len() as u64).ok_or(INVALID_VALUE)?;
-    if !pitch.is_multiple_of(unit.len() as u64) || height > 1 && pitch < row {
+    for segments in &rows_of(&state, address, pitch, unit.len(), width, height)? {
+        set_bytes(segments, unit);
+    }
+    Ok(())
+}
+
+/// The rows of a memset, checked.
+fn rows_of(
+    state: &State,
+    address: u64,
+    pitch: u64,
+    unit: usize,
+    width: u64,
+    height: u64,
+) -> Answer<Vec<Vec<Segment>>> {
+    let mut rows = Vec::new();
+    if width == 0 || height == 0 {
+        return Ok(rows);
+    }
+    let row = width.checked_mul(unit as u64).ok_or(INVALID_VALUE)?;
+    if height > 1 && (!pitch.is_multiple_of(unit as u64) || pitch < row) {
         return Err(INVALID_VALUE);
     }
-    let mut rows = Vec::new();
     for index in 0..height {
         let start = index
             .checked_mul(pitch)
@@ -120,10 +141,60 @@ fn fill_rows(
             .ok_or(INVALID_VALUE)?;
         rows.push(state.device_range(start, row)?);
     }
-    for segments in &rows {
-        set_bytes(segments, unit);
+    Ok(rows)
+}
+
+/// The rows of a memset node.
+pub(crate) fn node_rows(
+    state: &State,
+    params: &CUDA_MEMSET_NODE_PARAMS_v2,
+) -> Answer<Vec<Vec<Segment>>> {
+    let unit = params.elementSize as usize;
+    if !matches!(unit, 1 | 2 | 4) || !params.dst.is_multiple_of(unit as u64) {
+        return Err(INVALID_VALUE);
     }
-    Ok(())
+    let (width, height) = (params.width as u64, params.height as u64);
+    rows_of(state, params.dst, params.pitch as u64, unit, width, height)
+}
+
+/// Fills rows with the low bytes of a value.
+pub(crate) fn set_rows(rows: &[Vec<Segment>], value: u32, size: u32) {
+    let unit = value.to_le_bytes();
+    for segments in rows {
+        set_bytes(segments, &unit[..size as usize]);
+    }
+}
+
+/// Puts a memset on a stream that captures into the graph; whether it does.
+fn is_captured(
+    state: &mut State,
+    stream: Option<Stream>,
+    address: u64,
+    pitch: u64,
+    unit: &[u8],
+    width: u64,
+    height: u64,
+) -> Answer<bool> {
+    let Some(stream) = stream else {
+        return Ok(false);
+    };
+    let Some(site) = state.capture_of(stream)? else {
+        return Ok(false);
+    };
+    let mut value = [0; 4];
+    value[..unit.len()].copy_from_slice(unit);
+    let params = CUDA_MEMSET_NODE_PARAMS_v2 {
+        dst: address,
+        pitch: pitch as usize,
+        value: u32::from_le_bytes(value),
+        elementSize: unit.len() as u32,
+        width: width as usize,
+        height: height as usize,
+        ctx: state.current()? as *mut _,
+    };
+    let work = setting(state, params)?;
+    state.add_captured(site, work)?;
+    Ok(true)
 }
 
 /// Repeats the unit over the pieces; pieces are multiples of 2 MiB apart from the ends, so no unit straddles two.

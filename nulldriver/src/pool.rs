@@ -2,18 +2,40 @@
 //!
 //! Everything enqueued is done at once, so an allocation is usable when the call returns and a freed one is gone.
 
-use cutape_driver::types::{CUmemAccessDesc, CUmemLocation, CUmemPoolProps};
+use cutape_driver::types::{
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUmemAccessDesc, CUmemLocation, CUmemPoolProps,
+};
 use cutape_registry::Kind;
 
-use crate::answer::{Answer, INVALID_VALUE};
+use crate::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED};
 use crate::argument::{In, Out, Stream};
+use crate::capture::Key;
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::{allocation, freeing};
 use crate::memory::Purpose;
 use crate::state::{State, check_device, lock};
 
 pub(crate) const ENTRIES: &[Entry] = &[
     ("cuDeviceGetDefaultMemPool", bind(get_default)),
     ("cuDeviceGetMemPool", bind(get_current)),
+    (
+        "cuMemGetDefaultMemPool",
+        bind(|pool: Out<u64>, place: In<CUmemLocation>, kind: u32| {
+            get_default(pool, device_of(place, kind)?)
+        }),
+    ),
+    (
+        "cuMemGetMemPool",
+        bind(|pool: Out<u64>, place: In<CUmemLocation>, kind: u32| {
+            get_current(pool, device_of(place, kind)?)
+        }),
+    ),
+    (
+        "cuMemSetMemPool",
+        bind(|place: In<CUmemLocation>, kind: u32, pool: u64| {
+            set_current(device_of(place, kind)?, pool)
+        }),
+    ),
     ("cuDeviceSetMemPool", bind(set_current)),
     ("cuMemAllocAsync", bind(alloc)),
     ("cuMemAllocFromPoolAsync", bind(alloc_from)),
@@ -96,6 +118,16 @@ impl State {
     }
 }
 
+/// The device of a location, for pinned memory; pools of the host or of managed memory do not exist here.
+fn device_of(place: In<CUmemLocation>, kind: u32) -> Answer<i32> {
+    let place = place.get()?;
+    match (place.type_.0, kind) {
+        (1, 1) => Ok(place.id),
+        (1..=4, 1..=3) => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
 fn get_default(pool: Out<u64>, device: i32) -> Answer {
     pool.check()?;
     let handle = lock().default_pool(device)?;
@@ -125,8 +157,11 @@ fn set_current(device: i32, pool: u64) -> Answer {
 fn alloc(address: Out<u64>, size: u64, stream: Stream) -> Answer {
     let mut state = lock();
     let device = state.current_device()?;
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     address.check()?;
+    if let Some(site) = state.capture_of(stream)? {
+        return capture_allocation(&mut state, site, address, size);
+    }
     let pool = state.current_pool(device)?;
     address.set(state.allocate_from(pool, size)?)
 }
@@ -134,18 +169,39 @@ fn alloc(address: Out<u64>, size: u64, stream: Stream) -> Answer {
 fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer {
     let mut state = lock();
     state.current()?;
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     address.check()?;
     if !state.pools.contains_key(&pool) {
         return Err(INVALID_VALUE);
     }
+    if let Some(site) = state.capture_of(stream)? {
+        return capture_allocation(&mut state, site, address, size);
+    }
     address.set(state.allocate_from(pool, size)?)
+}
+
+/// An allocation on a stream that captures becomes a node.
+fn capture_allocation(state: &mut State, site: Key, address: Out<u64>, size: u64) -> Answer {
+    // SAFETY: the struct consists of numbers and pointers, for which all-zero bytes are valid.
+    let mut params: CUDA_MEM_ALLOC_NODE_PARAMS = unsafe { std::mem::zeroed() };
+    // Pinned memory of the current device.
+    params.poolProps.allocType.0 = 1;
+    params.poolProps.location.type_.0 = 1;
+    params.poolProps.location.id = state.current_device()?;
+    params.bytesize = size as usize;
+    let work = allocation(state, &mut params)?;
+    state.add_captured(site, work)?;
+    address.set(params.dptr)
 }
 
 fn free(address: u64, stream: Stream) -> Answer {
     let mut state = lock();
     state.current()?;
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
+    if let Some(site) = state.capture_of(stream)? {
+        let work = freeing(&state, address)?;
+        return state.add_captured(site, work).map(|_| ());
+    }
     match state.allocations.get(&address).map(|one| one.purpose) {
         // Memory of cuMemAlloc may be freed in stream order, too.
         Some(Purpose::Pool(_) | Purpose::Device) => {

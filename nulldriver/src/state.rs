@@ -10,9 +10,12 @@ use cutape_registry::Kind;
 use crate::address::Space;
 use crate::answer::{Answer, CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, OUT_OF_MEMORY};
 use crate::array::{Array, Mipmapped};
+use crate::capture::Captures;
 use crate::context::Context;
 use crate::event::Event;
 use crate::function::{Function, Kernel};
+use crate::graph::Graphs;
+use crate::green::Green;
 use crate::handle::Handles;
 use crate::hint::Advice;
 use crate::library::Library;
@@ -23,6 +26,8 @@ use crate::pool::Pool;
 use crate::primary::Primary;
 use crate::settings;
 use crate::stream::StreamState;
+use crate::texture::{Surface, Texture};
+use crate::texture_reference::Reference;
 use crate::virtual_memory::{Handle, Mapping};
 
 /// All objects; handles are the keys.
@@ -41,6 +46,12 @@ pub(crate) struct State {
     pub(crate) pools: HashMap<u64, Pool>,
     pub(crate) arrays: HashMap<u64, Array>,
     pub(crate) mipmapped: HashMap<u64, Mipmapped>,
+    pub(crate) textures: HashMap<u64, Texture>,
+    pub(crate) surfaces: HashMap<u64, Surface>,
+    pub(crate) texture_references: HashMap<u64, Reference>,
+    pub(crate) greens: HashMap<u64, Green>,
+    /// Resource descriptors: how many multiprocessors.
+    pub(crate) descriptors: HashMap<u64, u32>,
     /// Advice given to managed memory, by its address.
     pub(crate) advice: HashMap<u64, Advice>,
     pub(crate) space: Space,
@@ -52,6 +63,8 @@ pub(crate) struct State {
     pub(crate) mappings: BTreeMap<u64, Mapping>,
     /// Virtual memory handles.
     pub(crate) physical: HashMap<u64, Handle>,
+    pub(crate) graphs: Graphs,
+    pub(crate) captures: RefCell<Captures>,
     handles: Handles,
     next_id: u64,
 }
@@ -123,12 +136,19 @@ impl State {
             pools: HashMap::new(),
             arrays: HashMap::new(),
             mipmapped: HashMap::new(),
+            textures: HashMap::new(),
+            surfaces: HashMap::new(),
+            texture_references: HashMap::new(),
+            greens: HashMap::new(),
+            descriptors: HashMap::new(),
             advice: HashMap::new(),
             space: Space::new(),
             allocations: BTreeMap::new(),
             registrations: BTreeMap::new(),
             mappings: BTreeMap::new(),
             physical: HashMap::new(),
+            graphs: Graphs::default(),
+            captures: RefCell::default(),
             handles: Handles::new(),
             next_id: 1,
         }
@@ -201,6 +221,7 @@ impl State {
             .collect();
         for stream in streams {
             self.streams.remove(&stream);
+            self.stream_ended(stream);
             self.release(Kind::Stream, stream);
         }
         let events: Vec<u64> = self
@@ -231,6 +252,7 @@ impl State {
         for array in arrays {
             self.remove_array(array);
         }
+        self.remove_textures(handle);
         self.mipmapped.retain(|_, levels| levels.context != handle);
         self.registrations
             .retain(|_, registration| registration.2 != handle);

@@ -13,6 +13,7 @@ use crate::context::PRIORITIES;
 use crate::copy::move_bytes;
 use crate::crash;
 use crate::dispatch::{Entry, bind};
+use crate::graph_work::Work;
 use crate::memory::{Allocation, Purpose, Segment};
 use crate::state::{State, lock};
 
@@ -33,17 +34,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
     ("cuStreamSynchronize", bind(wait)),
     ("cuStreamWaitEvent", bind(wait_event)),
     ("cuStreamAttachMemAsync", bind(attach)),
-    ("cuStreamIsCapturing", bind(is_capturing)),
-    (
-        "=cuStreamGetCaptureInfo",
-        bind(|stream: Stream, status: Out<u32>, id: Out<u64>| capture_info(stream, status, id)),
-    ),
-    ("=cuStreamGetCaptureInfo_v2", bind(capture_info)),
-    ("=cuStreamGetCaptureInfo_v3", bind(capture_info)),
-    (
-        "cuThreadExchangeStreamCaptureMode",
-        bind(exchange_capture_mode),
-    ),
     ("cuStreamCopyAttributes", bind(copy_attributes)),
     ("cuStreamGetAttribute", bind(get_attribute)),
     ("cuStreamSetAttribute", bind(set_attribute)),
@@ -91,7 +81,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// A wait for a value in memory: nothing but the call itself can change it before the stream goes on, because all work
 /// is done when it is enqueued. So a wait that is not fulfilled cannot be carried out here.
-fn wait_value(stream: Stream, address: u64, wanted: u64, flags: u32, width: usize) -> Answer {
+pub(crate) fn wait_value(
+    stream: Stream,
+    address: u64,
+    wanted: u64,
+    flags: u32,
+    width: usize,
+) -> Answer {
     let state = lock();
     state.check_stream(stream)?;
     if !address.is_multiple_of(width as u64) || flags & !3 != 0 {
@@ -131,6 +127,14 @@ pub(crate) struct StreamState {
     attributes: HashMap<u32, CUstreamAttrValue>,
 }
 
+impl StreamState {
+    /// Whether it waits for the legacy stream and the other way round.
+    pub(crate) fn is_blocking(&self) -> bool {
+        const NON_BLOCKING: u32 = 1;
+        self.flags & NON_BLOCKING == 0
+    }
+}
+
 impl std::fmt::Debug for StreamState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamState")
@@ -152,8 +156,14 @@ impl State {
         }
     }
 
-    /// That a stream may be used from the calling thread now.
+    /// That work which cannot be captured may be put on a stream now.
     pub(crate) fn check_stream(&self, stream: Stream) -> Answer {
+        self.stream_is_there(stream)?;
+        self.refuse_capture(stream)
+    }
+
+    /// That a stream may be used from the calling thread now.
+    pub(crate) fn stream_is_there(&self, stream: Stream) -> Answer {
         let context = self.stream_context(stream)?;
         if self.contexts.contains_key(&context) {
             Ok(())
@@ -180,6 +190,16 @@ fn create(stream: Out<u64>, flags: u32, priority: i32) -> Answer {
     if flags > 1 {
         return Err(INVALID_VALUE);
     }
+    stream.set(make_stream(&mut state, context, flags, priority)?)
+}
+
+/// Makes a stream in a context.
+pub(crate) fn make_stream(
+    state: &mut State,
+    context: u64,
+    flags: u32,
+    priority: i32,
+) -> Answer<u64> {
     let handle = state.make(Kind::Stream)?;
     let id = state.new_id();
     let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
@@ -193,7 +213,7 @@ fn create(stream: Out<u64>, flags: u32, priority: i32) -> Answer {
             attributes: HashMap::new(),
         },
     );
-    stream.set(handle)
+    Ok(handle)
 }
 
 fn destroy(stream: u64) -> Answer {
@@ -204,13 +224,14 @@ fn destroy(stream: u64) -> Answer {
     if state.streams.remove(&stream).is_none() {
         crash::segmentation_fault();
     }
+    state.stream_ended(stream);
     state.release(Kind::Stream, stream);
     Ok(())
 }
 
 fn get_priority(stream: Stream, priority: Out<i32>) -> Answer {
     let state = lock();
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     priority.set(
         state
             .streams
@@ -221,7 +242,7 @@ fn get_priority(stream: Stream, priority: Out<i32>) -> Answer {
 
 fn get_flags(stream: Stream, flags: Out<u32>) -> Answer {
     let state = lock();
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     flags.set(
         state
             .streams
@@ -274,12 +295,16 @@ fn wait(stream: Stream) -> Answer {
 }
 
 fn wait_event(stream: Stream, event: u64, flags: u32) -> Answer {
-    let state = lock();
-    state.check_stream(stream)?;
+    let mut state = lock();
+    state.stream_is_there(stream)?;
     state.event(event)?;
     match flags {
-        0 => Ok(()),
-        1 => Err(ILLEGAL_STATE), // external wait nodes exist in captures only
+        0 => state.wait_captured(stream, event).map(|_| ()),
+        // An external wait is a node of its own; outside of captures there is none.
+        1 => {
+            let site = state.capture_of(stream)?.ok_or(ILLEGAL_STATE)?;
+            state.add_captured(site, Work::Wait(event)).map(|_| ())
+        }
         _ => Err(INVALID_VALUE),
     }
 }
@@ -297,29 +322,6 @@ fn attach(stream: Stream, address: u64, length: u64, flags: u32) -> Answer {
     }
 }
 
-fn is_capturing(stream: Stream, status: Out<u32>) -> Answer {
-    lock().check_stream(stream)?;
-    status.set(0)
-}
-
-fn capture_info(stream: Stream, status: Out<u32>, _id: Out<u64>) -> Answer {
-    // Nothing ever captures here; then only the status is written.
-    is_capturing(stream, status)
-}
-
-thread_local! {
-    /// `CUstreamCaptureMode` of the thread; global unless exchanged.
-    static CAPTURE_MODE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
-
-fn exchange_capture_mode(mode: Out<u32>) -> Answer {
-    let new = mode.get()?;
-    if new > 2 {
-        return Err(INVALID_VALUE);
-    }
-    mode.set(CAPTURE_MODE.replace(new))
-}
-
 /// Whether a launch attribute exists for streams.
 fn check_attribute(attribute: u32) -> Answer {
     // ACCESS_POLICY_WINDOW, SYNCHRONIZATION_POLICY, PRIORITY, MEM_SYNC_DOMAIN_MAP, MEM_SYNC_DOMAIN.
@@ -332,8 +334,8 @@ fn check_attribute(attribute: u32) -> Answer {
 
 fn copy_attributes(to: Stream, from: Stream) -> Answer {
     let mut state = lock();
-    state.check_stream(to)?;
-    state.check_stream(from)?;
+    state.stream_is_there(to)?;
+    state.stream_is_there(from)?;
     let attributes = state
         .streams
         .get(&from.0)
@@ -346,7 +348,7 @@ fn copy_attributes(to: Stream, from: Stream) -> Answer {
 
 fn get_attribute(stream: Stream, attribute: u32, value: Out<CUstreamAttrValue>) -> Answer {
     let state = lock();
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     value.check()?;
     check_attribute(attribute)?;
     let object = state.streams.get(&stream.0);
@@ -363,7 +365,7 @@ fn get_attribute(stream: Stream, attribute: u32, value: Out<CUstreamAttrValue>) 
 
 fn set_attribute(stream: Stream, attribute: u32, value: In<CUstreamAttrValue>) -> Answer {
     let mut state = lock();
-    state.check_stream(stream)?;
+    state.stream_is_there(stream)?;
     let mut value = value.get()?;
     check_attribute(attribute)?;
     // SAFETY: every field of the union is made of numbers and pointers, so any bytes are a value of each.
@@ -390,10 +392,18 @@ fn set_attribute(stream: Stream, attribute: u32, value: In<CUstreamAttrValue>) -
     Ok(())
 }
 
-fn write(stream: Stream, address: u64, value: &[u8], flags: u32) -> Answer {
+pub(crate) fn write(stream: Stream, address: u64, value: &[u8], flags: u32) -> Answer {
     let state = lock();
     state.check_stream(stream)?;
-    if !address.is_multiple_of(value.len() as u64) || flags > 1 {
+    if flags > 1 {
+        return Err(INVALID_VALUE);
+    }
+    write_value(&state, address, value)
+}
+
+/// Writes a value to device memory.
+pub(crate) fn write_value(state: &State, address: u64, value: &[u8]) -> Answer {
+    if !address.is_multiple_of(value.len() as u64) {
         return Err(INVALID_VALUE);
     }
     let managed = |one: &Allocation| one.purpose == Purpose::Managed;

@@ -560,7 +560,7 @@ fn make_name(value: u64) -> u64 {
 fn what_is_not_implemented_says_so() {
     setup();
     for name in [
-        "cuTexRefCreate",
+        "cuLogsCurrent",
         "cuGraphicsUnregisterResource",
         "cuGLGetDevices_v2",
         "cuMulticastCreate",

@@ -34,7 +34,10 @@ pub fn enumeration(name: &str) -> Option<&'static Enum> {
 
 /// The struct of that C name, e.g. `CUDA_MEMCPY2D`.
 pub fn structure(name: &str) -> Option<&'static Struct> {
-    STRUCTS.iter().find(|entry| entry.name == name)
+    STRUCTS
+        .binary_search_by(|entry| entry.name.cmp(name))
+        .ok()
+        .map(|position| &STRUCTS[position])
 }
 
 /// The rule of that id, e.g. `link-cubin-after-destroy`.
@@ -81,7 +84,10 @@ mod tests {
             let exists = |position: u8| usize::from(position) < entry.params.len();
             let length = |length: Length| match length {
                 Length::Fixed(_) | Length::Override => true,
-                Length::Param(a) | Length::Scaled(a, _) => exists(a),
+                Length::Param(a)
+                | Length::Scaled(a, _)
+                | Length::AllBut(a, _, _)
+                | Length::ByAttribute(a, _) => exists(a),
                 Length::Product(a, b) => exists(a) && exists(b),
                 Length::Pitched(a, b, c, d) => [a, b, c, d].into_iter().all(exists),
                 Length::PitchedBy(a, _, c, d) => [a, c, d].into_iter().all(exists),
@@ -108,6 +114,42 @@ mod tests {
                 assert!(sound, "{}: {}", entry.name, param.name);
             }
             assert!(entry.stream.is_none_or(exists), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn values_and_members_have_meanings() {
+        let param = |name: &str, at: usize| function(name).expect(name).params[at].role;
+        let Role::Out(types) = param("cuPointerGetAttribute", 0) else {
+            panic!("not an output");
+        };
+        for (attribute, expected) in [
+            (1, Some((8, Meaning::Handle(Kind::Context)))),
+            (2, Some((4, Meaning::Plain))),
+            (1 << 32 | 2, Some((4, Meaning::Plain))), // the upper half of a register is anything
+            (11, Some((8, Meaning::MayDiffer))),
+            (9999, None),
+        ] {
+            let found = types.attribute_type(attribute);
+            assert_eq!(found.map(|known| (known.bytes, known.meaning)), expected);
+        }
+        assert!(Length::Fixed(4).attribute_type(1).is_none());
+        let descriptor = structure("CUDA_RESOURCE_DESC").expect("known");
+        let array = descriptor
+            .fields
+            .iter()
+            .find(|field| field.name == "res.array.hArray")
+            .expect("known");
+        assert_eq!(array.meaning, Meaning::Handle(Kind::Array));
+        let when = array.when.expect("a member of a union");
+        assert!(when.holds(&[0; 144]) && !when.holds(&[1; 144]) && !when.holds(&[0; 3]));
+        assert!(structure("CUdevResource").is_some_and(|entry| entry.token));
+        for entry in STRUCTS {
+            assert!(
+                structure(entry.name).is_some(),
+                "{} is out of order",
+                entry.name
+            );
         }
     }
 

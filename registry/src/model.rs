@@ -164,8 +164,53 @@ pub enum Length {
     Pitched(u8, u8, u8, u8),
     /// As `Pitched`, the element size being a constant: (pitch, element size, width, height).
     PitchedBy(u8, u8, u8, u8),
+    /// The value of a parameter, less a number, times a constant: strides between dimensions.
+    AllBut(u8, u8, u32),
+    /// The value of the attribute that parameter names, whose types the table lists.
+    ByAttribute(u8, &'static [AttributeType]),
     /// Known to the override alone.
     Override,
+}
+
+/// What the value of an attribute is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeType {
+    /// The attribute's number in its enum.
+    pub attribute: u32,
+    /// Bytes of its value.
+    pub bytes: u32,
+    /// What the bits stand for.
+    pub meaning: Meaning,
+}
+
+impl Length {
+    /// The type of an attribute's value, for lengths that depend on one.
+    pub fn attribute_type(self, attribute: u64) -> Option<&'static AttributeType> {
+        let Length::ByAttribute(_, types) = self else {
+            return None;
+        };
+        // Enums travel in 32 bits.
+        types
+            .iter()
+            .find(|entry| u64::from(entry.attribute) == attribute & 0xffff_ffff)
+    }
+}
+
+/// What the bits of a struct's member or of an attribute's value stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Themselves: a number, an enum, flags; or nothing that anybody looks at.
+    Plain,
+    /// A handle; 0 means none.
+    Handle(Kind),
+    /// A device address, or a host address that stands in for one.
+    Address,
+    /// A number that may differ from run to run.
+    MayDiffer,
+    /// A pointer to what the registry does not describe; 0 means nothing.
+    Pointer,
+    /// A member of a union of which nothing tells when it is the one that counts.
+    Unknown,
 }
 
 /// What a parameter means: what is behind it, which way it goes, what the call does to an object.
@@ -243,6 +288,8 @@ pub struct Struct {
     pub name: &'static str,
     /// Bytes.
     pub size: u32,
+    /// Its content is the driver's own: what a call is given must be what another call has returned.
+    pub token: bool,
     /// In order of offset; unions list each member at the same offset.
     pub fields: &'static [Field],
 }
@@ -258,6 +305,29 @@ pub struct Field {
     pub offset: u32,
     /// Bytes.
     pub size: u32,
+    /// What its bits stand for.
+    pub meaning: Meaning,
+    /// For a member of a union: when it is the one that counts.
+    pub when: Option<When>,
+}
+
+/// The condition under which a member of a union counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    /// Where in the whole struct the 32-bit selector stands.
+    pub offset: u32,
+    /// Any of these values selects the member.
+    pub values: &'static [u32],
+}
+
+impl When {
+    /// Whether the selector of that struct has one of the values; false where the bytes end before it.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        bytes
+            .get(self.offset as usize..)
+            .and_then(|rest| rest.first_chunk())
+            .is_some_and(|word| self.values.contains(&u32::from_le_bytes(*word)))
+    }
 }
 
 /// How bad a finding is.

@@ -32,5 +32,9 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         run_guarded(&trace, &plan, &command, &Guard::default(), &mut |_| {})?
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
-    Ok(if report.agrees() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.agrees() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

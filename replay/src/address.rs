@@ -135,10 +135,21 @@ impl Ranges {
     }
 
     /// Ends every range for which `dies` holds; returns them.
-    pub(crate) fn end_where(&mut self, call: u64, mut dies: impl FnMut(&Range) -> bool) -> Vec<Range> {
-        let starts: Vec<u64> =
-            self.live.values().filter(|range| dies(range)).map(|range| range.start).collect();
-        starts.into_iter().filter_map(|start| self.end(start, call)).collect()
+    pub(crate) fn end_where(
+        &mut self,
+        call: u64,
+        mut dies: impl FnMut(&Range) -> bool,
+    ) -> Vec<Range> {
+        let starts: Vec<u64> = self
+            .live
+            .values()
+            .filter(|range| dies(range))
+            .map(|range| range.start)
+            .collect();
+        starts
+            .into_iter()
+            .filter_map(|start| self.end(start, call))
+            .collect()
     }
 
     /// The live range that begins exactly there.
@@ -168,9 +179,9 @@ impl Ranges {
     /// True if all of `length` bytes lie in one live range.
     pub(crate) fn covers(&self, address: u64, length: u64) -> bool {
         match self.find(address) {
-            Found::Live(range, offset) => {
-                offset.checked_add(length).is_some_and(|end| end <= range.length)
-            }
+            Found::Live(range, offset) => offset
+                .checked_add(length)
+                .is_some_and(|end| end <= range.length),
             _ => false,
         }
     }
@@ -195,29 +206,66 @@ impl Ranges {
         self.translated > 0
     }
 
-    /// Replaces each 8-byte word of a parameter buffer that points into a translated range; `layout` says where the
-    /// parameters are (empty: the whole buffer counts). Returns how many words were replaced.
-    pub(crate) fn translate_words(&self, bytes: &mut [u8], layout: &[(u32, u32)]) -> usize {
+    /// The first 8-byte word of some data, and how many, that look like addresses in translated ranges: nobody replaces
+    /// those. Words begin at multiples of `step`.
+    pub(crate) fn stale_words(&self, bytes: &[u8], step: usize) -> Option<(u64, u64)> {
         if !self.any_translated() {
-            return 0;
+            return None;
         }
+        let mut stale = bytes
+            .windows(8)
+            .step_by(step)
+            .map(crate::buffer::number)
+            .filter(|&word| match self.find(word) {
+                Found::Live(range, _) => range.is_translated(),
+                _ => false,
+            });
+        let first = stale.next()?;
+        Some((first, 1 + stale.count() as u64))
+    }
+
+    /// Replaces each 8-byte word of a parameter buffer that points into a translated range; `layout` says where the
+    /// parameters are (empty: the whole buffer counts). Returns the first address, and how many, that are left because
+    /// they are not aligned to 8 bytes.
+    pub(crate) fn translate_words(
+        &self,
+        bytes: &mut [u8],
+        layout: &[(u32, u32)],
+    ) -> Option<(u64, u64)> {
+        if !self.any_translated() {
+            return None;
+        }
+        let live = |word: &[u8]| match self.find(crate::buffer::number(word)) {
+            Found::Live(range, distance) if range.is_translated() => {
+                Some(range.live.wrapping_add(distance))
+            }
+            _ => None,
+        };
         let whole = [(0, u32::try_from(bytes.len()).unwrap_or(u32::MAX))];
-        let mut replaced = 0;
+        let mut replaced = Vec::new();
         for &(offset, size) in if layout.is_empty() { &whole } else { layout } {
             let (offset, size) = (offset as usize, size as usize);
             let first = offset.next_multiple_of(8);
             for at in (first..(offset + size).saturating_sub(7)).step_by(8) {
-                let Some(word) = bytes.get_mut(at..at + 8) else { break };
-                let value = crate::buffer::number(word);
-                if let Found::Live(range, distance) = self.find(value)
-                    && range.is_translated()
-                {
-                    word.copy_from_slice(&range.live.wrapping_add(distance).to_le_bytes());
-                    replaced += 1;
-                }
+                let Some(word) = bytes.get(at..at + 8) else {
+                    break;
+                };
+                replaced.extend(live(word).map(|live| (at, live)));
             }
         }
-        replaced
+        let mut left = None;
+        for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
+            let apart = replaced.iter().all(|&(other, _)| at.abs_diff(other) >= 8);
+            let word = &bytes[at..at + 8];
+            if apart && live(word).is_some() {
+                let (_, count) = left.get_or_insert((crate::buffer::number(word), 0));
+                *count += 1;
+            }
+        }
+        for (at, live) in replaced {
+            bytes[at..at + 8].copy_from_slice(&live.to_le_bytes());
+        }
+        left
     }
 }
 
@@ -255,10 +303,17 @@ mod tests {
         ] {
             assert_eq!(ranges.translate(address), live, "{address:#x}");
         }
-        for (address, length, covered) in
-            [(0x1000, 0x100, true), (0x1000, 0x101, false), (0x10ff, 1, true), (0x10ff, u64::MAX, false)]
-        {
-            assert_eq!(ranges.covers(address, length), covered, "{address:#x} {length}");
+        for (address, length, covered) in [
+            (0x1000, 0x100, true),
+            (0x1000, 0x101, false),
+            (0x10ff, 1, true),
+            (0x10ff, u64::MAX, false),
+        ] {
+            assert_eq!(
+                ranges.covers(address, length),
+                covered,
+                "{address:#x} {length}"
+            );
         }
     }
 
@@ -295,9 +350,32 @@ mod tests {
         bytes[0..8].copy_from_slice(&pointer);
         bytes[12..20].copy_from_slice(&pointer); // not aligned: left as it is
         bytes[24..32].copy_from_slice(&pointer);
-        assert_eq!(ranges.translate_words(&mut bytes, &[(0, 8), (12, 8), (24, 8)]), 2);
+        assert_eq!(
+            ranges.translate_words(&mut bytes, &[(0, 8), (12, 8), (24, 8)]),
+            Some((0x1010, 1)),
+            "the one that is not aligned is told"
+        );
         assert_eq!(&bytes[0..8], &0x9010u64.to_le_bytes());
         assert_eq!(&bytes[12..20], &pointer);
-        assert_eq!(ranges.translate_words(&mut [0; 3], &[(0, 8), (u32::MAX, 8)]), 0);
+        assert_eq!(&bytes[24..32], &0x9010u64.to_le_bytes());
+        assert_eq!(
+            ranges.translate_words(&mut [0; 3], &[(0, 8), (u32::MAX, 8)]),
+            None
+        );
+    }
+
+    #[test]
+    fn words_that_name_memory_elsewhere_are_counted() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(0x1000, 0x100, 0x1000));
+        let bytes = [0x1010u64, 0x2020, 5, 0x20ff]
+            .map(u64::to_le_bytes)
+            .concat();
+        assert_eq!(ranges.stale_words(&bytes, 8), None, "all is in place");
+        ranges.insert(range(0x2000, 0x100, 0x9000));
+        assert_eq!(ranges.stale_words(&bytes, 8), Some((0x2020, 2)));
+        assert_eq!(ranges.stale_words(&bytes[4..], 8), None);
+        assert_eq!(ranges.stale_words(&bytes[4..], 4), Some((0x2020, 2)));
+        assert_eq!(ranges.stale_words(&bytes[..7], 4), None);
     }
 }

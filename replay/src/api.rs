@@ -1,5 +1,6 @@
 //! The calls that the replayer makes for itself, typed.
 
+use std::ffi::CStr;
 use std::path::Path;
 
 use cutape_driver::{CallError, Driver};
@@ -11,6 +12,7 @@ use crate::error::Error;
 pub(crate) type Code = i32;
 
 pub(crate) const INVALID_VALUE: Code = 1;
+pub(crate) const DEINITIALIZED: Code = 4;
 pub(crate) const INVALID_CONTEXT: Code = 201;
 pub(crate) const NOT_READY: Code = 600;
 pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
@@ -47,14 +49,22 @@ pub(crate) struct Api {
 impl Api {
     /// Loads a driver by absolute path.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let path = path.canonicalize().map_err(|error| Error::Driver { path: path.into(), why: error.to_string() })?;
-        let driver = Driver::open(&path).map_err(|error| Error::Driver { path, why: error.to_string() })?;
+        let path = path.canonicalize().map_err(|error| Error::Driver {
+            path: path.into(),
+            why: error.to_string(),
+        })?;
+        let driver = Driver::open(&path).map_err(|error| Error::Driver {
+            path,
+            why: error.to_string(),
+        })?;
         Ok(Self { driver })
     }
 
     /// True for cutape's own software driver.
     pub(crate) fn is_null_driver(&self) -> bool {
-        self.driver.symbol_by_name(c"cutape_null_driver_marker").is_some()
+        self.driver
+            .symbol_by_name(c"cutape_null_driver_marker")
+            .is_some()
     }
 
     /// Calls a function.
@@ -102,20 +112,32 @@ impl Api {
 
     pub(crate) fn device_name(&self, device: i32) -> Result<String, Code> {
         let mut name = [0u8; 256];
-        self.own(id::cuDeviceGetName, &[name.as_mut_ptr() as u64, 255, device as u64])?;
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        self.own(
+            id::cuDeviceGetName,
+            &[name.as_mut_ptr() as u64, 255, device as u64],
+        )?;
+        let end = name
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(name.len());
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
     pub(crate) fn device_memory(&self, device: i32) -> Result<u64, Code> {
         let mut bytes = 0u64;
-        self.own(id::cuDeviceTotalMem_v2, &[&raw mut bytes as u64, device as u64])?;
+        self.own(
+            id::cuDeviceTotalMem_v2,
+            &[&raw mut bytes as u64, device as u64],
+        )?;
         Ok(bytes)
     }
 
     pub(crate) fn retain_primary(&self, device: i32) -> Result<u64, Code> {
         let mut context = 0u64;
-        self.own(id::cuDevicePrimaryCtxRetain, &[&raw mut context as u64, device as u64])?;
+        self.own(
+            id::cuDevicePrimaryCtxRetain,
+            &[&raw mut context as u64, device as u64],
+        )?;
         Ok(context)
     }
 
@@ -153,7 +175,10 @@ impl Api {
 
     pub(crate) fn reserve(&self, length: u64, hint: u64) -> Result<u64, Code> {
         let mut address = 0u64;
-        self.own(id::cuMemAddressReserve, &[&raw mut address as u64, length, 0, hint, 0])?;
+        self.own(
+            id::cuMemAddressReserve,
+            &[&raw mut address as u64, length, 0, hint, 0],
+        )?;
         Ok(address)
     }
 
@@ -170,7 +195,12 @@ impl Api {
         // CUmemAllocationProp: type pinned, no shareable handle, location, no metadata, no flags.
         let properties = [1u32, 0, kind, number as u32, 0, 0, 0, 0];
         let mut handle = 0u64;
-        let args = [&raw mut handle as u64, length, properties.as_ptr() as u64, 0];
+        let args = [
+            &raw mut handle as u64,
+            length,
+            properties.as_ptr() as u64,
+            0,
+        ];
         self.own(id::cuMemCreate, &args)?;
         Ok(handle)
     }
@@ -188,7 +218,12 @@ impl Api {
     }
 
     /// Reading and writing from all these places.
-    pub(crate) fn set_access(&self, address: u64, length: u64, from: &[Location]) -> Result<(), Code> {
+    pub(crate) fn set_access(
+        &self,
+        address: u64,
+        length: u64,
+        from: &[Location],
+    ) -> Result<(), Code> {
         let descriptions: Vec<[u32; 3]> = from
             .iter()
             .map(|location| match *location {
@@ -196,8 +231,26 @@ impl Api {
                 Location::Host(node) => [LOCATION_HOST_NUMA, node as u32, 3],
             })
             .collect();
-        let args = [address, length, descriptions.as_ptr() as u64, descriptions.len() as u64];
+        let args = [
+            address,
+            length,
+            descriptions.as_ptr() as u64,
+            descriptions.len() as u64,
+        ];
         self.own(id::cuMemSetAccess, &args)
+    }
+
+    /// A module's function, or a library's kernel, by name.
+    pub(crate) fn function(&self, owner: u64, name: &CStr, is_kernel: bool) -> Result<u64, Code> {
+        let mut handle = 0u64;
+        let args = [&raw mut handle as u64, owner, name.as_ptr() as u64];
+        let id = if is_kernel {
+            id::cuLibraryGetKernel
+        } else {
+            id::cuModuleGetFunction
+        };
+        self.own(id, &args)?;
+        Ok(handle)
     }
 
     /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.
@@ -219,6 +272,9 @@ mod tests {
     #[test]
     fn what_is_no_driver_is_refused_with_its_path() {
         let error = Api::open(Path::new("/nowhere/libcuda.so.1")).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/libcuda.so.1"), "{error}");
+        assert!(
+            error.to_string().contains("/nowhere/libcuda.so.1"),
+            "{error}"
+        );
     }
 }

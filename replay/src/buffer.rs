@@ -1,16 +1,29 @@
 //! Memory that the replayer lends to the driver: aligned, zeroed, at a fixed place while it lives.
 
-/// Bytes at an address that is a multiple of 16.
-#[derive(Debug, Default)]
+/// What addresses are a multiple of: a tensor map has to lie at one of 64 (cuTensorMapEncodeTiled).
+const ALIGNMENT: usize = 64;
+
+/// Bytes at an aligned address.
+#[derive(Debug)]
 pub(crate) struct Buffer {
     words: Vec<u128>,
+    /// Words before the first aligned one.
+    skipped: usize,
     length: usize,
 }
 
 impl Buffer {
     /// Zeroed bytes; at least one is allocated, so that the address is a real one.
     pub(crate) fn zeroed(length: usize) -> Self {
-        Self { words: vec![0; length.div_ceil(16).max(1)], length }
+        // Three more words of 16 bytes, so that an aligned one is among the first four.
+        let words = vec![0u128; length.div_ceil(16).max(1) + 3];
+        let behind = words.as_ptr() as usize % ALIGNMENT;
+        let skipped = (ALIGNMENT - behind) % ALIGNMENT / 16;
+        Self {
+            words,
+            skipped,
+            length,
+        }
     }
 
     /// A copy of some bytes.
@@ -28,7 +41,7 @@ impl Buffer {
 
     /// Where it lies; valid for writing by the driver while the buffer lives.
     pub(crate) fn address(&self) -> u64 {
-        self.words.as_ptr() as u64
+        self.words.as_ptr() as u64 + 16 * self.skipped as u64
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -36,13 +49,21 @@ impl Buffer {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `words` holds at least `length` initialised bytes, and u8 has no alignment or invalid values.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
+        // SAFETY: from the aligned word on `words` holds at least `length` initialised bytes, and u8 has no alignment or
+        // invalid values.
+        unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr().add(self.skipped).cast(), self.length)
+        }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and the buffer is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.length) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.words.as_mut_ptr().add(self.skipped).cast(),
+                self.length,
+            )
+        }
     }
 }
 
@@ -63,7 +84,10 @@ mod tests {
         for length in [0, 1, 15, 16, 17, 4096] {
             let bytes: Vec<u8> = (0..length).map(|i| i as u8).collect();
             let buffer = Buffer::of(&bytes);
-            assert_eq!((buffer.address() % 16, buffer.bytes()), (0, &bytes[..]));
+            assert_eq!(buffer.address() % ALIGNMENT as u64, 0);
+            assert_eq!(buffer.bytes(), bytes);
+            let moved = Box::new(buffer);
+            assert_eq!(moved.bytes(), bytes);
         }
         assert_eq!(Buffer::of_words(&[7, 9]).len(), 16);
         assert_eq!(number(&[1, 2]), 0x201);

@@ -1,84 +1,149 @@
-//! Work that the program captured into a graph: it must not run while graphs are not re-made.
+//! Captures: work on a stream that captures becomes nodes of a graph. It is re-issued as it was; what differs is that its
+//! host memory must last, that nothing arrives, and that the replayer must not wait for the device on its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cutape_format::Call;
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{Function, Kind, Role, id};
 
+use crate::api::Code;
 use crate::frame::Skip;
+use crate::graph_memory::GraphMemory;
 use crate::interpret::Player;
 
-/// Which streams and events belong to a capture, by recorded handle; the value is the stream that it began on.
+/// The answer to waiting for a context of which a stream captures (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED).
+const CAPTURE_UNSUPPORTED: Code = 900;
+
+/// What is known of captures and of graphs.
 #[derive(Debug, Default)]
 pub(crate) struct Capturing {
-    streams: HashMap<u64, u64>,
-    events: HashMap<u64, u64>,
+    /// The streams, by recorded handle, on which a capture began that has not ended.
+    open: HashSet<u64>,
+    /// The call in hand is captured.
+    pub is_captured: bool,
+    /// Host memory of copies in graphs.
+    pub memory: GraphMemory,
+    /// Live handles of conditions by recorded ones; they are numbers that kernels are given.
+    pub conditions: HashMap<u64, u64>,
 }
 
 impl Capturing {
-    fn end(&mut self, origin: u64) {
-        self.streams.retain(|_, of| *of != origin);
-        self.events.retain(|_, of| *of != origin);
+    /// Replaces handles of conditions among a kernel's parameters.
+    pub(crate) fn translate_conditions(&self, packed: &mut [u8], layout: &[(u32, u32)]) {
+        if self
+            .conditions
+            .iter()
+            .all(|(recorded, live)| recorded == live)
+        {
+            return;
+        }
+        for &(offset, size) in layout {
+            let word = packed
+                .get_mut(offset as usize..)
+                .and_then(|rest| rest.first_chunk_mut::<8>());
+            if size == 8
+                && let Some(word) = word
+                && let Some(live) = self.conditions.get(&u64::from_le_bytes(*word))
+            {
+                *word = live.to_le_bytes();
+            }
+        }
     }
 }
 
-const CAPTURED: &str = "captured into a graph, and graphs are not re-issued yet";
-
 impl<'t> Player<'t> {
-    /// Follows captures; refuses calls that were captured.
-    pub(crate) fn watch_capture(&mut self, call: &Call<'t>, function: &'static Function) -> Result<(), Skip> {
-        let stream = function.stream.map(|position| call.argument(usize::from(position)));
-        match (function.base, stream) {
-            ("cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph", Some(stream)) => {
+    /// Before a call: follows which captures are open, and finds out whether the call is captured.
+    pub(crate) fn watch_capture(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+    ) -> Result<(), Skip> {
+        self.capturing.is_captured = false;
+        match function.base {
+            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => {
                 if call.succeeded() {
-                    self.capturing.streams.insert(stream, stream);
+                    self.capturing.open.insert(call.argument(0));
                 }
                 return Ok(());
             }
-            ("cuStreamEndCapture", Some(stream)) => {
-                self.capturing.end(stream);
+            // A capture that failed has ended, too.
+            "cuStreamEndCapture" | "cuStreamDestroy" => {
+                self.capturing.open.remove(&call.argument(0));
                 return Ok(());
             }
-            _ if self.capturing.streams.is_empty() => return Ok(()),
+            _ if self.capturing.open.is_empty() => return Ok(()),
             _ => {}
         }
-        let stream = stream
-            .or_else(|| config_stream(call, function))
-            .or_else(|| call.argument_named("hStream").filter(|_| function.base == "cuStreamIsCapturing"));
-        let event = function
-            .params
-            .iter()
-            .position(|param| param.role == Role::Use(Kind::Event))
-            .map(|position| call.argument(position));
-        let origin = stream.and_then(|stream| self.capturing.streams.get(&stream).copied());
-        match (function.base, origin, event) {
-            ("cuEventRecord" | "cuEventRecordWithFlags", Some(origin), Some(event)) => {
-                self.capturing.events.insert(event, origin);
-            }
-            ("cuStreamWaitEvent", None, Some(event)) => {
-                let Some(&origin) = self.capturing.events.get(&event) else { return Ok(()) };
-                if call.succeeded() {
-                    self.capturing.streams.extend(stream.map(|stream| (stream, origin)));
-                }
-                return Err(Skip::because(CAPTURED));
-            }
-            ("cuEventRecord" | "cuEventRecordWithFlags", None, Some(event)) => {
-                self.capturing.events.remove(&event);
-            }
-            _ => {}
+        let stream = function
+            .stream
+            .map(|position| call.argument(usize::from(position)))
+            .or_else(|| config_stream(call, function));
+        if let Some(stream) = stream {
+            let live = self.live_handle(call, Kind::Stream, stream)?;
+            self.capturing.is_captured = self.is_capturing(function, live);
         }
-        match origin {
-            Some(_) => Err(Skip::because(CAPTURED)),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// Whether a live stream captures. Asking is allowed in every mode, and ends no capture (cuStreamIsCapturing).
+    fn is_capturing(&self, function: &Function, stream: u64) -> bool {
+        let mut status = 0u32;
+        let ask = if function.per_thread {
+            id::cuStreamIsCapturing_ptsz
+        } else {
+            id::cuStreamIsCapturing
+        };
+        // SAFETY: the stream is one of the driver's, and `status` is valid for writing an enum.
+        let result = unsafe { self.api.call(ask, &[stream, &raw mut status as u64]) };
+        matches!(result, Ok(0)) && status != 0
+    }
+
+    /// Waits for the work of the current context, which must not be tried while one of its streams captures: that would
+    /// end the capture.
+    pub(crate) fn wait_for_device(&self) -> Result<(), Code> {
+        if self.capturing.open.is_empty() {
+            self.api.synchronize()
+        } else {
+            Err(CAPTURE_UNSUPPORTED)
         }
     }
 }
 
 /// The stream in a launch configuration.
 fn config_stream(call: &Call, function: &Function) -> Option<u64> {
-    if function.base != "cuLaunchKernelEx" {
+    if !function.base.starts_with("cuLaunchKernelEx") {
         return None;
     }
-    let config = call.capture(0, cutape_format::layout::field::POINTEE)?.bytes.inline()?;
+    let position = function
+        .params
+        .iter()
+        .position(|param| matches!(param.role, Role::In(_)) && param.c_type.contains("Config"))?;
+    let config = call
+        .capture(position, cutape_format::layout::field::POINTEE)?
+        .bytes
+        .inline()?;
     config.get(32..40).map(crate::buffer::number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_replaced_among_parameters_of_their_size() {
+        let mut capturing = Capturing::default();
+        let recorded: Vec<u8> = [7u64, 7, 8]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let layout = [(0, 8), (8, 4), (16, 8), (20, 8)];
+        let mut packed = recorded.clone();
+        capturing.conditions.insert(7, 7);
+        capturing.translate_conditions(&mut packed, &layout);
+        assert_eq!(packed, recorded, "the same here");
+        capturing.conditions.insert(7, 9);
+        capturing.translate_conditions(&mut packed, &layout);
+        assert_eq!(packed[..8], 9u64.to_le_bytes());
+        assert_eq!(packed[8..], recorded[8..]);
+    }
 }

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use cutape_format::{Bytes, Call, Capture};
-use cutape_registry::{Function, Role};
+use cutape_registry::{Function, Length, Role};
 
 use crate::api::{Code, result_name};
 use crate::interpret::Player;
+use crate::overrides::launch::HOST_MEMORY_GIVEN;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
 
@@ -24,9 +25,17 @@ pub(crate) enum Payload<'t> {
 fn excerpt(bytes: &[u8], from: usize) -> String {
     let start = from / 16 * 16;
     let end = bytes.len().min(start + 16);
-    let text: Vec<String> =
-        bytes.get(start..end).unwrap_or(&[]).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{} bytes, from byte {start}: {}", bytes.len(), text.join(" "))
+    let text: Vec<String> = bytes
+        .get(start..end)
+        .unwrap_or(&[])
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(
+        "{} bytes, from byte {start}: {}",
+        bytes.len(),
+        text.join(" ")
+    )
 }
 
 /// Offset of the first byte that differs, and how many do; a missing tail counts as different.
@@ -36,7 +45,13 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
     }
     let common = expected.len().min(received.len());
     let tail = expected.len().max(received.len()) - common;
-    let differing = || expected.iter().zip(received).enumerate().filter(|(_, (a, b))| a != b);
+    let differing = || {
+        expected
+            .iter()
+            .zip(received)
+            .enumerate()
+            .filter(|(_, (a, b))| a != b)
+    };
     let first = differing().next().map_or(common, |(at, _)| at);
     Some((first, differing().count() + tail))
 }
@@ -100,12 +115,28 @@ impl<'t> Player<'t> {
                     .handles
                     .describe(kind, value)
                     .or_else(|| self.range_text(value)),
-                Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostAddress => self.range_text(value),
+                Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostAddress => {
+                    self.range_text(value)
+                }
                 _ => None,
             };
             lines.extend(line.map(|line| format!("{}: {line}", param.name)));
         }
         lines.extend(self.reissue_gaps(call.index));
+        if self
+            .report
+            .notes
+            .keys()
+            .any(|note| note.starts_with(HOST_MEMORY_GIVEN))
+        {
+            lines.push("launches before this call were given host memory that the program can write without a call".to_owned());
+        }
+        if let Some(stale) = self.report.stale.first() {
+            lines.push(format!(
+                "from call {} on, memory holds recorded addresses that nobody replaced",
+                stale.call
+            ));
+        }
         lines
     }
 
@@ -132,7 +163,10 @@ impl<'t> Player<'t> {
             return None;
         }
         names.truncate(8);
-        Some(format!("not re-issued before this call: {}", names.join(", ")))
+        Some(format!(
+            "not re-issued before this call: {}",
+            names.join(", ")
+        ))
     }
 
     /// Compares a result code with the recorded one; true if the call counts as it was recorded.
@@ -152,21 +186,34 @@ impl<'t> Player<'t> {
         // An error of a kernel surfaces at whatever call comes next; only its code is compared.
         if let Some((first, code)) = self.context_error
             && poisons_context(code)
-            && ((received == code && call.index <= first) || (recorded == code && self.surfaces(code)))
+            && ((received == code && call.index <= first)
+                || (recorded == code && self.surfaces(code)))
         {
-            self.report.note(format!("{} surfaced at another call than recorded", result_name(code)));
+            self.report.note(format!(
+                "{} surfaced at another call than recorded",
+                result_name(code)
+            ));
             return true;
         }
         if self.comparing {
             let (expected, received) = (result_name(recorded), result_name(received));
-            self.diverge(call, function, What::Result, None, expected, received, None, None);
+            self.diverge(
+                call,
+                function,
+                What::Result,
+                None,
+                expected,
+                received,
+                None,
+                None,
+            );
         }
         false
     }
 
     /// Whether waiting for the device brings that error.
     fn surfaces(&self, code: Code) -> bool {
-        self.api.synchronize() == Err(code)
+        self.wait_for_device() == Err(code)
     }
 
     /// Compares bytes with a capture of the recording.
@@ -191,7 +238,10 @@ impl<'t> Player<'t> {
             Payload::Here(expected) => match first_difference(&expected, received) {
                 None => self.report.bytes_compared += length,
                 Some(difference) => {
-                    let texts = (excerpt(&expected, difference.0), excerpt(received, difference.0));
+                    let texts = (
+                        excerpt(&expected, difference.0),
+                        excerpt(received, difference.0),
+                    );
                     self.diverge(
                         call,
                         function,
@@ -235,27 +285,33 @@ impl<'t> Player<'t> {
         position: usize,
         received: &[u8],
     ) {
-        let Some(param) = function.params.get(position) else { return };
-        if !self.comparing || param.may_differ {
+        let Some(param) = function.params.get(position) else {
             return;
-        }
-        let Some(expected) = call.out_bytes(position) else { return };
-        if expected == received {
+        };
+        let (Some(expected), Role::Out(length) | Role::InOut(length)) =
+            (call.out_bytes(position), param.role)
+        else {
+            return;
+        };
+        // Where the call says how much it has written, more was lent.
+        let received = match length {
+            Length::Fixed(_) => received,
+            _ => &received[..received.len().min(expected.len())],
+        };
+        let expected = self.expected_here(call, param, length, expected, received);
+        if !self.comparing || param.may_differ || expected == received {
             return;
         }
         let number = crate::buffer::number;
-        if is_address(param.c_type)
-            && expected.len() == 8
-            && self.ranges.translate(number(expected)) == number(received)
-        {
-            return;
-        }
         let text = |bytes: &[u8]| match bytes.len() {
             1..=8 => format!("{0} ({0:#x})", number(bytes)),
-            _ => excerpt(bytes, first_difference(expected, received).map_or(0, |found| found.0)),
+            _ => excerpt(
+                bytes,
+                first_difference(&expected, received).map_or(0, |found| found.0),
+            ),
         };
-        let texts = (text(expected), text(received));
-        let difference = first_difference(expected, received);
+        let texts = (text(&expected), text(received));
+        let difference = first_difference(&expected, received);
         self.diverge(
             call,
             function,
@@ -278,19 +334,26 @@ impl<'t> Player<'t> {
         received: &[u8],
     ) {
         let text = |bytes: &[u8]| {
-            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            let end = bytes
+                .iter()
+                .position(|&byte| byte == 0)
+                .unwrap_or(bytes.len());
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
         let (expected, received) = (text(expected), text(received));
         if self.comparing && expected != received {
-            self.diverge(call, function, What::Text, Some(position), expected, received, None, None);
+            self.diverge(
+                call,
+                function,
+                What::Text,
+                Some(position),
+                expected,
+                received,
+                None,
+                None,
+            );
         }
     }
-}
-
-/// True for a pointer to an address.
-fn is_address(c_type: &str) -> bool {
-    c_type.contains("CUdeviceptr") || c_type.replace(' ', "") == "void**"
 }
 
 #[cfg(test)]
@@ -313,8 +376,10 @@ mod tests {
     #[test]
     fn an_excerpt_shows_the_line_of_the_difference() {
         let bytes: Vec<u8> = (0..40).collect();
-        assert_eq!(excerpt(&bytes, 37), "40 bytes, from byte 32: 20 21 22 23 24 25 26 27");
+        assert_eq!(
+            excerpt(&bytes, 37),
+            "40 bytes, from byte 32: 20 21 22 23 24 25 26 27"
+        );
         assert_eq!(excerpt(&[], 0), "0 bytes, from byte 0: ");
-        assert!(is_address("void **") && is_address("CUdeviceptr *") && !is_address("size_t *"));
     }
 }

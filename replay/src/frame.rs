@@ -8,6 +8,7 @@ use crate::buffer::{Buffer, number};
 use crate::compare::Payload;
 use crate::handles::{Resolved, crashes_after_end, kind_name};
 use crate::interpret::Player;
+use crate::report::Stale;
 
 /// Why a call is not re-issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ impl Skip {
 
 /// Longest memory that is lent to the driver for one parameter.
 const LONGEST: u64 = 64 << 30;
+
+/// Room for the value of any attribute.
+const LONGEST_ATTRIBUTE: usize = 256;
+
+/// Bytes of one copy that are searched for addresses.
+const LOOKED_AT: usize = 16 << 20;
 
 /// What is expected behind a pointer after the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +87,9 @@ impl Frame {
 
     /// Writes what the driver would have written behind a parameter.
     pub(crate) fn answer(&mut self, position: usize, value: u64) {
-        let Some(place) = self.places.iter().find(|place| place.position == position) else { return };
+        let Some(place) = self.places.iter().find(|place| place.position == position) else {
+            return;
+        };
         for buffer in &mut self.buffers {
             if buffer.address() == place.address {
                 let length = buffer.len().min(8);
@@ -115,7 +124,10 @@ fn is_pointer(c_type: &str) -> bool {
 /// The number in a length's parameter; what a pointer parameter points at counts, before the call.
 fn quantity(call: &Call, function: &Function, position: u8) -> u64 {
     let position = usize::from(position);
-    let pointed = function.params.get(position).is_some_and(|param| is_pointer(param.c_type));
+    let pointed = function
+        .params
+        .get(position)
+        .is_some_and(|param| is_pointer(param.c_type));
     if !pointed {
         return call.argument(position);
     }
@@ -141,9 +153,17 @@ pub(crate) fn length_of(call: &Call, function: &Function, length: Length) -> u64
         Length::Pitched(pitch, element, width, height) => {
             pitched(of(pitch), of(width).saturating_mul(of(element)), of(height))
         }
-        Length::PitchedBy(pitch, element, width, height) => {
-            pitched(of(pitch), of(width).saturating_mul(u64::from(element)), of(height))
-        }
+        Length::PitchedBy(pitch, element, width, height) => pitched(
+            of(pitch),
+            of(width).saturating_mul(u64::from(element)),
+            of(height),
+        ),
+        Length::AllBut(position, less, by) => of(position)
+            .saturating_sub(u64::from(less))
+            .saturating_mul(u64::from(by)),
+        Length::ByAttribute(position, _) => length
+            .attribute_type(of(position))
+            .map_or(0, |known| u64::from(known.bytes)),
         Length::Override => 0,
     }
 }
@@ -180,12 +200,16 @@ impl<'t> Player<'t> {
                 }
                 Role::Value => value,
                 Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
-                Role::Make(kind, parent) => {
-                    out(&mut frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
-                }
-                Role::Find(kind, parent) => {
-                    out(&mut frame, Expect::Found(kind, parent), handle_size(kind) as u64)?
-                }
+                Role::Make(kind, parent) => out(
+                    &mut frame,
+                    Expect::Made(kind, parent),
+                    handle_size(kind) as u64,
+                )?,
+                Role::Find(kind, parent) => out(
+                    &mut frame,
+                    Expect::Found(kind, parent),
+                    handle_size(kind) as u64,
+                )?,
                 Role::FindMany(kind, parent, count) => {
                     let bytes = length(count).saturating_mul(handle_size(kind) as u64);
                     out(&mut frame, Expect::Found(kind, parent), bytes)?
@@ -204,11 +228,26 @@ impl<'t> Player<'t> {
                 },
                 Role::In(size) => match self.input(call, position, length(size))? {
                     None => 0,
-                    Some(bytes) => frame.lend(Buffer::of(&bytes)),
+                    Some(mut bytes) => {
+                        if matches!(size, Length::ByAttribute(..)) {
+                            if bytes.is_empty() && call.succeeded() {
+                                return Err(Skip::because(
+                                    "sets an attribute that this build does not know",
+                                ));
+                            }
+                            self.input_live(call, param, size, &mut bytes)?;
+                            // The driver may read the whole union.
+                            bytes.resize(LONGEST_ATTRIBUTE.max(bytes.len()), 0);
+                        } else {
+                            self.input_live(call, param, size, &mut bytes)?;
+                        }
+                        frame.lend(Buffer::of(&bytes))
+                    }
                 },
                 Role::InOut(size) => match self.input(call, position, length(size))? {
                     None => 0,
-                    Some(bytes) => {
+                    Some(mut bytes) => {
+                        self.input_live(call, param, size, &mut bytes)?;
                         let address = out(&mut frame, Expect::Value, bytes.len() as u64)?;
                         if let Some(buffer) = frame.buffers.last_mut() {
                             buffer.bytes_mut().copy_from_slice(&bytes);
@@ -218,6 +257,17 @@ impl<'t> Player<'t> {
                 },
                 Role::Out(size) if value == 0 && finds_global => {
                     lend_zeroed(&mut frame, position, Expect::Ignore, length(size))?
+                }
+                Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
+                    // An attribute that this build does not know may be longer than what is compared of it.
+                    let address = frame.lend(Buffer::zeroed(LONGEST_ATTRIBUTE));
+                    frame.places.push(Place {
+                        position,
+                        expect: Expect::Value,
+                        address,
+                        length: usable(length(size))?.min(LONGEST_ATTRIBUTE),
+                    });
+                    address
                 }
                 Role::Out(size) => out(&mut frame, Expect::Value, length(size))?,
                 Role::Text(size) => out(&mut frame, Expect::Text, length(size))?,
@@ -229,7 +279,9 @@ impl<'t> Player<'t> {
                         frame.lend(Buffer::of(&bytes))
                     }
                 },
-                Role::HostRead(size) => self.host_source(call, &mut frame, position, length(size))?,
+                Role::HostRead(size) => {
+                    self.host_source(call, &mut frame, position, length(size))?
+                }
                 Role::HostWrite(size) => {
                     self.host_target(&mut frame, position, value, length(size))?
                 }
@@ -239,7 +291,10 @@ impl<'t> Player<'t> {
                 Role::Pointer => self.live_address(call, value)?,
                 Role::Image | Role::Callback if value == 0 => 0,
                 Role::Image | Role::Callback => {
-                    return Err(Skip::because(format!("what {} points at is not known", param.name)));
+                    return Err(Skip::because(format!(
+                        "what {} points at is not known",
+                        param.name
+                    )));
                 }
             };
             frame.args.push(argument);
@@ -257,15 +312,19 @@ impl<'t> Player<'t> {
         if call.argument(position) == 0 {
             return Ok(None);
         }
-        match call.capture(position, field::POINTEE).map(|capture| self.payload(&capture)) {
+        match call
+            .capture(position, field::POINTEE)
+            .map(|capture| self.payload(&capture))
+        {
             Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
-            Some(Payload::Left(..)) => {
-                Err(Skip::because("the trace was recorded without the bytes that it needs"))
-            }
+            Some(Payload::Left(..)) => Err(Skip::because(
+                "the trace was recorded without the bytes that it needs",
+            )),
             None if wanted == 0 => Ok(Some(Vec::new())),
-            Some(Payload::Unreadable) | None => {
-                Err(Skip::because("memory that it reads could not be read when it was recorded"))
-            }
+            Some(Payload::Unreadable) => Err(Skip::because(
+                "memory that it reads could not be read when it was recorded",
+            )),
+            None => Err(Skip::because("what it reads is not in the trace")),
         }
     }
 
@@ -284,22 +343,59 @@ impl<'t> Player<'t> {
         if length == 0 {
             return Ok(frame.lend(Buffer::zeroed(0)));
         }
-        let bytes = match call.capture(position, field::POINTEE).map(|capture| self.payload(&capture)) {
+        let bytes = match call
+            .capture(position, field::POINTEE)
+            .map(|capture| self.payload(&capture))
+        {
             Some(Payload::Here(bytes)) => bytes,
             Some(Payload::Left(..)) => {
                 self.bytes_are_missing();
                 vec![0; usable(length)?].into()
             }
-            _ => return Err(Skip::because("host memory that it reads could not be read when it was recorded")),
+            _ => {
+                return Err(Skip::because(
+                    "host memory that it reads could not be read when it was recorded",
+                ));
+            }
         };
         if (bytes.len() as u64) < length {
-            return Err(Skip::because("the trace holds fewer host bytes than it reads"));
+            return Err(Skip::because(
+                "the trace holds fewer host bytes than it reads",
+            ));
         }
-        if let Some(address) = self.live_host(value, length) {
+        self.look_for_stale(call, &bytes);
+        let kept = match self.is_captured(call) {
+            true => Some(self.graph_host(value, length)?),
+            false => self.live_host(value, length),
+        };
+        if let Some(address) = kept {
             self.store_host(address, &bytes);
             return Ok(address);
         }
         Ok(frame.lend(Buffer::of(&bytes)))
+    }
+
+    /// Names copied bytes that look like addresses of memory that lies elsewhere now.
+    pub(crate) fn look_for_stale(&mut self, call: &Call<'t>, bytes: &[u8]) {
+        let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
+        if let Some((address, words)) = self.ranges.stale_words(looked_at, 8) {
+            self.name_stale(call, address, words);
+        }
+    }
+
+    /// Puts into the report that a call carries addresses which nobody replaces.
+    pub(crate) fn name_stale(&mut self, call: &Call<'t>, address: u64, words: u64) {
+        let memory = match self.ranges.find(address) {
+            Found::Live(range, _) => range.describe(),
+            _ => String::new(),
+        };
+        self.report.stale(Stale {
+            call: call.index,
+            function: call.signature.name.clone(),
+            words,
+            address,
+            memory,
+        });
     }
 
     /// Where a copy puts its host bytes.
@@ -313,9 +409,18 @@ impl<'t> Player<'t> {
         if value == 0 {
             return Ok(0);
         }
+        if self.capturing.is_captured {
+            // Its bytes come with each launch of the graph.
+            return self.graph_host(value, length);
+        }
         if let Some(address) = self.live_host(value, length) {
             let length = usable(length)?;
-            frame.places.push(Place { position, expect: Expect::Bytes, address, length });
+            frame.places.push(Place {
+                position,
+                expect: Expect::Bytes,
+                address,
+                length,
+            });
             return Ok(address);
         }
         lend_zeroed(frame, position, Expect::Bytes, length)
@@ -324,11 +429,14 @@ impl<'t> Player<'t> {
     /// Where pinned or registered host memory is at replay; `None` if the bytes do not lie in any.
     pub(crate) fn live_host(&self, address: u64, length: u64) -> Option<u64> {
         match self.ranges.find(address) {
-            Found::Live(Range { kind: Kind::HostMemory | Kind::Registration, live, .. }, offset)
-                if self.ranges.covers(address, length) =>
-            {
-                Some(live.wrapping_add(offset))
-            }
+            Found::Live(
+                Range {
+                    kind: Kind::HostMemory | Kind::Registration,
+                    live,
+                    ..
+                },
+                offset,
+            ) if self.ranges.covers(address, length) => Some(live.wrapping_add(offset)),
             _ => None,
         }
     }
@@ -339,8 +447,11 @@ impl<'t> Player<'t> {
             return;
         }
         let end = address.saturating_add(bytes.len() as u64);
-        if self.in_flight_reads.iter().any(|&(start, stop)| address < stop && start < end)
-            && self.api.synchronize().is_ok()
+        if self
+            .in_flight_reads
+            .iter()
+            .any(|&(start, stop)| address < stop && start < end)
+            && self.wait_for_device().is_ok()
         {
             self.in_flight_reads.clear();
         }
@@ -349,7 +460,12 @@ impl<'t> Player<'t> {
     }
 
     /// The live handle of a recorded one.
-    pub(crate) fn live_handle(&mut self, call: &Call<'t>, kind: Kind, value: u64) -> Result<u64, Skip> {
+    pub(crate) fn live_handle(
+        &mut self,
+        call: &Call<'t>,
+        kind: Kind,
+        value: u64,
+    ) -> Result<u64, Skip> {
         if value == 0 {
             return Ok(0);
         }
@@ -359,24 +475,28 @@ impl<'t> Player<'t> {
         let name = kind_name(kind);
         match self.handles.resolve(kind, value) {
             Resolved::Live(live) => Ok(live),
-            Resolved::Dead(_) if crashes_after_end(kind) => {
-                Err(Skip::because(format!("would use a destroyed {name} (crashes the driver)")))
-            }
-            Resolved::Dead(live) if self.handles.is_taken(kind, live) => Err(Skip::because(format!(
-                "would use a destroyed {name} whose handle value the driver has given to another one at replay"
+            Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
+                "would use a destroyed {name} (crashes the driver)"
             ))),
+            Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
+                Err(Skip::because(format!(
+                    "would use a destroyed {name} whose handle value the driver has given to another one at replay"
+                )))
+            }
             Resolved::Dead(live) => Ok(live),
-            Resolved::Missing => Err(Skip::because(format!("needs a {name} that replay could not make"))),
+            Resolved::Missing => Err(Skip::because(format!(
+                "needs a {name} that replay could not make"
+            ))),
             Resolved::Unknown => match kind {
                 Kind::Device => Ok(value),
                 // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
                 Kind::Stream if value <= 2 => Ok(value),
-                _ if call.succeeded() => {
-                    Err(Skip::because(format!("needs a {name} that no re-issued call made")))
-                }
-                _ if crashes_after_end(kind) => {
-                    Err(Skip::because(format!("would use a value that is no {name} (crashes the driver)")))
-                }
+                _ if call.succeeded() => Err(Skip::because(format!(
+                    "needs a {name} that no re-issued call made"
+                ))),
+                _ if crashes_after_end(kind) => Err(Skip::because(format!(
+                    "would use a value that is no {name} (crashes the driver)"
+                ))),
                 // The driver says what a value is not without following it into our own memory.
                 _ => Ok(self.nothing.address()),
             },
@@ -416,14 +536,20 @@ fn is_mapped(address: u64) -> bool {
     let mut residency = 0u8;
     // SAFETY: mincore looks at no memory of ours but the one byte that it is given for one page.
     let result = unsafe {
-        libc::mincore(page as *mut libc::c_void, crate::plan::PAGE as usize, &raw mut residency)
+        libc::mincore(
+            page as *mut libc::c_void,
+            crate::plan::PAGE as usize,
+            &raw mut residency,
+        )
     };
     result == 0
 }
 
 fn usable(length: u64) -> Result<usize, Skip> {
     if length > LONGEST {
-        return Err(Skip::because(format!("more than {LONGEST} bytes of host memory in one copy")));
+        return Err(Skip::because(format!(
+            "more than {LONGEST} bytes of host memory in one copy"
+        )));
     }
     usize::try_from(length).map_err(|_| Skip::because("more host memory than there is"))
 }
@@ -436,7 +562,12 @@ pub(crate) fn lend_zeroed(
 ) -> Result<u64, Skip> {
     let length = usable(length)?;
     let address = frame.lend(Buffer::zeroed(length));
-    frame.places.push(Place { position, expect, address, length });
+    frame.places.push(Place {
+        position,
+        expect,
+        address,
+        length,
+    });
     Ok(address)
 }
 
@@ -456,7 +587,10 @@ mod tests {
     fn absurd_lengths_are_refused() {
         assert!(usable(u64::MAX).is_err());
         assert_eq!(usable(4096), Ok(4096));
-        assert_eq!((handle_size(Kind::Device), handle_size(Kind::Stream)), (4, 8));
+        assert_eq!(
+            (handle_size(Kind::Device), handle_size(Kind::Stream)),
+            (4, 8)
+        );
         assert!(is_pointer("size_t *") && !is_pointer("CUstream"));
     }
 }

@@ -74,7 +74,10 @@ pub struct Guard {
 
 impl Default for Guard {
     fn default() -> Self {
-        Self { attempts: 8, watchdog: Duration::from_secs(60) }
+        Self {
+            attempts: 8,
+            watchdog: Duration::from_secs(60),
+        }
     }
 }
 
@@ -119,25 +122,40 @@ pub fn run_guarded(
         let mut command = command();
         command.envs(environment(trace, plan));
         // The same layout as before would meet the same conflict.
-        let tried = Try { randomise: attempt > 0, last };
+        let tried = Try {
+            randomise: attempt > 0,
+            last,
+        };
         let (message, status, page, hung) = one_child(command, guard, tried, progress)?;
         match message {
             Some(Message::Conflict) if !last => continue,
             Some(Message::Conflict) => {
-                return Err(Error::Conflict { taken: Vec::new(), total: 0 });
+                return Err(Error::Conflict {
+                    taken: Vec::new(),
+                    total: 0,
+                });
             }
             Some(Message::Report(report)) => {
-                return Ok(Report { attempts: attempt, ..*report });
+                return Ok(Report {
+                    attempts: attempt,
+                    ..*report
+                });
             }
             Some(Message::Machine(reasons)) => return Err(Error::Machine { reasons }),
             Some(Message::Failed(how)) => return Err(Error::NoReport { how }),
             None if hung || status.signal().is_some() => {
                 return Ok(obituary(trace, plan, status, &page, hung, attempt));
             }
-            None => return Err(Error::NoReport { how: status.to_string() }),
+            None => {
+                return Err(Error::NoReport {
+                    how: status.to_string(),
+                });
+            }
         }
     }
-    Err(Error::NoReport { how: "no child was tried".into() })
+    Err(Error::NoReport {
+        how: "no child was tried".into(),
+    })
 }
 
 /// Settings of the recorded process that change what the driver does, for the child. Which devices are visible is this
@@ -190,7 +208,9 @@ fn obituary(
     attempts: u32,
 ) -> Report {
     let (index, done) = page.read();
-    let call = trace.calls().nth(usize::try_from(index).unwrap_or(usize::MAX));
+    let call = trace
+        .calls()
+        .nth(usize::try_from(index).unwrap_or(usize::MAX));
     let function = call.map(|call| call.signature.name.clone());
     let signal = status.signal();
     let name = function.as_deref().unwrap_or("no function");
@@ -199,8 +219,20 @@ fn obituary(
         (false, Some(signal)) => format!("died by signal {signal} in call {index} ({name})"),
         (false, None) => format!("ended in call {index} ({name}): {status}"),
     };
-    let died = Died { signal: signal.filter(|_| !hung), hung, call: Some(index), function, text };
-    Report { calls: plan.calls, calls_replayed: done, died: Some(died), attempts, ..Report::default() }
+    let died = Died {
+        signal: signal.filter(|_| !hung),
+        hung,
+        call: Some(index),
+        function,
+        text,
+    };
+    Report {
+        calls: plan.calls,
+        calls_replayed: done,
+        died: Some(died),
+        attempts,
+        ..Report::default()
+    }
 }
 
 type Outcome = (Option<Message>, ExitStatus, Page, bool);
@@ -214,7 +246,12 @@ fn one_child(
     let failed = |what| move |source| Error::Child { what, source };
     let page = Page::create().map_err(failed("sharing a page"))?;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
-    let text = format!("{},{},{}", page.file.as_raw_fd(), writer.as_raw_fd(), u8::from(tried.last));
+    let text = format!(
+        "{},{},{}",
+        page.file.as_raw_fd(),
+        writer.as_raw_fd(),
+        u8::from(tried.last)
+    );
     command.env(VARIABLE, text);
     let inherited = [page.file.as_raw_fd(), writer.as_raw_fd()];
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
@@ -226,9 +263,12 @@ fn one_child(
         let _ = File::from(reader).read_to_end(&mut bytes);
         bytes
     });
-    let (status, hung) = watch(&mut child, &page, guard, progress).map_err(failed("waiting for it"))?;
+    let (status, hung) =
+        watch(&mut child, &page, guard, progress).map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();
-    let message = (status.code() == Some(SPOKE)).then(|| serde_json::from_slice(&bytes).ok()).flatten();
+    let message = (status.code() == Some(SPOKE))
+        .then(|| serde_json::from_slice(&bytes).ok())
+        .flatten();
     Ok((message, status, page, hung))
 }
 
@@ -322,12 +362,22 @@ impl Page {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh shared mapping of a whole page of the file; it stays mapped while `self` lives.
         let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), PAGE, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
         };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { file, address: address.cast() })
+        Ok(Self {
+            file,
+            address: address.cast(),
+        })
     }
 
     fn counters(&self) -> &Counters {
@@ -338,7 +388,10 @@ impl Page {
     /// The call in the driver, and how many are done.
     fn read(&self) -> (u64, u64) {
         let counters = self.counters();
-        (counters.call.load(Ordering::Relaxed), counters.done.load(Ordering::Relaxed))
+        (
+            counters.call.load(Ordering::Relaxed),
+            counters.done.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -352,7 +405,13 @@ impl Drop for Page {
 /// The page, the pipe, and whether this child is the last try.
 fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
     let mut parts = text.split(',');
-    let mut next = || parts.next()?.parse::<RawFd>().ok().filter(|&number| number >= 0);
+    let mut next = || {
+        parts
+            .next()?
+            .parse::<RawFd>()
+            .ok()
+            .filter(|&number| number >= 0)
+    };
     let (page, pipe, last) = (next()?, next()?, next()?);
     Some((page, pipe, last != 0))
 }
@@ -361,7 +420,10 @@ fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
 ///
 /// Outside of [`run_guarded`] it returns 2 and does nothing.
 pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
-    let Some((page, pipe, last)) = std::env::var(VARIABLE).ok().and_then(|text| descriptors(&text)) else {
+    let Some((page, pipe, last)) = std::env::var(VARIABLE)
+        .ok()
+        .and_then(|text| descriptors(&text))
+    else {
         return 2;
     };
     // What the driver starts must not take itself for a child of ours.
@@ -371,7 +433,10 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     let plan: Plan = plan(trace);
-    let options = Options { refuse_conflicts: !last, ..options.clone() };
+    let options = Options {
+        refuse_conflicts: !last,
+        ..options.clone()
+    };
 
     let position = Arc::new(Position::Shared(page));
     let message = match replay_watched(trace, &plan, &options, &position, &mut |_| {}) {
@@ -380,7 +445,9 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
         Err(Error::Machine { reasons }) => Message::Machine(reasons),
         Err(error) => Message::Failed(error.to_string()),
     };
-    let Ok(text) = serde_json::to_vec(&message) else { return 2 };
+    let Ok(text) = serde_json::to_vec(&message) else {
+        return 2;
+    };
     if File::from(pipe).write_all(&text).is_err() {
         return 2;
     }
@@ -421,14 +488,27 @@ mod tests {
 
     #[test]
     fn a_child_that_dies_is_told_from_one_that_hangs() {
-        let guard = Guard { attempts: 1, watchdog: Duration::from_millis(200) };
-        for (script, signal, hung) in
-            [("kill -SEGV $$", Some(11), false), ("exec sleep 30", Some(9), true), ("exit 5", None, false)]
-        {
+        let guard = Guard {
+            attempts: 1,
+            watchdog: Duration::from_millis(200),
+        };
+        for (script, signal, hung) in [
+            ("kill -SEGV $$", Some(11), false),
+            ("exec sleep 30", Some(9), true),
+            ("exit 5", None, false),
+        ] {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", script]);
-            let (message, status, page, was_hung) =
-                one_child(command, &guard, Try { randomise: true, last: true }, &mut |_| {}).unwrap();
+            let (message, status, page, was_hung) = one_child(
+                command,
+                &guard,
+                Try {
+                    randomise: true,
+                    last: true,
+                },
+                &mut |_| {},
+            )
+            .unwrap();
             assert!(message.is_none(), "{script}");
             assert_eq!((status.signal(), was_hung), (signal, hung), "{script}");
             assert_eq!(page.read(), (0, 0));
@@ -437,11 +517,24 @@ mod tests {
 
     #[test]
     fn a_message_comes_through_the_pipe() {
-        let guard = Guard { attempts: 1, watchdog: Duration::from_secs(20) };
+        let guard = Guard {
+            attempts: 1,
+            watchdog: Duration::from_secs(20),
+        };
         let mut command = Command::new("/bin/sh");
-        let script = format!("fd=${{{VARIABLE}#*,}}; fd=${{fd%,*}}; eval \"printf '\\\"Conflict\\\"' >&$fd\"");
+        let script =
+            format!(r#"fd=${{{VARIABLE}#*,}}; printf '"Conflict"' > /proc/self/fd/${{fd%,*}}"#);
         command.args(["-c", &script]);
-        let (message, ..) = one_child(command, &guard, Try { randomise: true, last: true }, &mut |_| {}).unwrap();
+        let (message, ..) = one_child(
+            command,
+            &guard,
+            Try {
+                randomise: true,
+                last: true,
+            },
+            &mut |_| {},
+        )
+        .unwrap();
         assert!(matches!(message, Some(Message::Conflict)), "{message:?}");
     }
 }

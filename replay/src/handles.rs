@@ -38,7 +38,10 @@ pub(crate) enum Resolved {
 
 /// Kinds of which a use after the end crashes the real driver instead of failing (observed, driver 580).
 pub(crate) fn crashes_after_end(kind: Kind) -> bool {
-    matches!(kind, Kind::Stream | Kind::Event | Kind::Link | Kind::Library)
+    matches!(
+        kind,
+        Kind::Stream | Kind::Event | Kind::Link | Kind::Library
+    )
 }
 
 /// A kind in words.
@@ -112,8 +115,16 @@ impl Handles {
         if let Some(live) = live {
             *self.live.entry((key.0, live)).or_default() += 1;
         }
-        let object =
-            Object { live, alive: true, generation, parent, context, made, made_by, ended: None };
+        let object = Object {
+            live,
+            alive: true,
+            generation,
+            parent,
+            context,
+            made,
+            made_by,
+            ended: None,
+        };
         self.objects.insert(key, object);
     }
 
@@ -125,8 +136,16 @@ impl Handles {
     pub(crate) fn resolve(&self, kind: Kind, value: u64) -> Resolved {
         let of = |kind| match self.objects.get(&(kind, value)) {
             Some(Object { live: None, .. }) => Resolved::Missing,
-            Some(Object { live: Some(live), alive: true, .. }) => Resolved::Live(*live),
-            Some(Object { live: Some(live), alive: false, .. }) => Resolved::Dead(*live),
+            Some(Object {
+                live: Some(live),
+                alive: true,
+                ..
+            }) => Resolved::Live(*live),
+            Some(Object {
+                live: Some(live),
+                alive: false,
+                ..
+            }) => Resolved::Dead(*live),
             None => Resolved::Unknown,
         };
         let own = of(kind);
@@ -150,7 +169,9 @@ impl Handles {
         let mut ended = Vec::new();
         let mut queue = vec![key];
         while let Some(key) = queue.pop() {
-            let Some(object) = self.objects.get_mut(&key) else { continue };
+            let Some(object) = self.objects.get_mut(&key) else {
+                continue;
+            };
             if !object.alive {
                 continue;
             }
@@ -182,14 +203,23 @@ impl Handles {
     }
 
     /// Ends everything of a live context, which itself stays known (a primary context that was released or reset).
-    pub(crate) fn end_context_content(&mut self, context: u64, call: u64, by: &'static str) -> Vec<Key> {
+    pub(crate) fn end_context_content(
+        &mut self,
+        context: u64,
+        call: u64,
+        by: &'static str,
+    ) -> Vec<Key> {
         let keys: Vec<Key> = self
             .objects
             .iter()
-            .filter(|(key, object)| object.alive && object.context == context && dies_with_context(key.0))
+            .filter(|(key, object)| {
+                object.alive && object.context == context && dies_with_context(key.0)
+            })
             .map(|(&key, _)| key)
             .collect();
-        keys.into_iter().flat_map(|key| self.end(key, call, by)).collect()
+        keys.into_iter()
+            .flat_map(|key| self.end(key, call, by))
+            .collect()
     }
 
     /// Where a handle comes from and where it ended, in one line.
@@ -230,6 +260,7 @@ fn has_children(kind: Kind) -> bool {
             | Kind::Kernel
             | Kind::MipmappedArray
             | Kind::Graph
+            | Kind::GraphNode
             | Kind::MemoryPool
             | Kind::GreenContext
     )
@@ -246,14 +277,23 @@ mod tests {
         assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Unknown);
         handles.insert(key, Some(0x99), None, 7, 1, "cuStreamCreate");
         assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Live(0x99));
-        assert_eq!(handles.resolve(Kind::Event, 0x10), Resolved::Unknown, "kinds are apart");
+        assert_eq!(
+            handles.resolve(Kind::Event, 0x10),
+            Resolved::Unknown,
+            "kinds are apart"
+        );
         handles.end(key, 2, "cuStreamDestroy");
         assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Dead(0x99));
         assert!(!handles.is_taken(Kind::Stream, 0x99));
         handles.insert(key, Some(0x77), None, 7, 3, "cuStreamCreate");
         assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Live(0x77));
         assert_eq!(handles.get(key).map(|object| object.generation), Some(1));
-        assert!(handles.describe(Kind::Stream, 0x10).unwrap().contains("use number 2"));
+        assert!(
+            handles
+                .describe(Kind::Stream, 0x10)
+                .unwrap()
+                .contains("use number 2")
+        );
     }
 
     #[test]
@@ -261,26 +301,77 @@ mod tests {
         let mut handles = Handles::default();
         let context = (Kind::Context, 0x1);
         handles.insert(context, Some(0xc), None, 0, 0, "cuCtxCreate_v4");
-        handles.insert((Kind::Module, 0x2), Some(0x20), None, 0xc, 1, "cuModuleLoadData");
-        handles.insert((Kind::Function, 0x3), Some(0x30), Some((Kind::Module, 0x2)), 0xc, 2, "cuModuleGetFunction");
-        handles.insert((Kind::Library, 0x4), Some(0x40), None, 0, 3, "cuLibraryLoadData");
-        handles.insert((Kind::Kernel, 0x5), Some(0x50), Some((Kind::Library, 0x4)), 0, 4, "cuLibraryGetKernel");
+        handles.insert(
+            (Kind::Module, 0x2),
+            Some(0x20),
+            None,
+            0xc,
+            1,
+            "cuModuleLoadData",
+        );
+        handles.insert(
+            (Kind::Function, 0x3),
+            Some(0x30),
+            Some((Kind::Module, 0x2)),
+            0xc,
+            2,
+            "cuModuleGetFunction",
+        );
+        handles.insert(
+            (Kind::Library, 0x4),
+            Some(0x40),
+            None,
+            0,
+            3,
+            "cuLibraryLoadData",
+        );
+        handles.insert(
+            (Kind::Kernel, 0x5),
+            Some(0x50),
+            Some((Kind::Library, 0x4)),
+            0,
+            4,
+            "cuLibraryGetKernel",
+        );
         let mut ended = handles.end(context, 9, "cuCtxDestroy");
         ended.sort();
         assert_eq!(ended, [context, (Kind::Module, 0x2), (Kind::Function, 0x3)]);
         assert_eq!(handles.resolve(Kind::Function, 0x3), Resolved::Dead(0x30));
-        assert_eq!(handles.resolve(Kind::Function, 0x5), Resolved::Live(0x50), "a kernel as a function");
+        assert_eq!(
+            handles.resolve(Kind::Function, 0x5),
+            Resolved::Live(0x50),
+            "a kernel as a function"
+        );
         handles.end((Kind::Library, 0x4), 10, "cuLibraryUnload");
         assert_eq!(handles.resolve(Kind::Function, 0x5), Resolved::Dead(0x50));
-        assert!(handles.end((Kind::Library, 0x4), 11, "cuLibraryUnload").is_empty(), "only once");
+        assert!(
+            handles
+                .end((Kind::Library, 0x4), 11, "cuLibraryUnload")
+                .is_empty(),
+            "only once"
+        );
     }
 
     #[test]
     fn a_dead_value_that_the_driver_gave_out_again_is_noticed() {
         let mut handles = Handles::default();
-        handles.insert((Kind::Module, 1), Some(0x50), None, 0, 0, "cuModuleLoadData");
+        handles.insert(
+            (Kind::Module, 1),
+            Some(0x50),
+            None,
+            0,
+            0,
+            "cuModuleLoadData",
+        );
         handles.end((Kind::Module, 1), 1, "cuModuleUnload");
-        handles.insert((Kind::Module, 2), Some(0x50), None, 0, 2, "cuModuleLoadData");
+        handles.insert(
+            (Kind::Module, 2),
+            Some(0x50),
+            None,
+            0,
+            2,
+            "cuModuleLoadData",
+        );
         assert_eq!(handles.resolve(Kind::Module, 1), Resolved::Dead(0x50));
         assert!(handles.is_taken(Kind::Module, 0x50));
     }

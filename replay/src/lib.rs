@@ -5,17 +5,23 @@
 //! address randomisation, so that a trace of a crashing program ends in a report. Nothing here prints.
 //!
 //! How calls are re-issued:
-//! * in recorded order of enter, one at a time; each recorded thread has a thread of its own here (only one runs at a
+//! * in recorded order of enter (a call that gives out a handle or waits: of return), one at a time; each recorded thread has a thread of its own here (only one runs at a
 //!   time), so that current contexts, context stacks and per-thread default streams are kept apart by the driver itself;
 //! * arguments by the registry's roles; functions that need more have a file in `overrides`;
 //! * device and pinned memory at its recorded address ([`Placement`](Options::placement)), or, where that cannot be,
 //!   with its address translated by range in arguments and kernel parameters;
 //! * a failed call too, and it must fail with the same code. Not re-issued: a call in flight when the recording ended, and
-//!   uses of destroyed objects that crash the driver; the report counts both by name.
+//!   uses of destroyed objects that crash the driver; the report counts both by name;
+//! * handles that the program had from private tables of the driver: primary contexts by their device, functions by module
+//!   and name, as the recorder noted them.
 //!
 //! What placement changes: placed memory is mapped in granules of 2 MiB, and `cuMemAlloc`, `cuMemFree` and their like are
 //! answered from the replayer's own books. An operand that lies in placed memory that was freed gets the driver's code for
 //! that, `CUDA_ERROR_INVALID_VALUE`, from the books as well, because the granule may still be mapped for its neighbours.
+//!
+//! What a replay cannot know: host memory that the program wrote itself and that the device reads without a copy (pinned,
+//! registered, managed) has the bytes of the last recorded copy; host functions do nothing; log texts of compilations are
+//! not compared.
 //!
 //! Invariant: only this crate's `api`, `placement`, `overrides` and `guard` modules are unsafe; no bytes of a trace cause a panic.
 
@@ -27,21 +33,26 @@ mod capturing;
 mod compare;
 mod error;
 mod frame;
+mod graph_memory;
 mod guard;
 mod handles;
 mod interpret;
 mod machine;
+mod order;
+mod outcome;
 mod overrides;
 mod placement;
 mod plan;
+mod primary;
 mod report;
 mod run;
+mod structs;
 
-pub use cutape_driver::{LocateError, is_interposer, locate};
+pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, run_as_child, run_guarded};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
-    Died, Difference, Divergence, Placed, Report, Skipped, Timing, Translated, What,
+    Died, Difference, Divergence, Placed, Report, Skipped, Stale, Timing, Translated, What,
 };
 pub use run::{Options, Selection, replay};

@@ -20,7 +20,9 @@ const SINGLE_SLOTS: u64 = 4096;
 
 /// The slots around some bytes; `None` where no reservation can lie.
 pub(crate) fn slots_around(start: u64, length: u64) -> Option<(u64, u64)> {
-    let end = start.checked_add(length.max(1))?.checked_next_multiple_of(SLOT)?;
+    let end = start
+        .checked_add(length.max(1))?
+        .checked_next_multiple_of(SLOT)?;
     let start = start / SLOT * SLOT;
     (start != 0 && end <= RESERVATION_END).then_some((start, end))
 }
@@ -28,7 +30,10 @@ pub(crate) fn slots_around(start: u64, length: u64) -> Option<(u64, u64)> {
 /// The granules around some bytes.
 pub(crate) fn granules_around(start: u64, length: u64) -> (u64, u64) {
     let end = start.saturating_add(length.max(1));
-    (start / GRANULE * GRANULE, end.div_ceil(GRANULE).saturating_mul(GRANULE))
+    (
+        start / GRANULE * GRANULE,
+        end.div_ceil(GRANULE).saturating_mul(GRANULE),
+    )
 }
 
 /// Joins ranges that overlap or touch.
@@ -108,8 +113,11 @@ pub(crate) struct Placement {
 impl Placement {
     /// Reserves every slot and host region of the plan. Needs a current context.
     pub(crate) fn reserve(api: &Api, plan: &Plan, devices: i32, host_node: i32) -> Self {
-        let mut placement =
-            Self { devices, host_node: host_node.max(0), ..Self::default() };
+        let mut placement = Self {
+            devices,
+            host_node: host_node.max(0),
+            ..Self::default()
+        };
         for &(start, end) in &plan.device_slots {
             if placement.reserve_range(api, start, end) {
                 continue;
@@ -128,7 +136,10 @@ impl Placement {
         placement.joined = union(placement.reserved.clone());
         for &region in &plan.host_regions {
             if map_fixed(region) {
-                placement.regions.push(Region { region, registered: None });
+                placement.regions.push(Region {
+                    region,
+                    registered: None,
+                });
             } else {
                 placement.taken.push(region.start);
             }
@@ -158,23 +169,40 @@ impl Placement {
     /// True if these bytes lie in the replayer's reservations.
     pub(crate) fn reserves(&self, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length.max(1));
-        self.joined.iter().any(|&(low, high)| start >= low && end <= high)
+        self.joined
+            .iter()
+            .any(|&(low, high)| start >= low && end <= high)
     }
 
     /// Maps granules so that all these bytes exist in that place.
-    pub(crate) fn map(&mut self, api: &Api, start: u64, length: u64, location: Location) -> Result<(), Refusal> {
+    pub(crate) fn map(
+        &mut self,
+        api: &Api,
+        start: u64,
+        length: u64,
+        location: Location,
+    ) -> Result<(), Refusal> {
         if !self.reserves(start, length) {
-            return Err(Refusal::NotReserved("its 32 MiB slot could not be reserved"));
+            return Err(Refusal::NotReserved(
+                "its 32 MiB slot could not be reserved",
+            ));
         }
         let range = granules_around(start, length);
         let touching = self.touching(range);
-        if touching.iter().any(|start| self.runs[start].location != location) {
-            return Err(Refusal::NotReserved("its 2 MiB granule holds memory of another kind"));
+        if touching
+            .iter()
+            .any(|start| self.runs[start].location != location)
+        {
+            return Err(Refusal::NotReserved(
+                "its 2 MiB granule holds memory of another kind",
+            ));
         }
         let pieces = touching.iter().map(|start| (*start, self.runs[start].end));
         let mut fresh = Vec::new();
         let missing = gaps(range, pieces);
-        let missing = missing.iter().flat_map(|&gap| self.within_reservations(gap));
+        let missing = missing
+            .iter()
+            .flat_map(|&gap| self.within_reservations(gap));
         for (low, high) in missing.collect::<Vec<_>>() {
             match self.map_run(api, low, high, location) {
                 Ok(run) => fresh.push((low, run)),
@@ -210,7 +238,12 @@ impl Placement {
             let _ = api.release_memory(handle);
             return Err(code);
         }
-        let run = Run { end: high, location, handle, users: 1 };
+        let run = Run {
+            end: high,
+            location,
+            handle,
+            users: 1,
+        };
         let own = match location {
             Location::Device(ordinal) => vec![Location::Device(ordinal)],
             Location::Host(node) => {
@@ -240,7 +273,9 @@ impl Placement {
     /// Gives back what `map` mapped for these bytes. Nothing may still use them.
     pub(crate) fn unmap(&mut self, api: &Api, start: u64, length: u64) {
         for low in self.touching(granules_around(start, length)) {
-            let Some(run) = self.runs.get_mut(&low) else { continue };
+            let Some(run) = self.runs.get_mut(&low) else {
+                continue;
+            };
             run.users = run.users.saturating_sub(1);
             if run.users == 0 {
                 let run = *run;
@@ -262,20 +297,32 @@ impl Placement {
             .next_back()
             .filter(|(_, run)| run.end > range.0)
             .map_or(range.0, |(&start, _)| start);
-        self.runs.range(first..range.1).map(|(&start, _)| start).collect()
+        self.runs
+            .range(first..range.1)
+            .map(|(&start, _)| start)
+            .collect()
     }
 
     /// Makes host memory there usable by the device: registers its region with the current context unless it is.
-    pub(crate) fn register(&mut self, api: &Api, start: u64, length: u64, context: u64) -> Result<(), Refusal> {
+    pub(crate) fn register(
+        &mut self,
+        api: &Api,
+        start: u64,
+        length: u64,
+        context: u64,
+    ) -> Result<(), Refusal> {
         let end = start.saturating_add(length);
         let region = self
             .regions
             .iter_mut()
             .find(|known| start >= known.region.start && end <= known.region.end)
-            .ok_or(Refusal::NotReserved("its pages are taken in the replaying process"))?;
+            .ok_or(Refusal::NotReserved(
+                "its pages are taken in the replaying process",
+            ))?;
         if region.registered.is_none() {
             let HostRegion { start, end } = region.region;
-            api.register_host(start, end - start).map_err(Refusal::Driver)?;
+            api.register_host(start, end - start)
+                .map_err(Refusal::Driver)?;
             region.registered = Some(context);
         }
         Ok(())
@@ -292,9 +339,10 @@ impl Placement {
 }
 
 fn unmap_run(api: &Api, low: u64, run: Run) {
-    for (what, outcome) in
-        [("unmapped", api.unmap(low, run.end - low)), ("released", api.release_memory(run.handle))]
-    {
+    for (what, outcome) in [
+        ("unmapped", api.unmap(low, run.end - low)),
+        ("released", api.release_memory(run.handle)),
+    ] {
         if let Err(code) = outcome {
             tracing::debug!("granules at {low:#x} could not be {what}: result {code}");
         }
@@ -311,7 +359,10 @@ fn map_fixed(region: HostRegion) -> bool {
             region.start as *mut libc::c_void,
             length,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_NORESERVE
+                | libc::MAP_FIXED_NOREPLACE,
             -1,
             0,
         )
@@ -335,22 +386,40 @@ mod tests {
     #[test]
     fn slots_are_32_mib_around_the_bytes() {
         for (start, length, slots) in [
-            (0x7f00_0000_0000, 1, Some((0x7f00_0000_0000, 0x7f00_0200_0000))),
-            (0x7f00_01ff_ffff, 2, Some((0x7f00_0000_0000, 0x7f00_0400_0000))),
-            (0x7f00_0020_0000, 0, Some((0x7f00_0000_0000, 0x7f00_0200_0000))),
+            (
+                0x7f00_0000_0000,
+                1,
+                Some((0x7f00_0000_0000, 0x7f00_0200_0000)),
+            ),
+            (
+                0x7f00_01ff_ffff,
+                2,
+                Some((0x7f00_0000_0000, 0x7f00_0400_0000)),
+            ),
+            (
+                0x7f00_0020_0000,
+                0,
+                Some((0x7f00_0000_0000, 0x7f00_0200_0000)),
+            ),
             (0, 16, None),
             (u64::MAX - 1, 16, None),
             (1 << 48, 16, None),
         ] {
             assert_eq!(slots_around(start, length), slots, "{start:#x} {length}");
         }
-        assert_eq!(granules_around(0x20_0001, 0x20_0000), (0x20_0000, 0x60_0000));
+        assert_eq!(
+            granules_around(0x20_0001, 0x20_0000),
+            (0x20_0000, 0x60_0000)
+        );
         assert_eq!(granules_around(u64::MAX, 1).0 % GRANULE, 0, "no overflow");
     }
 
     #[test]
     fn ranges_are_joined() {
-        assert_eq!(union(vec![(4, 6), (0, 2), (2, 3), (5, 9)]), [(0, 3), (4, 9)]);
+        assert_eq!(
+            union(vec![(4, 6), (0, 2), (2, 3), (5, 9)]),
+            [(0, 3), (4, 9)]
+        );
         assert_eq!(union(vec![]), []);
     }
 
@@ -369,7 +438,10 @@ mod tests {
 
     #[test]
     fn host_pages_come_to_lie_where_they_were_or_not_at_all() {
-        let region = HostRegion { start: 0x6123_4560_0000, end: 0x6123_4560_2000 };
+        let region = HostRegion {
+            start: 0x6123_4560_0000,
+            end: 0x6123_4560_2000,
+        };
         assert!(map_fixed(region));
         assert!(!map_fixed(region), "taken now");
         // SAFETY: the pages were mapped by this test, nobody else uses them.

@@ -34,6 +34,8 @@ pub struct Plan {
     pub first_init: Option<u64>,
     /// The lazy or eager loading of modules that the program was told of: `LAZY` or `EAGER`.
     pub loading_mode: Option<&'static str>,
+    /// Primary contexts that the program retained: recorded handle, device, index of the first call that retained it.
+    pub primary_contexts: Vec<(u64, i32, u64)>,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
 }
@@ -86,14 +88,21 @@ pub(crate) fn made_length(call: &Call, function: &Function) -> u64 {
         let pitch = call.out(1).unwrap_or(0);
         return pitch.saturating_mul(call.argument_named("Height").unwrap_or(0));
     }
-    if function.params.iter().any(|param| matches!(param.role, Role::Find(Kind::Global, _))) {
+    if function
+        .params
+        .iter()
+        .any(|param| matches!(param.role, Role::Find(Kind::Global, _)))
+    {
         return call
             .signature
             .parameter("bytes")
             .and_then(|position| call.out(position))
             .unwrap_or(0);
     }
-    ["bytesize", "size"].iter().find_map(|name| call.argument_named(name)).unwrap_or(0)
+    ["bytesize", "size"]
+        .iter()
+        .find_map(|name| call.argument_named(name))
+        .unwrap_or(0)
 }
 
 /// True for device memory that a replay maps itself.
@@ -118,24 +127,33 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     for call in trace.calls() {
         plan.calls += 1;
-        let Some(function) =
-            *functions.entry(call.signature.id).or_insert_with(|| function_of(&call))
+        let Some(function) = *functions
+            .entry(call.signature.id)
+            .or_insert_with(|| function_of(&call))
         else {
-            *plan.unknown_functions.entry(call.signature.name.clone()).or_default() += 1;
+            *plan
+                .unknown_functions
+                .entry(call.signature.name.clone())
+                .or_default() += 1;
             continue;
         };
         if let Some(forever) = not_reissued(function) {
-            let entry = unreplayable.entry(function.name).or_insert_with(|| Unreplayable {
-                function: function.name.to_owned(),
-                reason: function.reason.to_owned(),
-                count: 0,
-                forever,
-            });
+            let entry = unreplayable
+                .entry(function.name)
+                .or_insert_with(|| Unreplayable {
+                    function: function.name.to_owned(),
+                    reason: function.reason.to_owned(),
+                    count: 0,
+                    forever,
+                });
             entry.count += 1;
             continue;
         }
         if call.captures().any(|capture| is_missing(capture.bytes)) {
-            *plan.missing_bytes.entry(function.name.to_owned()).or_default() += 1;
+            *plan
+                .missing_bytes
+                .entry(function.name.to_owned())
+                .or_default() += 1;
         }
         let Some(result) = call.result() else {
             plan.in_flight.push((call.index, function.name.to_owned()));
@@ -150,6 +168,13 @@ pub fn plan(trace: &Trace) -> Plan {
         if function.base == "cuInit" && plan.first_init.is_none() {
             plan.first_init = Some(call.index);
         }
+        if function.base == "cuDevicePrimaryCtxRetain"
+            && let Some(context) = call.out(0)
+            && plan.primary_contexts.iter().all(|known| known.0 != context)
+        {
+            let device = call.argument(1) as i32;
+            plan.primary_contexts.push((context, device, call.index));
+        }
         if function.base == "cuModuleGetLoadingMode" {
             // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
             plan.loading_mode = match call.out(0) {
@@ -162,7 +187,9 @@ pub fn plan(trace: &Trace) -> Plan {
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
                 Role::Make(Kind::Memory, _) => {
-                    let Some(address) = call.out(position) else { continue };
+                    let Some(address) = call.out(position) else {
+                        continue;
+                    };
                     plan.allocations += 1;
                     allocated = allocated.saturating_add(length);
                     plan.peak_bytes = plan.peak_bytes.max(allocated);
@@ -172,7 +199,10 @@ pub fn plan(trace: &Trace) -> Plan {
                     }
                 }
                 Role::Make(Kind::Reservation, _) => {
-                    slots.extend(call.out(position).and_then(|start| slots_around(start, length)));
+                    slots.extend(
+                        call.out(position)
+                            .and_then(|start| slots_around(start, length)),
+                    );
                 }
                 Role::Make(Kind::HostMemory, _) if is_pinned_allocation(function) => {
                     pinned.extend(call.out(position).map(|start| (start, length)));
@@ -202,7 +232,10 @@ fn host_regions(pinned: &[(u64, u64)], slots: &[(u64, u64)]) -> Vec<HostRegion> 
         let apart = slots.iter().all(|&(low, high)| end <= low || start >= high);
         (apart && start != 0 && end <= USER_END).then_some((start, end))
     });
-    union(outside.collect()).into_iter().map(|(start, end)| HostRegion { start, end }).collect()
+    union(outside.collect())
+        .into_iter()
+        .map(|(start, end)| HostRegion { start, end })
+        .collect()
 }
 
 /// Where user space ends on x86-64 with four-level page tables.
@@ -225,12 +258,17 @@ impl Plan {
     /// True if any slot holds device memory there.
     pub(crate) fn in_device_slots(&self, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length.max(1));
-        self.device_slots.iter().any(|&(low, high)| start >= low && end <= high)
+        self.device_slots
+            .iter()
+            .any(|&(low, high)| start >= low && end <= high)
     }
 
     /// Bytes of address space to reserve.
     pub fn reserved_bytes(&self) -> u64 {
-        self.device_slots.iter().map(|&(start, end)| end - start).sum()
+        self.device_slots
+            .iter()
+            .map(|&(start, end)| end - start)
+            .sum()
     }
 
     /// How many slots of 32 MiB are reserved.
@@ -247,13 +285,16 @@ mod tests {
     fn host_memory_in_device_slots_is_no_region_of_its_own() {
         let slots = [(0x7000_0000_0000, 0x7000_0200_0000)];
         let pinned = [
-            (0x7000_0010_0000, 0x1000),  // in the slot
-            (0x7000_01ff_f000, 0x2000),  // straddles its end
-            (0x6000_0000_0800, 0x100),   // half a page
-            (0x6000_0000_1000, 0x10),    // touches the one before
+            (0x7000_0010_0000, 0x1000),   // in the slot
+            (0x7000_01ff_f000, 0x2000),   // straddles its end
+            (0x6000_0000_0800, 0x100),    // half a page
+            (0x6000_0000_1000, 0x10),     // touches the one before
             (0x5000_0000_0000, u64::MAX), // nonsense
         ];
-        let region = HostRegion { start: 0x6000_0000_0000, end: 0x6000_0000_2000 };
+        let region = HostRegion {
+            start: 0x6000_0000_0000,
+            end: 0x6000_0000_2000,
+        };
         assert_eq!(host_regions(&pinned, &slots), [region]);
     }
 

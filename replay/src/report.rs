@@ -25,6 +25,11 @@ pub struct Report {
     pub placed: Placed,
     /// Memory whose address differs from the recorded one.
     pub translated: Vec<Translated>,
+    /// Words in copied host bytes and kernel parameters that look like addresses of memory listed in `translated`: nobody
+    /// replaced them.
+    pub stale_addresses: u64,
+    /// The calls that carry them; at most [`Report::STALE_KEPT`].
+    pub stale: Vec<Stale>,
     /// How this machine differs from the recorded one.
     pub machine: Vec<Difference>,
     /// What else the reader must know, e.g. options that could not be passed on.
@@ -46,6 +51,9 @@ pub struct Report {
 }
 
 impl Report {
+    /// How many calls that carry stale addresses are listed.
+    pub const STALE_KEPT: usize = 1000;
+
     /// How many divergences are kept with their text.
     pub const DIVERGENCES_KEPT: usize = 100;
 
@@ -60,7 +68,10 @@ impl Report {
     }
 
     pub(crate) fn skip(&mut self, function: &str, reason: &str, index: u64) {
-        let known = self.skipped.iter_mut().find(|entry| entry.function == function && entry.reason == reason);
+        let known = self
+            .skipped
+            .iter_mut()
+            .find(|entry| entry.function == function && entry.reason == reason);
         match known {
             Some(entry) => entry.count += 1,
             None => self.skipped.push(Skipped {
@@ -69,6 +80,13 @@ impl Report {
                 count: 1,
                 first: index,
             }),
+        }
+    }
+
+    pub(crate) fn stale(&mut self, stale: Stale) {
+        self.stale_addresses += stale.words;
+        if self.stale.len() < Self::STALE_KEPT {
+            self.stale.push(stale);
         }
     }
 
@@ -139,7 +157,7 @@ pub struct Divergence {
 /// How memory came back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Device and pinned allocations and registrations re-made.
+    /// Device and pinned allocations and registrations re-made; managed memory is not counted, since it cannot be placed.
     pub allocations: u64,
     /// Of these, at the recorded address.
     pub at_recorded_address: u64,
@@ -160,6 +178,21 @@ pub struct Translated {
     pub length: u64,
     /// Why it is not at its recorded address.
     pub reason: String,
+}
+
+/// A call whose bytes name memory that is at another address than recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stale {
+    /// The call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// How many words look like such addresses.
+    pub words: u64,
+    /// The first of them, as recorded.
+    pub address: u64,
+    /// What lay there.
+    pub memory: String,
 }
 
 /// A difference between the recorded machine and this one.
@@ -208,12 +241,18 @@ mod tests {
     #[test]
     fn skipped_calls_are_counted_by_name_and_reason() {
         let mut report = Report::default();
-        for (function, reason, index) in
-            [("cuGraphLaunch", "not yet", 4), ("cuGraphLaunch", "not yet", 9), ("cuArrayCreate", "not yet", 5)]
-        {
+        for (function, reason, index) in [
+            ("cuGraphLaunch", "not yet", 4),
+            ("cuGraphLaunch", "not yet", 9),
+            ("cuArrayCreate", "not yet", 5),
+        ] {
             report.skip(function, reason, index);
         }
-        let counts: Vec<_> = report.skipped.iter().map(|s| (s.function.as_str(), s.count, s.first)).collect();
+        let counts: Vec<_> = report
+            .skipped
+            .iter()
+            .map(|s| (s.function.as_str(), s.count, s.first))
+            .collect();
         assert_eq!(counts, [("cuGraphLaunch", 2, 4), ("cuArrayCreate", 1, 5)]);
         assert_eq!(report.calls_skipped(), 3);
         assert!(report.agrees(), "what was skipped is no difference");
@@ -221,7 +260,11 @@ mod tests {
 
     #[test]
     fn a_report_survives_json() {
-        let mut report = Report { calls: 7, died: None, ..Report::default() };
+        let mut report = Report {
+            calls: 7,
+            died: None,
+            ..Report::default()
+        };
         report.diverge(Divergence {
             call: 3,
             function: "cuInit".into(),

@@ -8,12 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use cutape_format::{Call, Calls, Trace};
+use cutape_format::{Call, Trace};
 
 use crate::api::Api;
 use crate::error::Error;
 use crate::guard::{Position, is_randomised};
 use crate::interpret::Player;
+use crate::order::Ordered;
 use crate::plan::Plan;
 use crate::report::Report;
 
@@ -83,7 +84,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Re-issues a trace's calls on a driver in this process, and compares.
 ///
-/// `progress` is told how many calls are done, from the calling thread. A driver that crashes takes this process with it;
+/// `progress` is told how many calls are done, from the calling thread. What the trace leaves behind on the driver (contexts,
+/// memory) stays until the process ends, as does what placement reserved. A driver that crashes takes this process with it;
 /// [`run_guarded`](crate::run_guarded) is the way around that.
 ///
 /// # Errors
@@ -96,7 +98,13 @@ pub fn replay(
     options: &Options,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
-    replay_watched(trace, plan, options, &Arc::new(Position::default()), progress)
+    replay_watched(
+        trace,
+        plan,
+        options,
+        &Arc::new(Position::default()),
+        progress,
+    )
 }
 
 /// As [`replay`], telling `position` which call is in the driver.
@@ -108,10 +116,16 @@ pub(crate) fn replay_watched(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
     let last = options.calls.as_ref().map(|selected| {
-        trace.calls().filter(|call| selected(call)).map(|call| call.index).last()
+        trace
+            .calls()
+            .filter(|call| selected(call))
+            .map(|call| call.index)
+            .last()
     });
     let end = match (options.until, last) {
-        (until, Some(last)) => until.unwrap_or(u64::MAX).min(last.map_or(0, |last| last + 1)),
+        (until, Some(last)) => until
+            .unwrap_or(u64::MAX)
+            .min(last.map_or(0, |last| last + 1)),
         (Some(until), None) => until,
         (None, None) => u64::MAX,
     };
@@ -123,8 +137,7 @@ pub(crate) fn replay_watched(
     let turns = Turns {
         table: Mutex::new(Table {
             player,
-            calls: trace.calls().peekable(),
-            end,
+            calls: Ordered::new(trace, end).peekable(),
             turn: Turn::Nobody,
             done: 0,
             error: None,
@@ -142,14 +155,17 @@ pub(crate) fn replay_watched(
             match table.turn {
                 Turn::Over => break,
                 Turn::Of(thread) => {
-                    if let std::collections::hash_map::Entry::Vacant(place) = threads.entry(thread) {
+                    if let std::collections::hash_map::Entry::Vacant(place) = threads.entry(thread)
+                    {
                         match start(scope, &turns, thread) {
                             Ok(handle) => {
                                 place.insert(handle);
                             }
                             Err(source) => {
-                                table.error =
-                                    Some(Error::Child { what: "starting a thread", source });
+                                table.error = Some(Error::Child {
+                                    what: "starting a thread",
+                                    source,
+                                });
                                 table.turn = Turn::Over;
                                 turns.changed.notify_all();
                                 break;
@@ -167,10 +183,14 @@ pub(crate) fn replay_watched(
         drop(table);
         progress(done);
     });
-    let table = turns.table.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut table = turns
+        .table
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = table.error {
         return Err(error);
     }
+    table.player.finish();
     let mut report = table.player.report;
     report.wall_seconds = begin.elapsed().as_secs_f64();
     Ok(report)
@@ -198,9 +218,7 @@ enum Turn {
 /// What the threads pass around: whoever holds it plays.
 struct Table<'t> {
     player: Player<'t>,
-    calls: Peekable<Calls<'t>>,
-    /// Stop before that index.
-    end: u64,
+    calls: Peekable<Ordered<'t>>,
     turn: Turn,
     done: u64,
     error: Option<Error>,
@@ -209,11 +227,10 @@ struct Table<'t> {
 impl Table<'_> {
     /// Gives the turn to the thread of the next call.
     fn pass_on(&mut self) {
-        let end = self.end;
-        self.turn = match self.calls.peek() {
-            Some(call) if call.index < end => Turn::Of(call.thread),
-            _ => Turn::Over,
-        };
+        self.turn = self
+            .calls
+            .peek()
+            .map_or(Turn::Over, |call| Turn::Of(call.thread));
     }
 }
 
@@ -238,7 +255,10 @@ impl<'t> Turns<'t> {
                 if table.turn == Turn::Over {
                     return;
                 }
-                table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+                table = self
+                    .changed
+                    .wait(table)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
             while table.turn == Turn::Of(thread) {
                 self.play_next(&mut table);
@@ -252,14 +272,19 @@ impl<'t> Turns<'t> {
             table.turn = Turn::Over;
             return;
         };
-        let compared = self.selection.as_ref().is_none_or(|selected| selected(&call));
+        let compared = self
+            .selection
+            .as_ref()
+            .is_none_or(|selected| selected(&call));
         table.player.comparing = compared;
         if !compared {
             table.player.report.calls_not_compared += 1;
         }
         let outcome = table.player.play(&call);
         table.done += 1;
-        self.position.done.store(table.done, std::sync::atomic::Ordering::Relaxed);
+        self.position
+            .done
+            .store(table.done, std::sync::atomic::Ordering::Relaxed);
         let stop = table.player.report.divergence_count > 0 && !self.keep_going;
         match outcome {
             Err(error) => {

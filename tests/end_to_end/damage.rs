@@ -1,1 +1,200 @@
-//! x
+//! Traces cut at any byte, and with any byte changed: refused, or read as what they were; never a panic, never other content.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cutape_format::Trace;
+use cutape_tests::{parts, programs, run};
+
+/// A recorded trace with links, images, launches and copies.
+fn recorded(folder: &Path, options: &[&str]) -> PathBuf {
+    let all = programs().unwrap();
+    let program = all
+        .iter()
+        .find(|program| program.name == "demo/link_demo")
+        .unwrap();
+    let path = folder.join("sound.cutape");
+    let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &path]);
+    record
+        .args(options)
+        .arg("--")
+        .arg(program.compile(parts()).unwrap());
+    run(&mut record).assert(0);
+    path
+}
+
+/// Positions to try: all at the start, then spread over the rest without a pattern.
+fn positions(length: usize) -> Vec<usize> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let spread = std::iter::from_fn(move || {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        Some((state % length as u64) as usize)
+    });
+    (0..600.min(length))
+        .chain(spread.take(400))
+        .chain([length - 1])
+        .collect()
+}
+
+/// Everything that can be read of a trace, as lines; reading it must not panic whatever is in the file.
+fn read(trace: &Trace) -> Vec<String> {
+    let mut lines: Vec<String> = trace
+        .calls()
+        .map(|call| {
+            let before: Vec<_> = call
+                .captures()
+                .map(|capture| format!("{capture:?}"))
+                .collect();
+            let after: Vec<_> = call
+                .leave
+                .iter()
+                .flat_map(|leave| leave.captures().map(|capture| format!("{capture:?}")))
+                .collect();
+            let notes: Vec<_> = call.notes().map(|note| format!("{note:?}")).collect();
+            format!(
+                "{} {} {:?} {:?} {before:?} {after:?} {notes:?}",
+                call.thread,
+                call.signature.name,
+                call.arguments,
+                call.result()
+            )
+        })
+        .collect();
+    for (position, length) in trace.blobs() {
+        let blob = cutape_format::layout::BlobRef { position, length };
+        lines.push(format!(
+            "{:?}",
+            trace
+                .blob(blob)
+                .map(|bytes| cutape_format::checksum(&bytes))
+        ));
+    }
+    lines
+}
+
+#[test]
+fn a_packed_trace_cut_anywhere_is_refused() {
+    let folder = parts().new_folder("cut-packed");
+    let bytes = fs::read(recorded(&folder, &[])).unwrap();
+    let cut = folder.join("cut.cutape");
+    for length in positions(bytes.len()) {
+        fs::write(&cut, &bytes[..length]).unwrap();
+        assert!(
+            Trace::open(&cut).is_err(),
+            "cut to {length} of {} bytes",
+            bytes.len()
+        );
+        if let Ok(damaged) = Trace::open_damaged(&cut) {
+            assert!(!damaged.damage().is_empty(), "cut to {length}");
+            read(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_raw_trace_cut_anywhere_keeps_what_came_before() {
+    let folder = parts().new_folder("cut-raw");
+    let sound = recorded(&folder, &["--no-pack"]);
+    let bytes = fs::read(&sound).unwrap();
+    let count = Trace::open(&sound).unwrap().calls().count();
+    let names: Vec<_> = Trace::open(&sound)
+        .unwrap()
+        .calls()
+        .map(|call| call.signature.name.clone())
+        .collect();
+    let cut = folder.join("cut.cutape");
+    for length in positions(bytes.len()) {
+        fs::write(&cut, &bytes[..length]).unwrap();
+        let Ok(trace) = Trace::open_damaged(&cut) else {
+            continue;
+        };
+        let kept: Vec<_> = trace
+            .calls()
+            .map(|call| call.signature.name.clone())
+            .collect();
+        assert!(kept.len() <= count, "cut to {length}");
+        assert_eq!(kept, names[..kept.len()], "cut to {length}");
+        read(&trace);
+    }
+}
+
+#[test]
+fn a_changed_byte_is_noticed_or_without_effect() {
+    let folder = parts().new_folder("changed");
+    let sound = recorded(&folder, &[]);
+    let bytes = fs::read(&sound).unwrap();
+    let expected = read(&Trace::open(&sound).unwrap());
+    let path = folder.join("changed.cutape");
+    for position in positions(bytes.len()) {
+        let mut changed = bytes.clone();
+        changed[position] ^= 1 << (position % 8);
+        fs::write(&path, &changed).unwrap();
+        let Ok(trace) = Trace::open(&path) else {
+            continue;
+        };
+        if trace.verify().is_empty() {
+            assert_eq!(read(&trace), expected, "byte {position} was changed");
+        }
+    }
+}
+
+#[test]
+fn every_verb_refuses_or_answers_as_before() {
+    let folder = parts().new_folder("verbs");
+    let sound = recorded(&folder, &[]);
+    let bytes = fs::read(&sound).unwrap();
+    let path = folder.join("changed.cutape");
+    let verbs: [&[&str]; 3] = [
+        &["dump"],
+        &["check", "--format", "json"],
+        &["info", "--format", "json"],
+    ];
+    let answer = |verb: &[&str]| {
+        let output = run(parts().cutape(&[]).args(verb).arg(&path));
+        assert!(!output.stderr.contains("panicked"), "{}", output.describe());
+        output
+    };
+    fs::write(&path, &bytes).unwrap();
+    let answers: Vec<_> = verbs.iter().map(|verb| answer(verb)).collect();
+    // (how long, which byte is changed)
+    let spread = positions(bytes.len());
+    let cuts = spread
+        .iter()
+        .skip(560)
+        .step_by(40)
+        .map(|&length| (length, None));
+    let flips = spread
+        .iter()
+        .skip(580)
+        .step_by(40)
+        .map(|&at| (bytes.len(), Some(at)));
+    for (length, flip) in cuts.chain(flips) {
+        let mut changed = bytes[..length].to_vec();
+        if let Some(at) = flip {
+            changed[at] ^= 0x20;
+        }
+        fs::write(&path, &changed).unwrap();
+        for (verb, sound) in verbs.iter().zip(&answers) {
+            let output = answer(verb);
+            if flip.is_some() && output.code() == sound.code() {
+                assert_eq!(
+                    output.stdout,
+                    sound.stdout,
+                    "{flip:?} {}",
+                    output.describe()
+                );
+                continue;
+            }
+            output.assert_code(2);
+            assert_eq!(output.stderr.lines().count(), 1, "{}", output.describe());
+            assert!(
+                output.stderr.contains("changed.cutape"),
+                "{}",
+                output.describe()
+            );
+        }
+    }
+}

@@ -1,1 +1,86 @@
-//! x
+//! What our two libraries export: exactly the driver API, and what they know each other by.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use cutape_tests::{parts, run};
+
+/// The dynamic symbols that a library defines.
+fn exported(library: &Path) -> Vec<String> {
+    let output = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library));
+    output.assert(0);
+    output
+        .stdout
+        .lines()
+        .filter_map(|line| line.split(' ').nth(2))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn assert_exports(library: &Path, own: &[&str]) {
+    let listed = exported(library);
+    let names: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+    assert_eq!(
+        names.len(),
+        listed.len(),
+        "{}: a name twice",
+        library.display()
+    );
+    let expected: BTreeSet<&str> = cutape_registry::FUNCTIONS
+        .iter()
+        .map(|f| f.name)
+        .chain(own.iter().copied())
+        .collect();
+    let missing: Vec<_> = expected.difference(&names).collect();
+    let surplus: Vec<_> = names.difference(&expected).collect();
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "{}: missing {missing:?}, beside the API {surplus:?}",
+        library.display()
+    );
+}
+
+/// The name under which the loader knows a library.
+fn soname(library: &Path) -> String {
+    let output = run(Command::new("objdump").arg("-p").arg(library));
+    output.assert(0);
+    let line = output
+        .stdout
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("SONAME"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn interposer() {
+    assert_exports(&parts().interposer, &["cutape_interposer_marker"]);
+    assert_eq!(soname(&parts().interposer), "libcuda.so.1");
+}
+
+#[test]
+fn null_driver() {
+    assert_exports(&parts().null_driver, &["cutape_null_driver_marker"]);
+    assert_eq!(soname(&parts().null_driver), "libcuda.so.1");
+}
+
+#[test]
+fn interposer_needs_nothing_but_the_c_library() {
+    let output = run(Command::new("objdump").arg("-p").arg(&parts().interposer));
+    let needed: Vec<_> = output
+        .stdout
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("NEEDED"))
+        .map(str::trim)
+        .collect();
+    let known = [
+        "libc.so.6",
+        "libgcc_s.so.1",
+        "ld-linux-x86-64.so.2",
+        "libdl.so.2",
+        "libpthread.so.0",
+    ];
+    assert!(needed.iter().all(|name| known.contains(name)), "{needed:?}");
+}

@@ -13,5 +13,5 @@ pub use case::{Case, Recording, Way};
 pub use findings::{Finding, read_findings};
 pub use parts::{Parts, parts};
 pub use process::{Output, run};
-pub use program::{Program, Variant, programs};
+pub use program::{Program, Variant, endings, programs};
 pub use stable::stable_dump;

@@ -82,6 +82,7 @@ fn build() -> Result<Parts, String> {
         scratch: end_to_end.join(format!("run-{}", std::process::id())),
         failed: end_to_end.join("failed"),
     };
+    remove_old_runs(&end_to_end);
     for folder in [&parts.driver_folder, &parts.programs, &parts.scratch] {
         fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
@@ -91,6 +92,17 @@ fn build() -> Result<Parts, String> {
         symlink(&parts.null_driver, &link).map_err(|e| format!("{}: {e}", link.display()))?;
     }
     Ok(parts)
+}
+
+/// Removes what runs left that are over.
+fn remove_old_runs(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix("run-"));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {

@@ -69,6 +69,33 @@ impl Output {
         Err(format!("expected status {code}\n{}", self.describe()))
     }
 
+    /// [`Output::expect`] for tests that stand by themselves.
+    ///
+    /// # Panics
+    /// With what it did instead.
+    pub fn assert(&self, code: i32) {
+        self.expect(code)
+            .unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// [`Output::expect_code`] for tests that stand by themselves.
+    ///
+    /// # Panics
+    /// With what it did instead.
+    pub fn assert_code(&self, code: i32) {
+        self.expect_code(code)
+            .unwrap_or_else(|message| panic!("{message}"));
+    }
+
+    /// [`Output::expect_quiet`] for tests that stand by themselves.
+    ///
+    /// # Panics
+    /// With what is there.
+    pub fn assert_quiet(&self) {
+        self.expect_quiet()
+            .unwrap_or_else(|message| panic!("{message}"));
+    }
+
     /// Fails if there is anything on stderr.
     ///
     /// # Errors

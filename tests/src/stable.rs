@@ -1,3 +1,131 @@
-//! x
-/// x
-pub fn stable_dump() {}
+//! A decoded trace without what differs from run to run and from compiler to compiler.
+
+use serde_json::{Map, Value};
+
+/// Keys of what is left out: times, places in the program, numbers of processes and threads.
+const LEFT_OUT: [&str; 5] = [
+    "time_ns",
+    "duration_ns",
+    "caller",
+    "caller_symbol",
+    "number",
+];
+
+/// Numbers up to here are sizes and settings, above it addresses; the programs of the golden tests keep to that.
+const LARGEST_PLAIN: u64 = 0xffff;
+
+/// Bytes of payloads and texts beyond that are not for people to compare.
+const LONGEST: usize = 160;
+
+/// What `cutape dump --format json` prints, one call a line, with the volatile parts left out, handles by their labels, and other
+/// addresses as `address`.
+///
+/// # Errors
+/// Where the text is not an object a line.
+pub fn stable_dump(text: &str) -> Result<String, String> {
+    let mut out = String::new();
+    for line in text.lines() {
+        let value: Value =
+            serde_json::from_str(line).map_err(|error| format!("not JSON: {error}: {line}"))?;
+        let Value::Object(mut call) = value else {
+            return Err(format!("not an object: {line}"));
+        };
+        mask_launch_parameters(&mut call);
+        out += &stable(Value::Object(call)).to_string();
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn stable(value: Value) -> Value {
+    match value {
+        Value::Array(list) => list.into_iter().map(stable).collect(),
+        Value::Object(map) => {
+            let has_label = map.contains_key("label");
+            let kept = map.into_iter().filter(|(key, _)| {
+                !(LEFT_OUT.contains(&key.as_str()) || has_label && key == "value")
+            });
+            Value::Object(sorted(
+                kept.map(|(key, value)| (key, stable(value))).collect(),
+            ))
+        }
+        Value::String(text) if is_address(&text) => "address".into(),
+        Value::String(text) if text.len() > LONGEST => shortened(&text).into(),
+        other => other,
+    }
+}
+
+/// By key, whatever order the reader of JSON keeps.
+fn sorted(mut entries: Vec<(String, Value)>) -> Map<String, Value> {
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.into_iter().collect()
+}
+
+/// The start of a long text, and a checksum that stands for the rest.
+fn shortened(text: &str) -> String {
+    let start: String = text.chars().take(LONGEST / 2).collect();
+    format!(
+        "{start}… crc32 {:08x}",
+        cutape_format::checksum(text.as_bytes())
+    )
+}
+
+fn is_address(text: &str) -> bool {
+    text.strip_prefix("0x")
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .is_some_and(|number| number > LARGEST_PLAIN)
+}
+
+/// Among the bytes of kernel parameters are addresses, which cannot be told from others: their number is kept.
+fn mask_launch_parameters(call: &mut Map<String, Value>) {
+    for (key, value) in call.iter_mut() {
+        match value {
+            _ if key == "launch" || key == "kernel_parameters" => mask_hex(value),
+            Value::Object(inner) => mask_launch_parameters(inner),
+            _ => {}
+        }
+    }
+}
+
+fn mask_hex(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if map.contains_key("hex") {
+                map.insert("hex".into(), "bytes".into());
+            }
+            map.values_mut().for_each(mask_hex);
+        }
+        Value::Array(list) => list.iter_mut().for_each(mask_hex),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volatile_parts() {
+        for (line, expected) in [
+            (
+                r#"{"name":"cuInit","index":0,"time_ns":5,"caller":"0x55e3d30aa2de","notes":[{"kind":"thread","number":7}]}"#,
+                r#"{"index":0,"name":"cuInit","notes":[{"kind":"thread"}]}"#,
+            ),
+            (
+                r#"{"a":{"value":"0x7f00aa0011"},"h":{"label":"context#1","value":"0x7f00"},"n":{"value":"0x10"}}"#,
+                r#"{"a":{"value":"address"},"h":{"label":"context#1"},"n":{"value":"0x10"}}"#,
+            ),
+            (
+                r#"{"launch":{"parameters":[{"hex":"00ff","size":2}]}}"#,
+                r#"{"launch":{"parameters":[{"hex":"bytes","size":2}]}}"#,
+            ),
+            (
+                r#"{"arguments":{"p":{"kernel_parameters":{"hex":"00ff"}},"q":{"hex":"00ff"}}}"#,
+                r#"{"arguments":{"p":{"kernel_parameters":{"hex":"bytes"}},"q":{"hex":"00ff"}}}"#,
+            ),
+        ] {
+            assert_eq!(stable_dump(line), Ok(format!("{expected}\n")));
+        }
+        assert!(stable_dump("no json").is_err());
+    }
+}

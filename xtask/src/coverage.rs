@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Failure;
+use crate::members::Facts;
 use crate::semantics;
 use crate::signatures::{Signatures, Types, base_name};
 
@@ -44,7 +45,13 @@ impl Row {
 pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     let signatures = Signatures::load(root)?;
     let types = Types::new(&signatures);
-    let meanings = semantics::join(&signatures, &types, &semantics::load(root)?, false)?;
+    let meanings = semantics::join(
+        &signatures,
+        &types,
+        &Facts::load(root)?,
+        &semantics::load(root)?,
+        false,
+    )?;
     let mut called = BTreeSet::new();
     calls_below(&root.join(PROGRAMS), &mut called)?;
 

@@ -10,7 +10,7 @@ use crate::step::{cargo, is_installed, output, run, shown};
 /// What has to be found.
 const RULE: &str = "link-cubin-after-destroy";
 /// What the finding's chain has to name, in that order.
-const CHAIN: [&str; 3] = ["link state", "cubin", "module"];
+const CHAIN: [&str; 4] = ["link state", "cubin", "cuLinkDestroy", "cuModuleLoadData"];
 
 /// Builds everything, then shows it; an error if the bug is not found.
 pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
@@ -129,7 +129,7 @@ impl Demo<'_> {
     fn expect(&self, command: &mut Command, code: i32) -> Result<Output, Failure> {
         println!("$ {}", shown(command));
         let output = output(command)?;
-        for text in [&output.stdout, &output.stderr] {
+        for text in [&output.stderr, &output.stdout] {
             for line in String::from_utf8_lossy(text).lines() {
                 println!("  {line}");
             }
@@ -144,7 +144,7 @@ impl Demo<'_> {
     }
 }
 
-/// Whether the text names the rule, and the chain from the link state over the cubin to the module.
+/// Whether the text names the rule, and leads from the link state over its cubin and its end to the module's load.
 fn is_explained(text: &str) -> Result<(), Failure> {
     if !text.contains(RULE) {
         return Err(Failure::new(format!(

@@ -6,6 +6,8 @@ mod coverage;
 mod demo;
 #[cfg(feature = "import")]
 mod import;
+mod members;
+mod package;
 mod roles;
 mod semantics;
 mod signatures;
@@ -44,6 +46,7 @@ usage: cargo xtask TASK
   codegen [--check] write the generated files, or say which are stale
   coverage          what is recorded and replayed, by section of the manual
   demo              record, replay and check a program that has a hidden bug
+  package FOLDER    what a machine without Rust needs for tests/gpu/run.sh
   ci                everything that has to hold: format, lints, generated files, tests";
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         ["codegen", "--allow-missing"] => codegen::run(&root(), false, true),
         ["coverage"] => coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
+        ["package", folder] => package::run(&root(), folder),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),
     };

@@ -1,5 +1,6 @@
 //! The little language of `registry/semantics`: what a parameter means (grammar: `registry/README.md`).
 
+use crate::members::Facts;
 use crate::signatures::{Function, Shape, Types, pointee};
 
 /// The kinds of object, as the registry's model spells them.
@@ -97,6 +98,11 @@ pub(crate) fn handle_kind(types: &Types<'_>, c_type: &str) -> Option<&'static st
     None
 }
 
+/// Whether a C type is a device address.
+pub(crate) fn is_address(c_type: &str) -> bool {
+    matches!(c_type, "CUdeviceptr" | "CUdeviceptr_v1" | "CUdeviceptr_v2")
+}
+
 /// What a parameter means that semantics say nothing about.
 ///
 /// `lenient`: the function is opaque or unreplayable, so a pointer needs no description.
@@ -112,7 +118,7 @@ pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Re
             format!("Role::Use(Kind::{kind})"),
         ));
     }
-    if matches!(c_type, "CUdeviceptr" | "CUdeviceptr_v1" | "CUdeviceptr_v2") {
+    if is_address(c_type) {
         return Ok(role(
             "device read 0",
             "Role::DeviceRead(Length::Fixed(0))".to_owned(),
@@ -133,6 +139,7 @@ pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Re
 pub(crate) fn parse(
     text: &str,
     types: &Types<'_>,
+    facts: &Facts,
     function: &Function,
     c_type: &str,
 ) -> Result<Role, String> {
@@ -143,6 +150,7 @@ pub(crate) fn parse(
     };
     let reader = Reader {
         types,
+        facts,
         function,
         c_type,
     };
@@ -165,6 +173,7 @@ pub(crate) fn position(function: &Function, name: &str) -> Option<u8> {
 /// Where a role stands.
 struct Reader<'a> {
     types: &'a Types<'a>,
+    facts: &'a Facts,
     function: &'a Function,
     c_type: &'a str,
 }
@@ -216,8 +225,15 @@ impl Reader<'_> {
         Ok(format!("Role::{side}{way}({})", self.length(length, 1)?))
     }
 
-    /// Nothing (one element), `[n]` (elements) or `n bytes`.
+    /// Nothing (one element), `[n]` (elements), `n bytes` or `by P` (the value of the attribute that P names).
     fn bytes(&self, rest: &str) -> Result<String, String> {
+        if let Some(name) = rest.strip_prefix("by ") {
+            let position = self.param(name)?;
+            let types = self
+                .facts
+                .types_of(self.types, &self.function.params[usize::from(position)].0)?;
+            return Ok(format!("Length::ByAttribute({position}, {types})"));
+        }
         if let Some(count) = bracketed(rest) {
             return self.length(count, self.element()?);
         }
@@ -227,7 +243,7 @@ impl Reader<'_> {
         if rest.is_empty() {
             return Ok(format!("Length::Fixed({})", self.element()?));
         }
-        Err("after in, out, inout: nothing, `[n]` or `n bytes`".to_owned())
+        Err("after in, out, inout: nothing, `[n]`, `n bytes` or `by P`".to_owned())
     }
 
     fn element(&self) -> Result<u32, String> {
@@ -307,6 +323,13 @@ impl Reader<'_> {
             }
             [name] if unit == 1 => Ok(format!("Length::Param({})", self.param(name)?)),
             [name] => Ok(format!("Length::Scaled({}, {unit})", self.param(name)?)),
+            [name, "-", less] => match less.parse::<u8>() {
+                Ok(less) => Ok(format!(
+                    "Length::AllBut({}, {less}, {unit})",
+                    self.param(name)?
+                )),
+                Err(_) => Err("after `-`: a small number".to_owned()),
+            },
             [a, "*", b] => match (a.parse::<u32>(), b.parse::<u32>()) {
                 (Err(_), Ok(factor)) => {
                     let factor = factor.checked_mul(unit).ok_or_else(overflow)?;
@@ -337,7 +360,7 @@ fn bracketed(text: &str) -> Option<&str> {
 }
 
 /// `graph exec`, `graph-exec` and `GraphExec` are the same kind.
-fn known_kind(words: &str) -> Option<&'static str> {
+pub(crate) fn known_kind(words: &str) -> Option<&'static str> {
     let plain: String = words.chars().filter(char::is_ascii_alphanumeric).collect();
     KINDS
         .into_iter()
@@ -447,6 +470,11 @@ mod tests {
             ("size_t *", "inout [n]", "Role::InOut(Length::Scaled(4, 8))"),
             ("const char *", "in [n]", "Role::In(Length::Param(4))"),
             ("size_t *", "in [3]", "Role::In(Length::Fixed(24))"),
+            (
+                "size_t *",
+                "in [n - 1]",
+                "Role::In(Length::AllBut(4, 1, 8))",
+            ),
             ("void *", "out n bytes", "Role::Out(Length::Param(4))"),
             (
                 "void *",
@@ -482,7 +510,7 @@ mod tests {
             ("const void *", "image", "Role::Image"),
             ("void *", "host address", "Role::HostAddress"),
         ] {
-            let role = parse(text, &types, &function, c_type).unwrap();
+            let role = parse(text, &types, &Facts::default(), &function, c_type).unwrap();
             assert_eq!(role.rust, rust, "{text}");
             assert_eq!(role.words, text);
             assert_eq!(role.may_differ, text.ends_with("may differ"));
@@ -509,13 +537,16 @@ mod tests {
             ("void *", "host read 4 * n"),
             ("size_t *", "in [n * height]"),
             ("size_t *", "in [4294967295]"),
+            ("size_t *", "in [n - height]"),
+            ("void *", "out by height"),
+            ("void *", "out by attribute"),
             ("size_t *", "in [pitched n n n n]"),
             ("const char *", "string of n"),
             ("size_t", ""),
             ("size_t", "may differ"),
         ] {
             assert!(
-                parse(text, &types, &function, c_type).is_err(),
+                parse(text, &types, &Facts::default(), &function, c_type).is_err(),
                 "{c_type}: {text}"
             );
         }

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::Failure;
+use crate::members::Facts;
 use crate::roles::{self, Role};
 use crate::signatures::{Function, Signatures, Types};
 
-const SEMANTICS: &str = "registry/semantics";
+pub(crate) const SEMANTICS: &str = "registry/semantics";
+/// The files there that speak of types, not of functions.
+pub(crate) const STRUCTS: &str = "structs.toml";
+pub(crate) const ATTRIBUTES: &str = "attributes.toml";
 const RULES: &str = "registry/rules";
 
 /// One table of a semantics file.
@@ -65,6 +69,9 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
     let mut entries = BTreeMap::new();
     let mut errors = Vec::new();
     for (name, text) in toml_files(root, SEMANTICS)? {
+        if name.ends_with(&format!("/{STRUCTS}")) || name.ends_with(&format!("/{ATTRIBUTES}")) {
+            continue;
+        }
         let table: toml::Table = match toml::from_str(&text) {
             Ok(table) => table,
             Err(error) => {
@@ -130,6 +137,7 @@ pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
 pub(crate) fn join(
     signatures: &Signatures,
     types: &Types<'_>,
+    facts: &Facts,
     entries: &BTreeMap<String, Entry>,
     allow_missing: bool,
 ) -> Result<Vec<Meaning>, Failure> {
@@ -153,7 +161,7 @@ pub(crate) fn join(
             (name == function.name || speaks_for(entry, reference, function)).then_some(entry)
         });
         match found {
-            Some(entry) => match meaning(types, function, entry) {
+            Some(entry) => match meaning(types, facts, function, entry) {
                 Ok(meaning) => meanings.push(meaning),
                 Err(mut found) => errors.append(&mut found),
             },
@@ -197,7 +205,12 @@ fn speaks_for(entry: &Entry, reference: &Function, function: &Function) -> bool 
     bare || names(reference) == names(function)
 }
 
-fn meaning(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<Meaning, Vec<String>> {
+fn meaning(
+    types: &Types<'_>,
+    facts: &Facts,
+    function: &Function,
+    entry: &Entry,
+) -> Result<Meaning, Vec<String>> {
     let mut errors = Vec::new();
     let lenient = matches!(entry.class.as_str(), "opaque" | "unreplayable");
     for name in entry.roles.keys() {
@@ -211,7 +224,7 @@ fn meaning(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<Mean
     let mut parsed = Vec::new();
     for (c_type, name, _) in &function.params {
         let role = match entry.roles.get(name) {
-            Some(text) => roles::parse(text, types, function, c_type),
+            Some(text) => roles::parse(text, types, facts, function, c_type),
             None => roles::default_role(types, c_type, lenient),
         };
         match role {
@@ -414,7 +427,14 @@ mod tests {
         for (name, value) in table {
             entries.insert(name.clone(), entry(&format!("t:1: [{name}]"), value)?);
         }
-        join(&signatures, &types, &entries, allow_missing).map_err(|failure| failure.to_string())
+        join(
+            &signatures,
+            &types,
+            &Facts::default(),
+            &entries,
+            allow_missing,
+        )
+        .map_err(|failure| failure.to_string())
     }
 
     #[test]

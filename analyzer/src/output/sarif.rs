@@ -18,7 +18,10 @@ pub fn sarif(findings: &[Finding], trace: &str) -> Value {
     ids.sort_unstable();
     ids.dedup();
     let rules: Vec<Value> = ids.iter().map(|id| rule(id)).collect();
-    let results: Vec<Value> = findings.iter().map(|finding| result(finding, &ids, trace)).collect();
+    let results: Vec<Value> = findings
+        .iter()
+        .map(|finding| result(finding, &ids, trace))
+        .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

@@ -23,8 +23,14 @@ pub struct Style {
 
 impl Style {
     /// Nothing stands out.
-    pub const PLAIN: Style =
-        Style { error: "", warning: "", advice: "", strong: "", dim: "", reset: "" };
+    pub const PLAIN: Style = Style {
+        error: "",
+        warning: "",
+        advice: "",
+        strong: "",
+        dim: "",
+        reset: "",
+    };
     /// The usual terminal colours.
     pub const COLOUR: Style = Style {
         error: "\u{1b}[1;31m",
@@ -38,7 +44,9 @@ impl Style {
 
 /// The finding, several lines, each ended.
 pub fn text(finding: &Finding, style: &Style) -> String {
-    let Style { strong, dim, reset, .. } = *style;
+    let Style {
+        strong, dim, reset, ..
+    } = *style;
     let colour = match finding.severity {
         Severity::Error => style.error,
         Severity::Warning => style.warning,
@@ -79,13 +87,21 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             let _ = writeln!(out, "  {dim}|{reset}   ended:   {destroyed}");
         }
         if !object.parents.is_empty() {
-            let _ = writeln!(out, "  {dim}|{reset}   part of: {}", object.parents.join(", part of "));
+            let _ = writeln!(
+                out,
+                "  {dim}|{reset}   part of: {}",
+                object.parents.join(", part of ")
+            );
         }
     }
     let mut part = |mark: &str, content: &str| {
         if !content.is_empty() {
             for (position, line) in wrap(content, 100).into_iter().enumerate() {
-                let lead = if position == 0 { format!("= {strong}{mark}{reset}: ") } else { "    ".to_owned() };
+                let lead = if position == 0 {
+                    format!("= {strong}{mark}{reset}: ")
+                } else {
+                    "    ".to_owned()
+                };
                 let _ = writeln!(out, "  {lead}{line}");
             }
         }

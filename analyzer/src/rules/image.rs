@@ -18,12 +18,17 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;
     }
-    let file = matches!(check.plan.special, Special::ModuleLoadFile | Special::LibraryLoadFile);
+    let file = matches!(
+        check.plan.special,
+        Special::ModuleLoadFile | Special::LibraryLoadFile
+    );
     let position = check.plan.image();
     if !file && position.is_some_and(|position| check.call.argument(position) == 0) {
         return unrecognised(check, drafts, "a NULL pointer");
     }
-    let Some(capture) = image_capture(check.plan, check.call) else { return };
+    let Some(capture) = image_capture(check.plan, check.call) else {
+        return;
+    };
     if capture.bytes == Bytes::Unreadable {
         if check.went_wrong() {
             unrecognised(check, drafts, "a pointer to memory that cannot be read");
@@ -31,7 +36,9 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     let bytes = bytes_of(check.context, capture.bytes);
-    let Some(bytes) = bytes.as_deref() else { return failed(check, drafts, None) };
+    let Some(bytes) = bytes.as_deref() else {
+        return failed(check, drafts, None);
+    };
     let kind = cutape_image::kind(bytes);
     if kind == ImageKind::Ptx && !file {
         unterminated(check, drafts, bytes, capture);
@@ -42,7 +49,9 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let what = name_of(kind);
         let message = format!(
             "cuModuleLoadFatBinary is given {what}, not a fat binary object. {}",
-            if check.went_wrong() { check.answer() } else {
+            if check.went_wrong() {
+                check.answer()
+            } else {
                 "This driver takes it all the same; the manual does not say so.".to_owned()
             },
         );
@@ -65,7 +74,11 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     ) && looks_like_text(bytes);
     // A kind that we do not know and the driver takes is newer than we are.
     if !loadable && check.went_wrong() && !compiler_spoke {
-        let start: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let start: Vec<String> = bytes
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let what = match kind {
             ImageKind::Unknown => format!("data that begin with {}", start.join(" ")),
             kind => name_of(kind).to_owned(),
@@ -89,7 +102,10 @@ pub(super) fn failed_input(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     match check.call.result() {
         Some(code::FILE_NOT_FOUND) => file_not_found(check, drafts),
         Some(code::NO_BINARY_FOR_GPU) if drafts.is_empty() => {
-            let data = check.plan.at("data").and_then(|p| check.call.capture(p, field::POINTEE));
+            let data = check
+                .plan
+                .at("data")
+                .and_then(|p| check.call.capture(p, field::POINTEE));
             let capture = data.or_else(|| image_capture(check.plan, check.call));
             let bytes = capture.and_then(|capture| bytes_of(check.context, capture.bytes));
             let image = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok());
@@ -116,7 +132,10 @@ fn name_of(kind: ImageKind) -> &'static str {
 pub(super) fn looks_like_text(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(64)];
     let head = head.strip_suffix(&[0]).unwrap_or(head);
-    !head.is_empty() && head.iter().all(|&byte| (0x20..0x7f).contains(&byte) || (9..=13).contains(&byte))
+    !head.is_empty()
+        && head
+            .iter()
+            .all(|&byte| (0x20..0x7f).contains(&byte) || (9..=13).contains(&byte))
 }
 
 fn unrecognised(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, what: &str) {
@@ -125,18 +144,31 @@ fn unrecognised(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, what: &str) {
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("module-image-unrecognised", "what is loaded is no module image", message));
+    drafts.push(Draft::new(
+        "module-image-unrecognised",
+        "what is loaded is no module image",
+        message,
+    ));
 }
 
 fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let names = ["fname", "fileName", "path"];
-    let Some(position) = names.into_iter().find_map(|name| check.plan.at(name)) else { return };
-    let path = check.call.string(position).unwrap_or_else(|| "(unreadable)".to_owned());
+    let Some(position) = names.into_iter().find_map(|name| check.plan.at(name)) else {
+        return;
+    };
+    let path = check
+        .call
+        .string(position)
+        .unwrap_or_else(|| "(unreadable)".to_owned());
     let directory = check
         .call
         .capture(position, field::DIRECTORY)
         .and_then(|capture| capture.bytes.inline())
-        .map(|bytes| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned());
+        .map(|bytes| {
+            String::from_utf8_lossy(bytes)
+                .trim_end_matches('\0')
+                .to_owned()
+        });
     let place = match directory {
         Some(directory) if !path.starts_with('/') => {
             format!(" The path is relative and was resolved in the working directory, {directory}.")
@@ -147,15 +179,23 @@ fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         "{} did not find the file \"{path}\" and no later call of it succeeded.{place}",
         check.plan.function.name,
     );
-    let mut draft =
-        Draft::new("module-file-not-found", "a file that is to be loaded does not exist", message)
-            .subject(check.site.index);
+    let mut draft = Draft::new(
+        "module-file-not-found",
+        "a file that is to be loaded does not exist",
+        message,
+    )
+    .subject(check.site.index);
     // A program that tries several paths does nothing wrong.
     draft.deferred = true;
     drafts.push(draft);
 }
 
-fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, bytes: &[u8], capture: Capture<'_>) {
+fn unterminated(
+    check: &Check<'_, '_>,
+    drafts: &mut Vec<Draft>,
+    bytes: &[u8],
+    capture: Capture<'_>,
+) {
     let truncated_by_us =
         capture.flags & capture_flag::TRUNCATED != 0 && bytes.last().is_some_and(|&byte| byte != 0);
     let reason = if bytes.last() != Some(&0) {
@@ -173,22 +213,35 @@ fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, bytes: &[u8], ca
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("module-ptx-unterminated", "PTX text without its NUL byte", message));
+    drafts.push(Draft::new(
+        "module-ptx-unterminated",
+        "PTX text without its NUL byte",
+        message,
+    ));
 }
 
 /// Where bytes that are no text follow the last brace or semicolon of a text.
 fn junk_behind(bytes: &[u8]) -> Option<usize> {
     let text = bytes.split(|&byte| byte == 0).next()?;
-    let end = text.iter().rposition(|&byte| byte == b'}' || byte == b';')? + 1;
+    let end = text
+        .iter()
+        .rposition(|&byte| byte == b'}' || byte == b';')?
+        + 1;
     let tail = &text[end..];
-    let control = tail.iter().position(|&byte| byte < 9 || (14..32).contains(&byte) || byte == 127);
-    let broken = std::str::from_utf8(tail).err().map(|error| error.valid_up_to());
+    let control = tail
+        .iter()
+        .position(|&byte| byte < 9 || (14..32).contains(&byte) || byte == 127);
+    let broken = std::str::from_utf8(tail)
+        .err()
+        .map(|error| error.valid_up_to());
     Some(end + control.or(broken)?)
 }
 
 /// A load failed: why, as far as the result and the image say.
 fn failed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
-    let Some(result) = check.call.result() else { return };
+    let Some(result) = check.call.result() else {
+        return;
+    };
     match result {
         code::NO_BINARY_FOR_GPU => no_binary(check, drafts, image),
         code::INVALID_PTX
@@ -197,7 +250,10 @@ fn failed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>)
         | code::JIT_COMPILATION_DISABLED => {
             if let Some(image) = image
                 && result == code::INVALID_PTX
-                && image.entries.iter().any(|e| e.content.as_ref().is_ok_and(|c| !c.undefined.is_empty()))
+                && image
+                    .entries
+                    .iter()
+                    .any(|e| e.content.as_ref().is_ok_and(|c| !c.undefined.is_empty()))
             {
                 unresolved(check, drafts, image);
             }
@@ -222,7 +278,11 @@ fn no_binary(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Imag
     let holds = match image {
         None => String::new(),
         Some(image) => {
-            let list: Vec<String> = image.entries.iter().map(|e| entry_text(e, capability)).collect();
+            let list: Vec<String> = image
+                .entries
+                .iter()
+                .map(|e| entry_text(e, capability))
+                .collect();
             format!(" The image holds {}.", list.join("; "))
         }
     };
@@ -232,7 +292,11 @@ fn no_binary(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Imag
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("module-no-binary-for-device", "no code for this device", message));
+    drafts.push(Draft::new(
+        "module-no-binary-for-device",
+        "no code for this device",
+        message,
+    ));
 }
 
 fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
@@ -242,9 +306,13 @@ fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
         CodeKind::LtoIr => "code for link-time optimisation",
         CodeKind::Other(_) => "code of a kind that is not known",
     };
-    let target = entry.target.map_or("an unnamed target".to_owned(), |target| target.to_string());
+    let target = entry
+        .target
+        .map_or("an unnamed target".to_owned(), |target| target.to_string());
     let fits = match (entry.target, capability) {
-        (Some(target), Some(device)) if !runs_on(target, entry.code, device) => ", which does not fit",
+        (Some(target), Some(device)) if !runs_on(target, entry.code, device) => {
+            ", which does not fit"
+        }
         _ => "",
     };
     format!("{code} for {target}{fits}")
@@ -252,14 +320,21 @@ fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
 
 fn jit_failure(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
     let version = image.and_then(|image| {
-        image.entries.iter().find_map(|entry| entry.content.as_ref().ok()?.ptx_version)
+        image
+            .entries
+            .iter()
+            .find_map(|entry| entry.content.as_ref().ok()?.ptx_version)
     });
-    let driver = check.context.meta("driver.version").and_then(|text| text.parse::<u32>().ok());
+    let driver = check
+        .context
+        .meta("driver.version")
+        .and_then(|text| text.parse::<u32>().ok());
     let why = match check.call.result() {
         Some(code::UNSUPPORTED_PTX_VERSION) => {
             let version = version.map_or(String::new(), |(a, b)| format!(" ({a}.{b})"));
-            let driver =
-                driver.map_or(String::new(), |v| format!(", CUDA {}.{}", v / 1000, v % 1000 / 10));
+            let driver = driver.map_or(String::new(), |v| {
+                format!(", CUDA {}.{}", v / 1000, v % 1000 / 10)
+            });
             format!("The PTX version{version} is newer than what the driver{driver} compiles.")
         }
         Some(code::JIT_COMPILER_NOT_FOUND) => {
@@ -269,23 +344,42 @@ fn jit_failure(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Im
         _ => "The driver's compiler refuses the PTX text.".to_owned(),
     };
     let log = error_log(check).map_or(String::new(), |log| format!(" Its error log says: {log}"));
-    let message = format!("{} failed with {}. {why}{log}", check.plan.function.name, check.result_name());
-    drafts.push(Draft::new("module-ptx-jit-failure", "PTX could not be compiled", message));
+    let message = format!(
+        "{} failed with {}. {why}{log}",
+        check.plan.function.name,
+        check.result_name()
+    );
+    drafts.push(Draft::new(
+        "module-ptx-jit-failure",
+        "PTX could not be compiled",
+        message,
+    ));
 }
 
 /// The text in the error log that the call was given.
 fn error_log(check: &Check<'_, '_>) -> Option<String> {
     let leave = check.call.leave?;
-    let capture = leave.captures().find(|capture| capture.field == field::ERROR_LOG)?;
+    let capture = leave
+        .captures()
+        .find(|capture| capture.field == field::ERROR_LOG)?;
     let bytes = capture.bytes.inline()?;
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    let text = String::from_utf8_lossy(&bytes[..end.min(600)]).trim().to_owned();
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end.min(600)])
+        .trim()
+        .to_owned();
     (!text.is_empty()).then_some(text)
 }
 
 fn undefined_names(image: &Image) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for content in image.entries.iter().filter_map(|entry| entry.content.as_ref().ok()) {
+    for content in image
+        .entries
+        .iter()
+        .filter_map(|entry| entry.content.as_ref().ok())
+    {
         for name in &content.undefined {
             if !names.contains(name) {
                 names.push(name.clone());
@@ -302,7 +396,9 @@ fn unresolved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
         let given = numbers32(check.call.capture(shape.numbers, field::OPTIONS));
         if given.contains(&options::SYMBOL_NAMES) {
             let capture = check.call.capture(shape.values, field::SYMBOL_NAMES);
-            let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else { return };
+            let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+                return;
+            };
             let supplied: Vec<&[u8]> = bytes.split(|&byte| byte == 0).collect();
             names.retain(|name| !supplied.contains(&name.as_bytes()));
         }
@@ -315,7 +411,12 @@ fn unresolved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
 fn unresolved_names(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, names: &[String]) {
     let list = match names {
         [] => "symbols that the image does not name".to_owned(),
-        names => names.iter().take(8).map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", "),
+        names => names
+            .iter()
+            .take(8)
+            .map(|name| format!("\"{name}\""))
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     let answer = if check.went_wrong() {
         check.answer()
@@ -328,7 +429,11 @@ fn unresolved_names(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, names: &[Str
          nothing. {answer}",
         check.plan.function.name,
     );
-    let mut draft = Draft::new("module-unresolved-symbol", "external symbols stay undefined", message);
+    let mut draft = Draft::new(
+        "module-unresolved-symbol",
+        "external symbols stay undefined",
+        message,
+    );
     if !check.went_wrong() {
         draft = draft.severity(Severity::Warning);
     }

@@ -11,14 +11,19 @@ use crate::state::{numbers64, options_of};
 
 /// Rules about the option arrays of loads and links.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(shape) = check.plan.options else { return };
+    let Some(shape) = check.plan.options else {
+        return;
+    };
     // An unsigned int.
     let count = check.call.argument(shape.count) & 0xffff_ffff;
     if count == 0 {
         return;
     }
     let options = options_of(shape, check.call);
-    let add = matches!(check.plan.special, Special::LinkAddData | Special::LinkAddFile);
+    let add = matches!(
+        check.plan.special,
+        Special::LinkAddData | Special::LinkAddFile
+    );
     let link = add || check.plan.special == Special::LinkCreate;
     // Several complaints about one array have one cause.
     let before = drafts.len();
@@ -53,8 +58,16 @@ fn rejected(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
     let bad = options.numbers.iter().copied().find(|&option| {
         matches!(
             option,
-            WALL_TIME | INFO_LOG | INFO_LOG_SIZE | ERROR_LOG | ERROR_LOG_SIZE | TARGET_FROM_CONTEXT
-                | TARGET | SYMBOL_NAMES | SYMBOL_ADDRESSES | SYMBOL_COUNT
+            WALL_TIME
+                | INFO_LOG
+                | INFO_LOG_SIZE
+                | ERROR_LOG
+                | ERROR_LOG_SIZE
+                | TARGET_FROM_CONTEXT
+                | TARGET
+                | SYMBOL_NAMES
+                | SYMBOL_ADDRESSES
+                | SYMBOL_COUNT
         )
     });
     let Some(bad) = bad else { return };
@@ -62,7 +75,11 @@ fn rejected(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
         "{} is given {} for one input. That option belongs to the link as a whole and is taken by cuLinkCreate only. {}",
         check.plan.function.name,
         name(check, bad),
-        if check.went_wrong() { check.answer() } else { "This driver took it all the same.".to_owned() },
+        if check.went_wrong() {
+            check.answer()
+        } else {
+            "This driver took it all the same.".to_owned()
+        },
     );
     drafts.push(Draft::new(
         "link-add-rejected-option",
@@ -80,8 +97,14 @@ fn malformed(
 ) {
     let numbers_address = check.call.argument(shape.numbers);
     let why = if numbers_address == 0 || options.values_address == 0 {
-        let which = if numbers_address == 0 { "the option numbers" } else { "the option values" };
-        Some(format!("{count} options are announced, but the pointer to {which} is NULL"))
+        let which = if numbers_address == 0 {
+            "the option numbers"
+        } else {
+            "the option values"
+        };
+        Some(format!(
+            "{count} options are announced, but the pointer to {which} is NULL"
+        ))
     } else {
         unknown(check, options)
             .or_else(|| log_without_size(options))
@@ -93,8 +116,15 @@ fn malformed(
     } else {
         "The driver took the array all the same; what it made of it is not promised.".to_owned()
     };
-    let message = format!("In the options of {}: {why}. {answer}", check.plan.function.name);
-    drafts.push(Draft::new("module-jit-options-malformed", "a malformed array of options", message));
+    let message = format!(
+        "In the options of {}: {why}. {answer}",
+        check.plan.function.name
+    );
+    drafts.push(Draft::new(
+        "module-jit-options-malformed",
+        "a malformed array of options",
+        message,
+    ));
 }
 
 fn unknown(check: &Check<'_, '_>, options: &Options) -> Option<String> {
@@ -104,21 +134,41 @@ fn unknown(check: &Check<'_, '_>, options: &Options) -> Option<String> {
     }
     let table = check.context.signatures().enumeration("CUjit_option")?;
     let bad = options.numbers.iter().copied().find(|&option| {
-        table.name_of(i64::from(option)).is_none_or(|name| name == "CU_JIT_NUM_OPTIONS")
+        table
+            .name_of(i64::from(option))
+            .is_none_or(|name| name == "CU_JIT_NUM_OPTIONS")
     })?;
     Some(format!("{bad} ({bad:#x}) is no value of CUjit_option"))
 }
 
 fn log_without_size(options: &Options) -> Option<String> {
     for (buffer, size, buffer_name, size_name) in [
-        (INFO_LOG, INFO_LOG_SIZE, "CU_JIT_INFO_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES"),
-        (ERROR_LOG, ERROR_LOG_SIZE, "CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES"),
+        (
+            INFO_LOG,
+            INFO_LOG_SIZE,
+            "CU_JIT_INFO_LOG_BUFFER",
+            "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES",
+        ),
+        (
+            ERROR_LOG,
+            ERROR_LOG_SIZE,
+            "CU_JIT_ERROR_LOG_BUFFER",
+            "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
+        ),
     ] {
-        let Some(address) = options.value(buffer).filter(|&address| address != 0) else { continue };
+        let Some(address) = options.value(buffer).filter(|&address| address != 0) else {
+            continue;
+        };
         match options.value(size) {
-            None => return Some(format!("{buffer_name} ({address:#x}) comes without {size_name}")),
+            None => {
+                return Some(format!(
+                    "{buffer_name} ({address:#x}) comes without {size_name}"
+                ));
+            }
             Some(value) if value & 0xffff_ffff == 0 => {
-                return Some(format!("{buffer_name} ({address:#x}) comes with {size_name} 0"));
+                return Some(format!(
+                    "{buffer_name} ({address:#x}) comes with {size_name} 0"
+                ));
             }
             Some(_) => {}
         }
@@ -128,7 +178,10 @@ fn log_without_size(options: &Options) -> Option<String> {
 
 fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Option<String> {
     let parts = [SYMBOL_NAMES, SYMBOL_ADDRESSES, SYMBOL_COUNT];
-    let given = parts.iter().filter(|&&part| options.numbers.contains(&part)).count();
+    let given = parts
+        .iter()
+        .filter(|&&part| options.numbers.contains(&part))
+        .count();
     if given == 0 {
         return None;
     }
@@ -138,11 +191,21 @@ fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Opti
             .filter(|part| !options.numbers.contains(part))
             .map(|&part| name(check, part))
             .collect();
-        return Some(format!("global symbols are supplied, but {} is missing", missing.join(" and ")));
+        return Some(format!(
+            "global symbols are supplied, but {} is missing",
+            missing.join(" and ")
+        ));
     }
-    let names = check.call.capture(shape.values, field::SYMBOL_NAMES)?.bytes.inline()?;
+    let names = check
+        .call
+        .capture(shape.values, field::SYMBOL_NAMES)?
+        .bytes
+        .inline()?;
     let addresses = numbers64(check.call.capture(shape.values, field::SYMBOL_ADDRESSES));
-    let names: Vec<&[u8]> = names.split(|&byte| byte == 0).take(addresses.len()).collect();
+    let names: Vec<&[u8]> = names
+        .split(|&byte| byte == 0)
+        .take(addresses.len())
+        .collect();
     for (position, symbol) in names.iter().enumerate() {
         let first = names.iter().position(|other| other == symbol)?;
         if first < position && addresses[first] != addresses[position] {
@@ -158,7 +221,9 @@ fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Opti
 }
 
 fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, shape: OptionShape, options: &Options) {
-    let Some(old) = check.state.arrays.get(&options.values_address) else { return };
+    let Some(old) = check.state.arrays.get(&options.values_address) else {
+        return;
+    };
     if old.numbers != options.numbers || old.left.len() != options.values.len() {
         return;
     }
@@ -184,11 +249,19 @@ fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, shape: OptionShape, op
             now.unwrap_or(0),
         );
         drafts.push(
-            Draft::new("module-jit-output-reused", "option values are reused as the driver left them", message)
-                .chain(vec![
-                    format!("{} wrote {} to slot {slot}", at(old.site), left.unwrap_or(0)),
-                    format!("used as a capacity by {}", at(check.site)),
-                ]),
+            Draft::new(
+                "module-jit-output-reused",
+                "option values are reused as the driver left them",
+                message,
+            )
+            .chain(vec![
+                format!(
+                    "{} wrote {} to slot {slot}",
+                    at(old.site),
+                    left.unwrap_or(0)
+                ),
+                format!("used as a capacity by {}", at(check.site)),
+            ]),
         );
         return;
     }
@@ -209,7 +282,11 @@ fn by_address(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options)
             check.plan.function.name,
             name(check, option),
             value & 0xffff_ffff,
-            if check.went_wrong() { check.answer() } else { String::new() },
+            if check.went_wrong() {
+                check.answer()
+            } else {
+                String::new()
+            },
         );
         drafts.push(Draft::new(
             "link-option-value-by-address",
@@ -232,13 +309,24 @@ fn conflict(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options, l
     let message = format!(
         "In the options of {}: {why}. {}",
         check.plan.function.name,
-        if check.went_wrong() { check.answer() } else { "This driver took them.".to_owned() },
+        if check.went_wrong() {
+            check.answer()
+        } else {
+            "This driver took them.".to_owned()
+        },
     );
-    drafts.push(Draft::new("link-option-conflict", "options that do not go together", message));
+    drafts.push(Draft::new(
+        "link-option-conflict",
+        "options that do not go together",
+        message,
+    ));
 }
 
 fn deprecated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
-    let Some(&option) = options.numbers.iter().find(|&&option| (LTO..=VARIABLE_COUNT).contains(&option))
+    let Some(&option) = options
+        .numbers
+        .iter()
+        .find(|&&option| (LTO..=VARIABLE_COUNT).contains(&option))
     else {
         return;
     };
@@ -248,7 +336,11 @@ fn deprecated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options)
         name(check, option),
     );
     drafts.push(
-        Draft::new("link-lto-ir-too-new", "a deprecated option of link-time optimisation", message)
-            .severity(Severity::Advice),
+        Draft::new(
+            "link-lto-ir-too-new",
+            "a deprecated option of link-time optimisation",
+            message,
+        )
+        .severity(Severity::Advice),
     );
 }

@@ -8,9 +8,10 @@ use crate::context::bytes_of;
 use crate::plan::{Special, Step};
 use crate::state::data::Data;
 use crate::state::image_capture;
+use crate::state::links::{BINARY_IS_PRESERVED, library_option};
 use crate::state::objects::{Lookup, ObjectId};
+use crate::state::order::config_stream;
 use crate::state::source_bytes;
-use crate::state::update::{BINARY_IS_PRESERVED, config_stream, library_option};
 
 /// Rules about libraries beyond lifetimes and images.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -28,7 +29,6 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             without_context(check, drafts);
             peer_copy(check, drafts);
         }
-        Special::ContextDestroy => super::link::leaked_in_context(check, drafts),
         _ => {}
     }
 }
@@ -36,7 +36,8 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 /// Loads that promise, or break the promise, that an image stays where it is.
 pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.special == Special::LibraryLoadFile
-        && library_option(check.plan, check.call, BINARY_IS_PRESERVED).is_some_and(|value| value != 0)
+        && library_option(check.plan, check.call, BINARY_IS_PRESERVED)
+            .is_some_and(|value| value != 0)
     {
         let message = format!(
             "{} is given CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the image in its memory, but it \
@@ -50,16 +51,26 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             message,
         ));
     }
-    let Some(position) = check.plan.image() else { return };
+    let Some(position) = check.plan.image() else {
+        return;
+    };
     let address = check.call.argument(position);
-    let Some(capture) = image_capture(check.plan, check.call) else { return };
-    let Some(now) = bytes_of(check.context, capture.bytes) else { return };
+    let Some(capture) = image_capture(check.plan, check.call) else {
+        return;
+    };
+    let Some(now) = bytes_of(check.context, capture.bytes) else {
+        return;
+    };
     for &library in &check.state.preserving {
-        let Some(data) = check.state.image_data(library) else { continue };
+        let Some(data) = check.state.image_data(library) else {
+            continue;
+        };
         if address != data.address || address == 0 {
             continue;
         }
-        let Some(then) = source_bytes(&data.source, check.context) else { continue };
+        let Some(then) = source_bytes(&data.source, check.context) else {
+            continue;
+        };
         if then != now {
             let why = format!("{} loads other bytes from there", check.plan.function.name);
             drafts.push(image_gone(check, library, &why));
@@ -71,10 +82,16 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 /// A call writes into the image that a live library was promised.
 pub(super) fn image_overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &library in &check.state.preserving {
-        let Some(data) = check.state.image_data(library) else { continue };
+        let Some(data) = check.state.image_data(library) else {
+            continue;
+        };
         let range = data.address..data.address.saturating_add(data.length);
-        let hit =
-            check.plan.written.iter().copied().find(|&position| range.contains(&check.call.argument(position)));
+        let hit = check
+            .plan
+            .written
+            .iter()
+            .copied()
+            .find(|&position| range.contains(&check.call.argument(position)));
         if let Some(position) = hit
             && data.address != 0
         {
@@ -89,12 +106,22 @@ pub(super) fn image_overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) 
 fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
     let (label, data) = (check.state.label(library), check.state.image_data(library));
     let (address, length) = data.map_or((0, 0), |data| (data.address, data.length));
-    let made = check.state.objects.get(library).map(|object| at(object.made)).unwrap_or_default();
+    let made = check
+        .state
+        .objects
+        .get(library)
+        .map(|object| at(object.made))
+        .unwrap_or_default();
     let message = format!(
         "{made} loaded {label} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, {length} bytes at {address:#x}, has to stay \
          until the library is unloaded. {why}, so the memory serves something else."
     );
-    Draft::new("library-preserved-image-freed", "a preserved image did not stay", message).object(library)
+    Draft::new(
+        "library-preserved-image-freed",
+        "a preserved image did not stay",
+        message,
+    )
+    .object(library)
 }
 
 fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -110,7 +137,9 @@ fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         if check.state.objects.find(Kind::Function, handle) != Lookup::Unknown {
             continue;
         }
-        let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else { continue };
+        let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else {
+            continue;
+        };
         let message = format!(
             "{} is given {} as a CUfunction. A CUkernel stands in for a function in launches and occupancy queries only. {}",
             check.plan.function.name,
@@ -118,9 +147,13 @@ fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check.answer(),
         );
         drafts.push(
-            Draft::new("library-kernel-as-function", "a kernel handle is used as a function", message)
-                .object(kernel)
-                .chain(check.poison_chain(kernel)),
+            Draft::new(
+                "library-kernel-as-function",
+                "a kernel handle is used as a function",
+                message,
+            )
+            .object(kernel)
+            .chain(check.poison_chain(kernel)),
         );
         return;
     }
@@ -137,11 +170,18 @@ fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
 fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let pairs: Vec<(ObjectId, ObjectId)> = match check.plan.special {
         Special::KernelGetAttribute => {
-            let Some(position) = check.plan.position_of(Kind::Kernel) else { return };
+            let Some(position) = check.plan.position_of(Kind::Kernel) else {
+                return;
+            };
             let handle = check.call.argument(position);
-            let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else { return };
+            let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else {
+                return;
+            };
             let functions = check.state.objects.children(kernel);
-            functions.into_iter().map(|function| (function, kernel)).collect()
+            functions
+                .into_iter()
+                .map(|function| (function, kernel))
+                .collect()
         }
         _ => function_and_kernel(check).into_iter().collect(),
     };
@@ -151,17 +191,28 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     };
     for (function, kernel) in pairs {
         let objects = &check.state.objects;
-        let (Some(f), Some(k)) = (objects.get(function), objects.get(kernel)) else { continue };
-        let (Data::Attributes(of_function), Data::Attributes(of_kernel)) = (&f.data, &k.data) else {
+        let (Some(f), Some(k)) = (objects.get(function), objects.get(kernel)) else {
+            continue;
+        };
+        let (Data::Attributes(of_function), Data::Attributes(of_kernel)) = (&f.data, &k.data)
+        else {
             continue;
         };
         for (&(attribute, _), &(value, site)) in &of_function.set {
             if asked.is_some_and(|asked| asked != attribute) {
                 continue;
             }
-            let other = of_kernel.set.iter().find(|((other, _), (theirs, _))| *other == attribute && *theirs != value);
-            let Some((_, &(theirs, kernel_site))) = other else { continue };
-            let table = check.context.signatures().enumeration("CUfunction_attribute");
+            let other = of_kernel
+                .set
+                .iter()
+                .find(|((other, _), (theirs, _))| *other == attribute && *theirs != value);
+            let Some((_, &(theirs, kernel_site))) = other else {
+                continue;
+            };
+            let table = check
+                .context
+                .signatures()
+                .enumeration("CUfunction_attribute");
             let name = match attribute {
                 -1 => "the cache configuration".to_owned(),
                 number => table
@@ -202,7 +253,9 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         Lookup::Live(id) if stream > crate::state::STREAM_PER_THREAD => {
             objects.get(id).and_then(|object| object.context)
         }
-        _ if stream <= crate::state::STREAM_PER_THREAD => check.state.current(check.call.thread).object,
+        _ if stream <= crate::state::STREAM_PER_THREAD => {
+            check.state.current(check.call.thread).object
+        }
         _ => None,
     };
     let Some(target) = target else { return };
@@ -216,17 +269,33 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.state.peers {
         return;
     }
-    let Some(position) = check.plan.position_of(Kind::Function) else { return };
-    let Some(layout) = check.state.layout(check.call.argument(position)) else { return };
+    let Some(position) = check.plan.position_of(Kind::Function) else {
+        return;
+    };
+    let Some(layout) = check.state.layout(check.call.argument(position)) else {
+        return;
+    };
     let capture = ["kernelParams", "extra"].into_iter().find_map(|name| {
-        check.call.capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
+        check
+            .call
+            .capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
     });
-    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else { return };
+    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+        return;
+    };
     for &(offset, size) in layout {
-        let word = bytes.get(offset as usize..).and_then(|rest| rest.first_chunk::<8>());
-        let (8, Some(word)) = (size, word) else { continue };
-        let Some(id) = check.state.ranges.live_at(u64::from_le_bytes(*word)) else { continue };
-        let Some(object) = objects.get(id) else { continue };
+        let word = bytes
+            .get(offset as usize..)
+            .and_then(|rest| rest.first_chunk::<8>());
+        let (8, Some(word)) = (size, word) else {
+            continue;
+        };
+        let Some(id) = check.state.ranges.live_at(u64::from_le_bytes(*word)) else {
+            continue;
+        };
+        let Some(object) = objects.get(id) else {
+            continue;
+        };
         let library = object
             .parent
             .and_then(|parent| objects.get(parent))
@@ -236,14 +305,31 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             && let Some(home) = object.context
             && home != target
         {
-            drafts.push(elsewhere(check, id, home, target, "is passed to a kernel that runs"));
+            drafts.push(elsewhere(
+                check,
+                id,
+                home,
+                target,
+                "is passed to a kernel that runs",
+            ));
             return;
         }
     }
 }
 
-fn elsewhere(check: &Check<'_, '_>, id: ObjectId, home: ObjectId, target: ObjectId, verb: &str) -> Draft {
-    let made = check.state.objects.get(id).map(|object| at(object.made)).unwrap_or_default();
+fn elsewhere(
+    check: &Check<'_, '_>,
+    id: ObjectId,
+    home: ObjectId,
+    target: ObjectId,
+    verb: &str,
+) -> Draft {
+    let made = check
+        .state
+        .objects
+        .get(id)
+        .map(|object| at(object.made))
+        .unwrap_or_default();
     let message = format!(
         "{} {verb} in {}, but {made} handed it out while {} was current, and it is that context's instance. {}",
         check.state.label(id),
@@ -251,11 +337,15 @@ fn elsewhere(check: &Check<'_, '_>, id: ObjectId, home: ObjectId, target: Object
         check.state.label(home),
         check.answer(),
     );
-    Draft::new("library-global-wrong-context", "a library's instance of another context is used", message)
-        .object(id)
-        .object(home)
-        .object(target)
-        .chain(check.poison_chain(id))
+    Draft::new(
+        "library-global-wrong-context",
+        "a library's instance of another context is used",
+        message,
+    )
+    .object(id)
+    .object(home)
+    .object(target)
+    .chain(check.poison_chain(id))
 }
 
 /// A question that needs a context, in a thread that has none.
@@ -289,12 +379,16 @@ fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     for (address, context) in [("dstDevice", "dstContext"), ("srcDevice", "srcContext")] {
-        let (Some(address), Some(context)) = (check.argument(address), check.argument(context)) else {
+        let (Some(address), Some(context)) = (check.argument(address), check.argument(context))
+        else {
             continue;
         };
         let objects = &check.state.objects;
-        let Some(id) = check.state.ranges.live_at(address) else { continue };
-        let (Some(object), Some(target)) = (objects.get(id), objects.live(Kind::Context, context)) else {
+        let Some(id) = check.state.ranges.live_at(address) else {
+            continue;
+        };
+        let (Some(object), Some(target)) = (objects.get(id), objects.live(Kind::Context, context))
+        else {
             continue;
         };
         if object.kind == Kind::Global

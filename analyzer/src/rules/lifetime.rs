@@ -6,21 +6,44 @@ use cutape_registry::Kind;
 use super::{Check, Draft, at, code};
 use crate::plan::{Special, Step};
 use crate::state::objects::{Lookup, ObjectId, kind_word};
-use crate::state::update::config_stream;
+use crate::state::order::config_stream;
 
 /// Looks at every handle that the call is given.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
         match step {
-            Step::Use(kind) => used(check, drafts, kind, check.call.argument(position), position, false),
+            Step::Use(kind) => used(
+                check,
+                drafts,
+                kind,
+                check.call.argument(position),
+                position,
+                false,
+            ),
             Step::Destroy(kind) => {
-                used(check, drafts, kind, check.call.argument(position), position, true);
+                used(
+                    check,
+                    drafts,
+                    kind,
+                    check.call.argument(position),
+                    position,
+                    true,
+                );
             }
             Step::UseMany(kind) => {
                 let capture = check.call.capture(position, field::POINTEE);
-                let bytes = capture.and_then(|capture| capture.bytes.inline()).unwrap_or(&[]);
+                let bytes = capture
+                    .and_then(|capture| capture.bytes.inline())
+                    .unwrap_or(&[]);
                 for word in bytes.as_chunks::<8>().0 {
-                    used(check, drafts, kind, u64::from_le_bytes(*word), position, false);
+                    used(
+                        check,
+                        drafts,
+                        kind,
+                        u64::from_le_bytes(*word),
+                        position,
+                        false,
+                    );
                 }
             }
             Step::Name => name(check, drafts, position),
@@ -29,7 +52,14 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
     if check.plan.special == Special::LaunchEx {
         let position = check.plan.at("config").unwrap_or(0);
-        used(check, drafts, Kind::Stream, config_stream(check.plan, check.call), position, false);
+        used(
+            check,
+            drafts,
+            Kind::Stream,
+            config_stream(check.plan, check.call),
+            position,
+            false,
+        );
     }
     if drafts.is_empty() && check.plan.needs_context {
         current_context(check, drafts);
@@ -48,15 +78,19 @@ fn used(
     if handle == 0 || (kind == Kind::Stream && handle <= crate::state::STREAM_PER_THREAD) {
         return;
     }
-    let Lookup::Dead(id) = check.state.find(kind, handle) else { return };
+    let Lookup::Dead(id) = check.state.find(kind, handle) else {
+        return;
+    };
     // Contexts may be left by popping or replacing them; only making a dead one current is wrong.
     if check.plan.special == Special::ContextPop {
         return;
     }
-    if !check.went_wrong() && check.state.objects.may_be_reborn(id) {
+    if !check.went_wrong() && (check.state.objects.may_be_reborn(id) || check.only_released(id)) {
         return;
     }
-    let Some(rule) = rule_for(check, id, destroys) else { return };
+    let Some(rule) = rule_for(check, id, destroys) else {
+        return;
+    };
     drafts.push(dead_object(check, rule, id, position, destroys));
 }
 
@@ -94,10 +128,18 @@ fn dead_object(
         return Draft::new(rule, "a dead object is used", label);
     };
     let word = kind_word(object.kind);
-    let parameter = check.plan.function.params.get(position).map_or("", |param| param.name);
+    let parameter = check
+        .plan
+        .function
+        .params
+        .get(position)
+        .map_or("", |param| param.name);
     let function = check.plan.function.name;
     let root = end.by.unwrap_or(id);
-    let root_word = state.objects.get(root).map_or("", |object| kind_word(object.kind));
+    let root_word = state
+        .objects
+        .get(root)
+        .map_or("", |object| kind_word(object.kind));
     let title = match (end.by, destroys) {
         (None, true) if matches!(object.kind, Kind::Memory | Kind::HostMemory) => {
             format!("{word} is freed twice")
@@ -108,14 +150,18 @@ fn dead_object(
     };
     let ended = match end.by {
         None => format!("{} ended it", at(end.site)),
-        Some(root) => format!("{} ended {} and all that belongs to it", at(end.site), state.label(root)),
+        Some(root) => format!(
+            "{} ended {} and all that belongs to it",
+            at(end.site),
+            state.label(root)
+        ),
     };
     let made = match object.origin {
-        crate::state::objects::Origin::Made => "made",
-        _ => "handed out",
+        crate::state::objects::Origin::Made => "made it",
+        _ => "handed it out",
     };
     let message = format!(
-        "{function} is given {label} as `{parameter}`. {} {made} it and {ended}; no call has handed out the value \
+        "{function} is given {label} as `{parameter}`. {} {made} and {ended}; no call has handed out the value \
          {:#x} as a {word} since then. {}",
         at(object.made),
         object.handle,
@@ -129,16 +175,25 @@ fn dead_object(
 }
 
 fn past(base: &str) -> &'static str {
-    if base.ends_with("Unload") { "unloaded" } else { "destroyed" }
+    if base.ends_with("Unload") {
+        "unloaded"
+    } else {
+        "destroyed"
+    }
 }
 
 /// The thread's current context was destroyed, by this thread or another, and is still current.
 fn current_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let current = check.state.current(check.call.thread);
     let Some(id) = current.object else { return };
-    let Some(end) = check.state.objects.end_of(id) else { return };
+    let Some(end) = check.state.objects.end_of(id) else {
+        return;
+    };
     // If the driver works on, it knows better: a primary context comes back to life by itself.
-    if !matches!(check.call.result(), None | Some(code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED)) {
+    if !matches!(
+        check.call.result(),
+        None | Some(code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED)
+    ) {
         return;
     }
     let label = check.state.label(id);
@@ -150,9 +205,13 @@ fn current_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.answer(),
     );
     drafts.push(
-        Draft::new("context-use-after-destroy", "the current context has been destroyed", message)
-            .object(id)
-            .chain(check.poison_chain(id)),
+        Draft::new(
+            "context-use-after-destroy",
+            "the current context has been destroyed",
+            message,
+        )
+        .object(id)
+        .chain(check.poison_chain(id)),
     );
 }
 
@@ -162,16 +221,29 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
         return;
     }
     let address = check.call.argument(position);
-    let Some(known) = check.state.names.get(&address) else { return };
-    let Some(end) = check.state.objects.end_of(known.owner) else { return };
+    let Some(known) = check.state.names.get(&address) else {
+        return;
+    };
+    let Some(end) = check.state.objects.end_of(known.owner) else {
+        return;
+    };
     let capture = check.call.capture(position, field::POINTEE);
     let readable = capture.is_some_and(|capture| capture.bytes.inline().is_some());
-    // Other text there: the program's own string may have come to lie at that address.
-    if readable && check.call.string(position).as_deref() != Some(known.text.as_str()) {
+    let text = check.call.string(position);
+    let same = text.as_deref() == Some(known.text.as_str());
+    // Other text there: the program's own string may have come to lie at that address. No program means to pass what
+    // cannot be a name, though: that is what is left of a freed one (seen on driver 580.159.04: empty, or a few odd bytes).
+    let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
+    let overwritten = !text.as_deref().is_some_and(is_name) && check.went_wrong();
+    if readable && !same && !overwritten {
         return;
     }
     let label = check.state.label(known.owner);
-    let root = check.state.objects.root_of_end(known.owner).unwrap_or(known.owner);
+    let root = check
+        .state
+        .objects
+        .root_of_end(known.owner)
+        .unwrap_or(known.owner);
     let message = format!(
         "{} is given the string at {address:#x}. That pointer came from {}, which returned the name \"{}\" of {label}; \
          it points into the driver's memory and lived as long as that object. {} ended {}, so the pointer dangles. {} {}",
@@ -180,7 +252,13 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
         known.text,
         at(end.site),
         check.state.label(root),
-        if readable { "The text was still there." } else { "The memory could not be read any more." },
+        if same {
+            "The text was still there."
+        } else if readable {
+            "The memory had been freed, and held something else by now."
+        } else {
+            "The memory could not be read any more."
+        },
         check.answer(),
     );
     drafts.push(

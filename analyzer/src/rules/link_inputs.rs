@@ -12,7 +12,7 @@ use crate::finding::Severity;
 use crate::plan::Special;
 use crate::state::data::LinkInput;
 use crate::state::image_capture;
-use crate::state::update::link_input;
+use crate::state::links::link_input;
 
 /// CUjitInputType.
 mod input {
@@ -35,7 +35,9 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
-    let Some(declared) = check.argument("type") else { return };
+    let Some(declared) = check.argument("type") else {
+        return;
+    };
     if check.call.result() == Some(code::FILE_NOT_FOUND) || !drafts.is_empty() {
         return;
     }
@@ -44,7 +46,11 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
     if !file {
         let null = data.is_some_and(|position| check.call.argument(position) == 0);
         if null || size == Some(0) {
-            let what = if null { "a NULL pointer" } else { "a size of 0" };
+            let what = if null {
+                "a NULL pointer"
+            } else {
+                "a size of 0"
+            };
             return mismatch(check, drafts, declared, what);
         }
     }
@@ -60,7 +66,9 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
         return;
     }
     let bytes = bytes_of(check.context, capture.bytes);
-    let Some(bytes) = bytes.as_deref() else { return };
+    let Some(bytes) = bytes.as_deref() else {
+        return;
+    };
     let kind = cutape_image::kind(bytes);
     if declared == input::PTX && !file && !bytes.contains(&0) {
         unterminated(check, drafts, bytes.len());
@@ -72,7 +80,8 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
         wrong_kind(check, drafts, declared, kind, bytes);
         return;
     }
-    if let (input::CUBIN | input::FATBINARY, Extent::Known(length)) = (declared, cutape_image::extent(bytes))
+    if let (input::CUBIN | input::FATBINARY, Extent::Known(length)) =
+        (declared, cutape_image::extent(bytes))
         && length > bytes.len() as u64
     {
         let what = format!("{} bytes of an image of {length} bytes", bytes.len());
@@ -104,7 +113,10 @@ fn fits(declared: u64, kind: ImageKind) -> bool {
         input::PTX => kind == ImageKind::Ptx,
         input::FATBINARY => matches!(kind, ImageKind::Fatbin | ImageKind::FatbinWrapper),
         // Objects with device code come from the host's and from NVIDIA's tools.
-        input::OBJECT => matches!(kind, ImageKind::HostObject | ImageKind::Cubin | ImageKind::Fatbin),
+        input::OBJECT => matches!(
+            kind,
+            ImageKind::HostObject | ImageKind::Cubin | ImageKind::Fatbin
+        ),
         input::LIBRARY => kind == ImageKind::HostArchive,
         input::NVVM => matches!(kind, ImageKind::NvvmBitcode | ImageKind::Fatbin),
         _ => true,
@@ -118,10 +130,20 @@ fn mismatch(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, what:
         type_name(check, declared),
         check.answer(),
     );
-    drafts.push(Draft::new("link-input-type-mismatch", "an input is not what its type says", message));
+    drafts.push(Draft::new(
+        "link-input-type-mismatch",
+        "an input is not what its type says",
+        message,
+    ));
 }
 
-fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, kind: ImageKind, bytes: &[u8]) {
+fn wrong_kind(
+    check: &Check<'_, '_>,
+    drafts: &mut Vec<Draft>,
+    declared: u64,
+    kind: ImageKind,
+    bytes: &[u8],
+) {
     let unknown = kind == ImageKind::Unknown;
     // What we do not know and the driver takes may be newer than we are.
     if unknown && !check.went_wrong() {
@@ -159,18 +181,32 @@ fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, length: usize) {
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("link-ptx-unterminated", "PTX text without its NUL byte", message));
+    drafts.push(Draft::new(
+        "link-ptx-unterminated",
+        "PTX text without its NUL byte",
+        message,
+    ));
 }
 
 fn contents(image: &Image) -> impl Iterator<Item = &Content> {
-    image.entries.iter().filter_map(|entry| entry.content.as_ref().ok())
+    image
+        .entries
+        .iter()
+        .filter_map(|entry| entry.content.as_ref().ok())
 }
 
-fn address_size(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>, bytes: &[u8]) {
+fn address_size(
+    check: &Check<'_, '_>,
+    drafts: &mut Vec<Draft>,
+    image: Option<&Image>,
+    bytes: &[u8],
+) {
     let Some(image) = image else { return };
-    let narrow = image.entries.iter().all(|entry| entry.address_bits == 32) && !image.entries.is_empty();
+    let narrow =
+        image.entries.iter().all(|entry| entry.address_bits == 32) && !image.entries.is_empty();
     // Without the directive the PTX manual says 32 bits; that alone is no mistake that the driver minds.
-    let said = image.kind != ImageKind::Ptx || bytes.windows(13).any(|window| window == b".address_size");
+    let said =
+        image.kind != ImageKind::Ptx || bytes.windows(13).any(|window| window == b".address_size");
     if !narrow || (!said && !check.went_wrong()) {
         return;
     }
@@ -179,7 +215,11 @@ fn address_size(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&I
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("link-address-size-mismatch", "an input is built for 32-bit addresses", message));
+    drafts.push(Draft::new(
+        "link-address-size-mismatch",
+        "an input is built for 32-bit addresses",
+        message,
+    ));
 }
 
 fn lto(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, image: Option<&Image>) {
@@ -198,12 +238,27 @@ fn lto(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, image: Opt
         check.plan.function.name,
         check.answer(),
     );
-    let draft = Draft::new("link-lto-ir-too-new", "code for link-time optimisation in the driver's linker", message);
-    drafts.push(if failed { draft } else { draft.severity(Severity::Advice) });
+    let draft = Draft::new(
+        "link-lto-ir-too-new",
+        "code for link-time optimisation in the driver's linker",
+        message,
+    );
+    drafts.push(if failed {
+        draft
+    } else {
+        draft.severity(Severity::Advice)
+    });
 }
 
-fn without_effect(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, image: Option<&Image>) {
-    let Some(shape) = check.plan.options else { return };
+fn without_effect(
+    check: &Check<'_, '_>,
+    drafts: &mut Vec<Draft>,
+    declared: u64,
+    image: Option<&Image>,
+) {
+    let Some(shape) = check.plan.options else {
+        return;
+    };
     if check.call.argument(shape.count) & 0xffff_ffff == 0 {
         return;
     }
@@ -212,8 +267,14 @@ fn without_effect(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64,
         input::FATBINARY => image.is_some_and(|image| {
             let device = check.state.capability(check.call.thread, check.context);
             let fits = |target| device.is_some_and(|device| runs_on(target, CodeKind::Elf, device));
-            image.entries.iter().all(|entry| entry.code == CodeKind::Elf)
-                && image.entries.iter().any(|entry| entry.target.is_some_and(fits))
+            image
+                .entries
+                .iter()
+                .all(|entry| entry.code == CodeKind::Elf)
+                && image
+                    .entries
+                    .iter()
+                    .any(|entry| entry.target.is_some_and(fits))
         }),
         _ => false,
     };
@@ -224,7 +285,11 @@ fn without_effect(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64,
         "{} is given compiler options for machine code ({}), which is not compiled any more: they can do nothing. {}",
         check.plan.function.name,
         type_name(check, declared),
-        if check.went_wrong() { check.answer() } else { String::new() },
+        if check.went_wrong() {
+            check.answer()
+        } else {
+            String::new()
+        },
     );
     drafts.push(Draft::new(
         "link-option-without-effect",
@@ -243,15 +308,25 @@ fn not_relocatable(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option
         check.plan.function.name,
         check.answer(),
     );
-    drafts.push(Draft::new("link-non-relocatable-input", "a finished cubin is given to a link", message));
+    drafts.push(Draft::new(
+        "link-non-relocatable-input",
+        "a finished cubin is given to a link",
+        message,
+    ));
 }
 
 /// The input defines a kernel that an earlier one defines.
 fn duplicate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else { return };
-    let Some(data) = check.state.link_data(link) else { return };
+    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
+        return;
+    };
+    let Some(data) = check.state.link_data(link) else {
+        return;
+    };
     let new = link_input(check.plan, check.call, check.context, check.site);
-    let Some((name, first)) = clash(&data.inputs, &new) else { return };
+    let Some((name, first)) = clash(&data.inputs, &new) else {
+        return;
+    };
     let message = format!(
         "{} adds an input that defines \"{name}\", which the input of {} defines already. {}",
         check.plan.function.name,
@@ -259,7 +334,12 @@ fn duplicate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.answer(),
     );
     drafts.push(
-        Draft::new("link-non-relocatable-input", "two inputs define the same symbol", message).object(link),
+        Draft::new(
+            "link-non-relocatable-input",
+            "two inputs define the same symbol",
+            message,
+        )
+        .object(link),
     );
 }
 
@@ -272,8 +352,12 @@ fn clash<'a>(inputs: &'a [LinkInput], new: &'a LinkInput) -> Option<(&'a str, &'
 
 /// A completion that failed: what the inputs lack or have twice.
 fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else { return };
-    let Some(data) = check.state.link_data(link) else { return };
+    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
+        return;
+    };
+    let Some(data) = check.state.link_data(link) else {
+        return;
+    };
     if !drafts.is_empty() || matches!(check.call.result(), None | Some(0)) {
         return;
     }
@@ -286,25 +370,42 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 check.answer(),
             );
             drafts.push(
-                Draft::new("link-non-relocatable-input", "two inputs define the same symbol", message)
-                    .object(link),
+                Draft::new(
+                    "link-non-relocatable-input",
+                    "two inputs define the same symbol",
+                    message,
+                )
+                .object(link),
             );
             return;
         }
     }
     let missing = data.inputs.iter().all(|input| input.known).then(|| {
-        data.inputs.iter().flat_map(|input| &input.needs).find(|name| {
-            !data.inputs.iter().any(|input| input.provides.contains(name) || input.defines.contains(name))
-        })
+        data.inputs
+            .iter()
+            .flat_map(|input| &input.needs)
+            .find(|name| {
+                !data
+                    .inputs
+                    .iter()
+                    .any(|input| input.provides.contains(name) || input.defines.contains(name))
+            })
     });
-    let by_result =
-        matches!(check.call.result(), Some(code::SYMBOL_NOT_FOUND | code::INIT_FAILED));
+    let by_result = matches!(
+        check.call.result(),
+        Some(code::SYMBOL_NOT_FOUND | code::INIT_FAILED)
+    );
     let name = missing.flatten();
     if name.is_none() && !by_result {
         return;
     }
     // The program may have supplied the symbol itself.
-    if data.options.numbers.contains(&crate::state::options::SYMBOL_NAMES) && !by_result {
+    if data
+        .options
+        .numbers
+        .contains(&crate::state::options::SYMBOL_NAMES)
+        && !by_result
+    {
         return;
     }
     let what = name.map_or("a symbol".to_owned(), |name| format!("\"{name}\""));
@@ -313,6 +414,11 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.answer(),
     );
     drafts.push(
-        Draft::new("module-unresolved-symbol", "external symbols stay undefined", message).object(link),
+        Draft::new(
+            "module-unresolved-symbol",
+            "external symbols stay undefined",
+            message,
+        )
+        .object(link),
     );
 }

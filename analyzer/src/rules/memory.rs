@@ -6,13 +6,20 @@ use cutape_registry::{Kind, Length};
 use super::{Check, Draft, at};
 use crate::finding::Severity;
 use crate::plan::{Special, Step};
-use crate::state::objects::ObjectId;
+use crate::state::objects::{ObjectId, kind_word};
 
 /// CU_MEMORYTYPE_DEVICE.
 const DEVICE: u32 = 2;
 
 /// Looks at every device address that the call is given.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    for &(position, step) in &check.plan.steps {
+        match step {
+            Step::Device(length) => bounds(check, drafts, position, length),
+            Step::Destroy(kind) => wrong_kind(check, drafts, kind, check.call.argument(position)),
+            _ => {}
+        }
+    }
     if !check.state.ranges.any_dead() {
         return;
     }
@@ -46,37 +53,159 @@ fn empty(check: &Check<'_, '_>, length: Length) -> bool {
     }
 }
 
+/// How many bytes a role speaks of, if that is one piece.
+fn bytes(check: &Check<'_, '_>, length: Length) -> Option<u64> {
+    let argument = |position: u8| check.call.argument(usize::from(position));
+    match length {
+        Length::Fixed(bytes) => Some(u64::from(bytes)),
+        Length::Param(position) => Some(argument(position)),
+        Length::Scaled(position, size) => argument(position).checked_mul(u64::from(size)),
+        Length::Product(a, b) => argument(a).checked_mul(argument(b)),
+        Length::Pitched(..)
+        | Length::PitchedBy(..)
+        | Length::AllBut(..)
+        | Length::ByAttribute(..)
+        | Length::Override => None,
+    }
+}
+
+/// A piece that begins in an allocation and ends behind it.
+fn bounds(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, length: Length) {
+    // Which side of a unified copy is the device's shows in the addresses alone.
+    if check.plan.special == Special::UnifiedCopy && !check.went_wrong() {
+        return;
+    }
+    let address = check.call.argument(position);
+    let (Some(length), Some(id)) = (bytes(check, length), check.state.ranges.live_at(address))
+    else {
+        return;
+    };
+    let Some(object) = check.state.objects.get(id) else {
+        return;
+    };
+    let room = (object.handle + object.size).saturating_sub(address);
+    // Memory whose size is not known, and mappings that may continue in a neighbour, are left alone.
+    if object.size == 0 || length <= room || check.state.objects.end_of(id).is_some() {
+        return;
+    }
+    let name = check
+        .plan
+        .function
+        .params
+        .get(position)
+        .map_or("", |param| param.name);
+    let message = format!(
+        "{} touches {length} bytes from `{name}` {address:#x} on, but only {room} bytes are left there of {}, {} bytes made by \
+         {}: {} bytes too many. {}",
+        check.plan.function.name,
+        check.state.label(id),
+        object.size,
+        at(object.made),
+        length - room,
+        check.answer(),
+    );
+    drafts.push(
+        Draft::new(
+            "memory-copy-out-of-bounds",
+            "an operation reaches behind its allocation",
+            message,
+        )
+        .object(id),
+    );
+}
+
+/// Memory that is freed by the call for another kind.
+fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, kind: Kind, handle: u64) {
+    let objects = &check.state.objects;
+    if handle == 0
+        || !matches!(kind, Kind::Memory | Kind::HostMemory)
+        || objects.live(kind, handle).is_some()
+        || !check.went_wrong()
+    {
+        return;
+    }
+    let others = [Kind::Memory, Kind::HostMemory, Kind::Global];
+    let Some(id) = others
+        .into_iter()
+        .find_map(|other| objects.live(other, handle))
+    else {
+        return;
+    };
+    let Some(object) = objects.get(id) else {
+        return;
+    };
+    let message = format!(
+        "{} is given {}, which {} handed out: it is {}, and this call frees {}. {}",
+        check.plan.function.name,
+        check.state.label(id),
+        at(object.made),
+        kind_word(object.kind),
+        kind_word(kind),
+        check.answer(),
+    );
+    drafts.push(
+        Draft::new(
+            "memory-free-wrong-kind",
+            "memory is freed as something that it is not",
+            message,
+        )
+        .object(id),
+    );
+}
+
 /// The dead object that an address lies in.
 fn dead(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
     let id = check.state.ranges.dead_at(address)?;
     check.state.objects.end_of(id)?;
-    if !check.went_wrong() && check.state.objects.may_be_reborn(id) {
+    if !check.went_wrong() && (check.state.objects.may_be_reborn(id) || check.only_released(id)) {
         return None;
     }
     Some(id)
 }
 
 fn operand(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, address: u64, parameter: &str) {
-    let Some(id) = dead(check, address) else { return };
-    let what = format!("{} is given {address:#x} as `{parameter}`", check.plan.function.name);
+    let Some(id) = dead(check, address) else {
+        return;
+    };
+    let what = format!(
+        "{} is given {address:#x} as `{parameter}`",
+        check.plan.function.name
+    );
     drafts.push(dead_address(check, id, address, &what, false));
 }
 
-fn dead_address(check: &Check<'_, '_>, id: ObjectId, address: u64, what: &str, argument: bool) -> Draft {
+fn dead_address(
+    check: &Check<'_, '_>,
+    id: ObjectId,
+    address: u64,
+    what: &str,
+    argument: bool,
+) -> Draft {
     let state = check.state;
     let objects = &state.objects;
     let root = objects.root_of_end(id).unwrap_or(id);
     let root_kind = objects.get(root).map(|object| object.kind);
     let (rule, title) = match root_kind {
-        Some(Kind::Module) => ("module-global-after-unload", "a module's variable is used after the unload"),
-        Some(Kind::Library) => ("library-use-after-unload", "a library's variable is used after the unload"),
-        Some(Kind::Context) => {
-            ("context-resource-after-destroy", "memory is used after its context's end")
-        }
-        _ if argument => {
-            ("memory-use-after-free-kernel-argument", "a kernel is given freed memory")
-        }
-        _ => ("memory-use-after-free-operand", "memory is used after it was freed"),
+        Some(Kind::Module) => (
+            "module-global-after-unload",
+            "a module's variable is used after the unload",
+        ),
+        Some(Kind::Library) => (
+            "library-use-after-unload",
+            "a library's variable is used after the unload",
+        ),
+        Some(Kind::Context) => (
+            "context-resource-after-destroy",
+            "memory is used after its context's end",
+        ),
+        _ if argument => (
+            "memory-use-after-free-kernel-argument",
+            "a kernel is given freed memory",
+        ),
+        _ => (
+            "memory-use-after-free-operand",
+            "memory is used after it was freed",
+        ),
     };
     let label = state.label(id);
     let (made, end, start, size) = match (objects.get(id), objects.end_of(id)) {
@@ -88,7 +217,11 @@ fn dead_address(check: &Check<'_, '_>, id: ObjectId, address: u64, what: &str, a
     } else {
         format!("byte {} of {size}", address.wrapping_sub(start))
     };
-    let ended = if root == id { String::new() } else { format!(" together with {}", state.label(root)) };
+    let ended = if root == id {
+        String::new()
+    } else {
+        format!(" together with {}", state.label(root))
+    };
     let message = format!(
         "{what}. That is {place} of {label}, {size} bytes, which {made} handed out and {end} ended{ended}; nothing has been \
          allocated there since then. {}",
@@ -103,21 +236,36 @@ fn dead_address(check: &Check<'_, '_>, id: ObjectId, address: u64, what: &str, a
 
 /// A launch: parameters of eight bytes that lie in a dead range.
 fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(function) = check.plan.position_of(Kind::Function) else { return };
-    let Some(layout) = check.state.layout(check.call.argument(function)) else { return };
+    let Some(function) = check.plan.position_of(Kind::Function) else {
+        return;
+    };
+    let Some(layout) = check.state.layout(check.call.argument(function)) else {
+        return;
+    };
     let capture = ["kernelParams", "extra"].into_iter().find_map(|name| {
-        check.call.capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
+        check
+            .call
+            .capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
     });
-    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else { return };
+    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+        return;
+    };
     for (number, &(offset, size)) in layout.iter().enumerate() {
         if size != 8 {
             continue;
         }
-        let word = bytes.get(offset as usize..).and_then(|rest| rest.first_chunk::<8>());
-        let Some(address) = word.map(|word| u64::from_le_bytes(*word)).filter(|&word| word != 0) else {
+        let word = bytes
+            .get(offset as usize..)
+            .and_then(|rest| rest.first_chunk::<8>());
+        let Some(address) = word
+            .map(|word| u64::from_le_bytes(*word))
+            .filter(|&word| word != 0)
+        else {
             continue;
         };
-        let Some(id) = dead(check, address) else { continue };
+        let Some(id) = dead(check, address) else {
+            continue;
+        };
         let what = format!(
             "{} passes {address:#x} as parameter {number} of the kernel",
             check.plan.function.name
@@ -125,14 +273,23 @@ fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let draft = dead_address(check, id, address, &what, true);
         // Whether the kernel follows the pointer cannot be seen.
         let lower = draft.rule == "memory-use-after-free-kernel-argument" && !check.went_wrong();
-        drafts.push(if lower { draft.severity(Severity::Warning) } else { draft });
+        drafts.push(if lower {
+            draft.severity(Severity::Warning)
+        } else {
+            draft
+        });
     }
 }
 
 /// A copy that a struct describes: the device addresses in it.
 fn struct_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(param) = check.plan.function.params.first() else { return };
-    let name = param.c_type.trim_start_matches("const ").trim_end_matches([' ', '*']);
+    let Some(param) = check.plan.function.params.first() else {
+        return;
+    };
+    let name = param
+        .c_type
+        .trim_start_matches("const ")
+        .trim_end_matches([' ', '*']);
     let structure = check.context.signatures().structure(name);
     let capture = check.call.capture(0, field::POINTEE);
     let (Some(structure), Some(bytes)) = (structure, capture.and_then(|c| c.bytes.inline())) else {
@@ -145,7 +302,10 @@ fn struct_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         word[..slice.len()].copy_from_slice(slice);
         Some(u64::from_le_bytes(word))
     };
-    for (kind, address) in [("srcMemoryType", "srcDevice"), ("dstMemoryType", "dstDevice")] {
+    for (kind, address) in [
+        ("srcMemoryType", "srcDevice"),
+        ("dstMemoryType", "dstDevice"),
+    ] {
         if read(kind) == Some(u64::from(DEVICE))
             && read("WidthInBytes") != Some(0)
             && read("Height") != Some(0)

@@ -8,6 +8,7 @@ mod link;
 mod link_inputs;
 mod memory;
 mod module;
+mod usage;
 
 use cutape_format::Call;
 use cutape_registry::Kind;
@@ -16,6 +17,7 @@ use crate::context::TraceContext;
 use crate::finding::Severity;
 use crate::plan::{Plan, Special};
 use crate::state::State;
+use crate::state::data::Data;
 use crate::state::objects::{ObjectId, Site};
 
 /// Result codes of cuda.h that rules speak of.
@@ -52,7 +54,11 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn new(rule: &'static str, title: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        rule: &'static str,
+        title: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             rule,
             severity: None,
@@ -111,7 +117,9 @@ impl Check<'_, '_> {
 
     /// The argument of that name.
     pub(crate) fn argument(&self, name: &str) -> Option<u64> {
-        self.plan.at(name).map(|position| self.call.argument(position))
+        self.plan
+            .at(name)
+            .map(|position| self.call.argument(position))
     }
 
     /// What the driver's answer means for a use of something that is gone.
@@ -119,15 +127,19 @@ impl Check<'_, '_> {
         match self.call.result() {
             None => "The call did not return: the program died inside it.".to_owned(),
             Some(0) => {
-                "The driver said CUDA_SUCCESS, which is luck: it does not promise to notice.".to_owned()
+                "The driver said CUDA_SUCCESS, which is luck: it does not promise to notice."
+                    .to_owned()
             }
             Some(_) => format!("The driver answered {}.", self.result_name()),
         }
     }
 
-    /// `cuModuleUnload (call 16)`.
-    pub(crate) fn at(site: Site) -> String {
-        at(site)
+    /// True if the object ended with a primary context's last release that we saw: somebody whom a trace does not show may hold
+    /// that context, so only a failure proves that it is gone.
+    pub(crate) fn only_released(&self, id: ObjectId) -> bool {
+        let objects = &self.state.objects;
+        let root = objects.root_of_end(id).and_then(|root| objects.get(root));
+        root.is_some_and(|root| matches!(root.data, Data::Context(context) if context.primary))
     }
 
     /// How an object came to its end, from its outermost cause to this call.
@@ -142,17 +154,27 @@ impl Check<'_, '_> {
                 crate::state::objects::Origin::Found => "looked up by",
                 crate::state::objects::Origin::Got => "first seen in",
             };
-            chain.push(format!("{} ({verb} {})", self.state.label(id), at(object.made)));
+            chain.push(format!(
+                "{} ({verb} {})",
+                self.state.label(id),
+                at(object.made)
+            ));
             // The context that everything lives in is of interest only if it is the cause.
             link = object.parent.filter(|&parent| {
                 objects.root_of_end(id) == Some(parent)
-                    || objects.get(parent).is_some_and(|parent| parent.kind != Kind::Context)
+                    || objects
+                        .get(parent)
+                        .is_some_and(|parent| parent.kind != Kind::Context)
             });
         }
         chain.reverse();
         if let Some(end) = objects.end_of(id) {
             let root = end.by.unwrap_or(id);
-            chain.push(format!("{} ended by {}", self.state.label(root), at(end.site)));
+            chain.push(format!(
+                "{} ended by {}",
+                self.state.label(root),
+                at(end.site)
+            ));
         }
         chain.push(format!("used by {}", at(self.site)));
         chain
@@ -195,16 +217,25 @@ pub(crate) fn check(check: &Check<'_, '_>) -> Vec<Draft> {
             jit_options::check(check, &mut drafts);
             image::check(check, &mut drafts);
         }
-        Special::LinkCreate | Special::LinkAddData | Special::LinkAddFile | Special::LinkComplete => {
+        Special::LinkCreate
+        | Special::LinkAddData
+        | Special::LinkAddFile
+        | Special::LinkComplete => {
             link::check(check, &mut drafts);
             jit_options::check(check, &mut drafts);
             link_inputs::check(check, &mut drafts);
             image::failed_input(check, &mut drafts);
         }
+        Special::ContextDestroy | Special::PrimaryRelease | Special::PrimaryReset
+            if drafts.is_empty() =>
+        {
+            link::leaked_in_context(check, &mut drafts);
+        }
         _ => {}
     }
     module::check(check, &mut drafts);
     library::check(check, &mut drafts);
+    usage::check(check, &mut drafts);
     if !check.state.writing_links.is_empty() || !check.state.preserving.is_empty() {
         link::memory_reused(check, &mut drafts);
     }

@@ -22,13 +22,20 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let state = check.state;
-    let Some(id) = state.objects.live(Kind::Module, check.call.argument(0)) else { return };
-    let Some(object) = state.objects.get(id) else { return };
+    let Some(id) = state.objects.live(Kind::Module, check.call.argument(0)) else {
+        return;
+    };
+    let Some(object) = state.objects.get(id) else {
+        return;
+    };
     let label = state.label(id);
     let made = at(object.made);
-    let library = object
-        .parent
-        .filter(|&parent| state.objects.get(parent).is_some_and(|parent| parent.kind == Kind::Library));
+    let library = object.parent.filter(|&parent| {
+        state
+            .objects
+            .get(parent)
+            .is_some_and(|parent| parent.kind == Kind::Library)
+    });
     if let Some(library) = library {
         let message = format!(
             "cuModuleUnload is given {label}, which {made} handed out. It is the instance of {} in a context and belongs \
@@ -37,10 +44,14 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check.answer(),
         );
         drafts.push(
-            Draft::new("module-unload-library-owned", "a library's module is unloaded", message)
-                .object(id)
-                .object(library)
-                .chain(check.poison_chain(id)),
+            Draft::new(
+                "module-unload-library-owned",
+                "a library's module is unloaded",
+                message,
+            )
+            .object(id)
+            .object(library)
+            .chain(check.poison_chain(id)),
         );
         return;
     }
@@ -52,9 +63,13 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 check.answer(),
             );
             drafts.push(
-                Draft::new("module-unload-runtime-owned", "a module of somebody else's is unloaded", message)
-                    .object(id)
-                    .chain(check.poison_chain(id)),
+                Draft::new(
+                    "module-unload-runtime-owned",
+                    "a module of somebody else's is unloaded",
+                    message,
+                )
+                .object(id)
+                .chain(check.poison_chain(id)),
             );
         }
         return;
@@ -67,7 +82,9 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
     let state = check.state;
-    let Some(home) = state.objects.get(id).and_then(|object| object.context) else { return };
+    let Some(home) = state.objects.get(id).and_then(|object| object.context) else {
+        return;
+    };
     let current = state.current(check.call.thread);
     if current.object == Some(home) || (current.object.is_none() && current.handle != 0) {
         return;
@@ -84,10 +101,13 @@ fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
         check.call.thread,
         check.answer(),
     );
-    let mut draft =
-        Draft::new("module-unload-wrong-context", "a module is unloaded in another context", message)
-            .object(id)
-            .object(home);
+    let mut draft = Draft::new(
+        "module-unload-wrong-context",
+        "a module is unloaded in another context",
+        message,
+    )
+    .object(id)
+    .object(home);
     if let Some(context) = current.object {
         draft = draft.object(context);
     }
@@ -95,8 +115,13 @@ fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
 }
 
 fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
-    let Some(data) = check.state.image_data(id) else { return };
-    let pending = data.pending.iter().find(|(stream, number, _)| !check.state.work.is_done(*stream, *number));
+    let Some(data) = check.state.image_data(id) else {
+        return;
+    };
+    let pending = data
+        .pending
+        .iter()
+        .find(|(stream, number, _)| !check.state.work.is_done(*stream, *number));
     let Some(&(_, _, site)) = pending else { return };
     let label = check.state.label(id);
     let message = format!(
@@ -106,14 +131,18 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
         at(site),
     );
     drafts.push(
-        Draft::new("module-unload-work-pending", "a module is unloaded while its work may be running", message)
-            .object(id)
-            .subject(site.caller)
-            .chain(vec![
-                label,
-                format!("work enqueued by {}", at(site)),
-                format!("unloaded by {} without a wait", at(check.site)),
-            ]),
+        Draft::new(
+            "module-unload-work-pending",
+            "a module is unloaded while its work may be running",
+            message,
+        )
+        .object(id)
+        .subject(site.caller)
+        .chain(vec![
+            label,
+            format!("work enqueued by {}", at(site)),
+            format!("unloaded by {} without a wait", at(check.site)),
+        ]),
     );
 }
 
@@ -128,7 +157,11 @@ fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let message = format!(
         "{} is given NULL for `dptr` and for `bytes`, so it has nothing to answer; one of them may be NULL, not both. {}",
         check.plan.function.name,
-        if check.went_wrong() { check.answer() } else { String::new() },
+        if check.went_wrong() {
+            check.answer()
+        } else {
+            String::new()
+        },
     );
     drafts.push(Draft::new(
         "module-global-outputs-both-null",
@@ -138,9 +171,18 @@ fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(owner) = check.state.image_owner(check.plan, check.call) else { return };
-    let Some(room) = check.argument("numFunctions").or_else(|| check.argument("numKernels")) else { return };
-    let output = check.argument("functions").or_else(|| check.argument("kernels"));
+    let Some(owner) = check.state.image_owner(check.plan, check.call) else {
+        return;
+    };
+    let Some(room) = check
+        .argument("numFunctions")
+        .or_else(|| check.argument("numKernels"))
+    else {
+        return;
+    };
+    let output = check
+        .argument("functions")
+        .or_else(|| check.argument("kernels"));
     if room == 0 || output == Some(0) {
         return;
     }
@@ -148,11 +190,18 @@ fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (count, source) = match counted {
         Some((count, site)) => (count as usize, format!("{} said so", at(site))),
         None => {
-            let Some(image) = check.state.parsed(owner, check.context) else { return };
+            let Some(image) = check.state.parsed(owner, check.context) else {
+                return;
+            };
             // Which of several entries the driver took is not known.
-            let [entry] = image.entries.as_slice() else { return };
+            let [entry] = image.entries.as_slice() else {
+                return;
+            };
             let Ok(content) = &entry.content else { return };
-            (content.functions.iter().filter(|f| f.is_entry).count(), "its image lists them".to_owned())
+            (
+                content.functions.iter().filter(|f| f.is_entry).count(),
+                "its image lists them".to_owned(),
+            )
         }
     };
     if room as usize >= count {
@@ -165,30 +214,45 @@ fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         count - room as usize,
     );
     drafts.push(
-        Draft::new("module-enumerate-truncated", "an enumeration leaves functions out", message).object(owner),
+        Draft::new(
+            "module-enumerate-truncated",
+            "an enumeration leaves functions out",
+            message,
+        )
+        .object(owner),
     );
 }
 
 /// A handle that no call has returned, after the call that should have returned it failed.
 fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(thread) = check.state.threads.get(check.call.thread as usize) else { return };
+    let Some(thread) = check.state.threads.get(check.call.thread as usize) else {
+        return;
+    };
     if thread.failures.is_empty() {
         return;
     }
     for &(position, step) in &check.plan.steps {
-        let (Step::Use(kind) | Step::Destroy(kind)) = step else { continue };
-        if !matches!(kind, Kind::Module | Kind::Library | Kind::Function | Kind::Kernel) {
+        let (Step::Use(kind) | Step::Destroy(kind)) = step else {
+            continue;
+        };
+        if !matches!(
+            kind,
+            Kind::Module | Kind::Library | Kind::Function | Kind::Kernel
+        ) {
             continue;
         }
         let handle = check.call.argument(position);
         // A value that is not zero and that we do not know may be right, unless the driver says otherwise.
-        if handle != 0 && (check.state.find(kind, handle) != Lookup::Unknown || !check.went_wrong()) {
+        if handle != 0 && (check.state.find(kind, handle) != Lookup::Unknown || !check.went_wrong())
+        {
             continue;
         }
         let matches = |failure: &&Failure| {
             failure.kind == kind || (kind == Kind::Function && failure.kind == Kind::Kernel)
         };
-        let Some(failure) = thread.failures.iter().rev().find(matches) else { continue };
+        let Some(failure) = thread.failures.iter().rev().find(matches) else {
+            continue;
+        };
         if failure.reported {
             continue;
         }
@@ -197,10 +261,18 @@ fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-fn after_failure(check: &Check<'_, '_>, failure: &Failure, kind: Kind, handle: u64) -> Option<Draft> {
+fn after_failure(
+    check: &Check<'_, '_>,
+    failure: &Failure,
+    kind: Kind,
+    handle: u64,
+) -> Option<Draft> {
     let word = kind_word(kind);
     let result = result_name(failure.site.result);
-    let asked = failure.name.as_ref().map_or(String::new(), |name| format!(" for \"{name}\""));
+    let asked = failure
+        .name
+        .as_ref()
+        .map_or(String::new(), |name| format!(" for \"{name}\""));
     let start = format!(
         "{} is given {handle:#x} as a {word}, a value that no call has returned. {}{asked} should have returned one and \
          failed with {result}, which leaves its output (at {:#x}) undefined; the program went on as if it had succeeded. {}",
@@ -215,9 +287,13 @@ fn after_failure(check: &Check<'_, '_>, failure: &Failure, kind: Kind, handle: u
     ];
     if matches!(kind, Kind::Module | Kind::Library) {
         return Some(
-            Draft::new("module-load-allocation-failure", "the output of a failed load is used", start)
-                .chain(chain)
-                .subject(failure.site.caller),
+            Draft::new(
+                "module-load-allocation-failure",
+                "the output of a failed load is used",
+                start,
+            )
+            .chain(chain)
+            .subject(failure.site.caller),
         );
     }
     if failure.site.result != Some(code::NOT_FOUND) {
@@ -243,19 +319,31 @@ fn after_failure(check: &Check<'_, '_>, failure: &Failure, kind: Kind, handle: u
 
 /// Names of the image that resemble the one that was not found, and what they are.
 fn near_matches(check: &Check<'_, '_>, failure: &Failure) -> Vec<String> {
-    let (Some(parent), Some(wanted)) = (failure.parent, failure.name.as_deref()) else { return Vec::new() };
-    let Some(image) = check.state.parsed(parent, check.context) else { return Vec::new() };
+    let (Some(parent), Some(wanted)) = (failure.parent, failure.name.as_deref()) else {
+        return Vec::new();
+    };
+    let Some(image) = check.state.parsed(parent, check.context) else {
+        return Vec::new();
+    };
     let mut near = Vec::new();
-    for content in image.entries.iter().filter_map(|entry| entry.content.as_ref().ok()) {
+    for content in image
+        .entries
+        .iter()
+        .filter_map(|entry| entry.content.as_ref().ok())
+    {
         let functions = content.functions.iter().filter(|f| f.is_entry);
-        let names = functions
-            .map(|f| (f.name.as_str(), "a function"))
-            .chain(content.globals.iter().map(|g| (g.name.as_str(), "a variable")));
+        let names = functions.map(|f| (f.name.as_str(), "a function")).chain(
+            content
+                .globals
+                .iter()
+                .map(|g| (g.name.as_str(), "a variable")),
+        );
         for (name, what) in names {
             let alike = name.eq_ignore_ascii_case(wanted)
                 || (wanted.len() >= 2 && name.contains(wanted))
                 || (name.len() >= 3 && wanted.contains(name));
-            let mangled = name.starts_with("_Z") && !wanted.starts_with("_Z") && name.contains(wanted);
+            let mangled =
+                name.starts_with("_Z") && !wanted.starts_with("_Z") && name.contains(wanted);
             let text = match (alike, mangled) {
                 (_, true) => format!("\"{name}\" ({what}, mangled C++ name)"),
                 (true, _) => format!("\"{name}\" ({what})"),

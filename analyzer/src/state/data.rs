@@ -19,8 +19,7 @@ pub(crate) enum Data {
     /// A function or a kernel.
     Attributes(Box<Attributes>),
     Context(ContextData),
-    /// What was ordered before the event's last record.
-    Event(Clock),
+    Event(EventData),
     Stream(StreamData),
 }
 
@@ -29,6 +28,17 @@ pub(crate) enum Data {
 pub(crate) struct ContextData {
     pub(crate) device: i32,
     pub(crate) primary: bool,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub(crate) struct EventData {
+    /// Made without CU_EVENT_DISABLE_TIMING.
+    pub(crate) timing: bool,
+    /// The last record.
+    pub(crate) record: Option<Site>,
+    /// What was ordered before the last record.
+    pub(crate) before: Clock,
 }
 
 /// A stream.
@@ -104,7 +114,11 @@ impl Options {
         use super::options::{ERROR_LOG, ERROR_LOG_SIZE, INFO_LOG, INFO_LOG_SIZE};
         let mut ranges = Vec::new();
         if self.has_outputs() && self.values_address != 0 {
-            ranges.push((self.values_address, 8 * self.numbers.len() as u64, "option values"));
+            ranges.push((
+                self.values_address,
+                8 * self.numbers.len() as u64,
+                "option values",
+            ));
         }
         for (buffer, size, what) in [
             (INFO_LOG, INFO_LOG_SIZE, "information log buffer"),
@@ -120,7 +134,9 @@ impl Options {
 
     /// True if the driver writes into the array of values.
     pub(crate) fn has_outputs(&self) -> bool {
-        self.numbers.iter().any(|&number| super::options::is_output(number))
+        self.numbers
+            .iter()
+            .any(|&number| super::options::is_output(number))
     }
 }
 

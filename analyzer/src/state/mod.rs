@@ -1,10 +1,13 @@
 //! A model of the driver's state, as far as calls show it. Invariant: what was not seen is unknown, never wrong.
 
+mod birth;
 pub(crate) mod data;
+pub(crate) mod links;
 pub(crate) mod objects;
 pub(crate) mod options;
+pub(crate) mod order;
 mod ranges;
-pub(crate) mod update;
+mod update;
 pub(crate) mod work;
 
 use std::collections::HashMap;
@@ -15,7 +18,7 @@ use cutape_format::{Call, Capture};
 use cutape_image::Image;
 use cutape_registry::Kind;
 
-use crate::context::{TraceContext, bytes_of};
+use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageData, ImageSource, LinkData, Options};
 use objects::{HandleMap, Lookup, ObjectId, Objects, Site, kind_word};
@@ -97,6 +100,8 @@ pub(crate) struct State {
     pub(crate) ranges: Ranges,
     pub(crate) threads: Vec<ThreadState>,
     primaries: HashMap<i32, Primary>,
+    /// Made, and not yet returned from at the time that calls are looked at.
+    unborn: Vec<birth::Born>,
     pub(crate) cubins: Vec<Cubin>,
     pub(crate) arrays: HandleMap<u64, ArrayUse>,
     pub(crate) names: HandleMap<u64, DriverName>,
@@ -120,7 +125,10 @@ impl State {
         self.threads
             .get(thread as usize)
             .and_then(|state| state.stack.last().copied())
-            .unwrap_or(Current { handle: 0, object: None })
+            .unwrap_or(Current {
+                handle: 0,
+                object: None,
+            })
     }
 
     fn thread_mut(&mut self, thread: u32) -> &mut ThreadState {
@@ -146,19 +154,36 @@ impl State {
 
     /// Kind, generation, handle and name.
     pub(crate) fn label(&self, id: ObjectId) -> String {
-        let Some(object) = self.objects.get(id) else { return "an object of long ago".to_owned() };
-        let name = object.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
-        format!("{}#{} {:#x}{name}", kind_word(object.kind), object.generation, object.handle)
+        let Some(object) = self.objects.get(id) else {
+            return "an object of long ago".to_owned();
+        };
+        let name = object
+            .name
+            .as_ref()
+            .map_or(String::new(), |name| format!(" \"{name}\""));
+        format!(
+            "{}#{} {:#x}{name}",
+            kind_word(object.kind),
+            object.generation,
+            object.handle
+        )
     }
 
     /// The context's handle in which an object lives, 0 if not known.
     pub(crate) fn context_handle(&self, id: ObjectId) -> u64 {
         let object = self.objects.get(id);
-        object.and_then(|object| self.objects.get(object.context?)).map_or(0, |context| context.handle)
+        object
+            .and_then(|object| self.objects.get(object.context?))
+            .map_or(0, |context| context.handle)
     }
 
     /// Names the stream that a call's work goes to; also its context's handle, whether it is blocking, and legacy.
-    pub(crate) fn stream_key(&self, thread: u32, handle: u64, per_thread: bool) -> (StreamKey, u64, bool, bool) {
+    pub(crate) fn stream_key(
+        &self,
+        thread: u32,
+        handle: u64,
+        per_thread: bool,
+    ) -> (StreamKey, u64, bool, bool) {
         let current = self.current(thread).handle;
         if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
             return ((2 | u64::from(thread) << 8, current), current, true, false);
@@ -174,7 +199,12 @@ impl State {
                     object.map(|object| &object.data),
                     Some(Data::Stream(stream)) if stream.non_blocking
                 );
-                ((handle, generation), self.context_handle(id), blocking, false)
+                (
+                    (handle, generation),
+                    self.context_handle(id),
+                    blocking,
+                    false,
+                )
             }
             _ => ((handle, 0), current, true, false),
         }
@@ -195,7 +225,8 @@ impl State {
 
     fn image_data_mut(&mut self, id: ObjectId) -> Option<&mut ImageData> {
         let object = self.objects.get_mut(id)?;
-        if matches!(object.data, Data::None) && matches!(object.kind, Kind::Module | Kind::Library) {
+        if matches!(object.data, Data::None) && matches!(object.kind, Kind::Module | Kind::Library)
+        {
             object.data = Data::Image(Box::default());
         }
         match &mut object.data {
@@ -232,7 +263,10 @@ impl State {
 
     /// The compute capability of the device of the thread's current context, or of device 0.
     pub(crate) fn capability(&self, thread: u32, context: &dyn TraceContext) -> Option<(u16, u16)> {
-        let current = self.current(thread).object.and_then(|id| self.objects.get(id));
+        let current = self
+            .current(thread)
+            .object
+            .and_then(|id| self.objects.get(id));
         let device = match current.map(|object| &object.data) {
             Some(Data::Context(data)) => data.device,
             _ => 0,
@@ -242,9 +276,28 @@ impl State {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
+    /// True while the primary context of a device is retained, as far as was seen.
+    pub(crate) fn is_retained(&self, device: i32) -> bool {
+        self.primaries.contains_key(&device)
+    }
+
+    /// The primary context of a device that one more release ends.
+    pub(crate) fn last_retain(&self, device: i32) -> Option<ObjectId> {
+        let primary = self.primaries.get(&device)?;
+        (primary.retained <= 1).then_some(primary.context)
+    }
+
+    /// The primary context of a device, as far as was seen.
+    pub(crate) fn primary(&self, device: i32) -> Option<ObjectId> {
+        Some(self.primaries.get(&device)?.context)
+    }
+
     /// True if the current context of the thread is a device's primary context.
     pub(crate) fn current_is_primary(&self, thread: u32) -> bool {
-        let current = self.current(thread).object.and_then(|id| self.objects.get(id));
+        let current = self
+            .current(thread)
+            .object
+            .and_then(|id| self.objects.get(id));
         matches!(current.map(|object| &object.data), Some(Data::Context(data)) if data.primary)
     }
 }
@@ -272,15 +325,26 @@ pub(crate) fn options_of(shape: OptionShape, call: &Call<'_>) -> Options {
 
 /// A capture as numbers of four bytes; none if the bytes are not in the record.
 pub(crate) fn numbers32(capture: Option<Capture<'_>>) -> Vec<u32> {
-    let bytes = capture.and_then(|capture| capture.bytes.inline()).unwrap_or(&[]);
+    let bytes = capture
+        .and_then(|capture| capture.bytes.inline())
+        .unwrap_or(&[]);
     let words = bytes.chunks_exact(4);
-    words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    words
+        .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 /// A capture as numbers of eight bytes; none if the bytes are not in the record.
 pub(crate) fn numbers64(capture: Option<Capture<'_>>) -> Vec<u64> {
-    let bytes = capture.and_then(|capture| capture.bytes.inline()).unwrap_or(&[]);
-    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    let bytes = capture
+        .and_then(|capture| capture.bytes.inline())
+        .unwrap_or(&[]);
+    bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .collect()
 }
 
 /// The bytes of the image that a call passes: of a file, of the container behind a wrapper, or what the pointer shows.
@@ -290,15 +354,9 @@ pub(crate) fn image_capture<'a>(plan: &Plan, call: &Call<'a>) -> Option<Capture<
             .capture(position, field::FATBIN)
             .or_else(|| call.capture(position, field::POINTEE));
     }
-    let position = plan.at("fname").or_else(|| plan.at("fileName")).or_else(|| plan.at("path"))?;
+    let position = plan
+        .at("fname")
+        .or_else(|| plan.at("fileName"))
+        .or_else(|| plan.at("path"))?;
     call.capture(position, field::FILE)
-}
-
-/// The bytes of the image that a call passes, if they were kept.
-pub(crate) fn image_bytes<'a>(
-    plan: &Plan,
-    call: &Call<'a>,
-    context: &'a dyn TraceContext,
-) -> Option<std::borrow::Cow<'a, [u8]>> {
-    bytes_of(context, image_capture(plan, call)?.bytes)
 }

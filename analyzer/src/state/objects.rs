@@ -161,18 +161,32 @@ impl Objects {
     /// The object, unless it has been forgotten.
     pub(crate) fn get(&self, id: ObjectId) -> Option<&Object> {
         let slot = self.slots.get(id.slot as usize)?;
-        if slot.serial == id.serial { slot.object.as_ref() } else { None }
+        if slot.serial == id.serial {
+            slot.object.as_ref()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn get_mut(&mut self, id: ObjectId) -> Option<&mut Object> {
         let slot = self.slots.get_mut(id.slot as usize)?;
-        if slot.serial == id.serial { slot.object.as_mut() } else { None }
+        if slot.serial == id.serial {
+            slot.object.as_mut()
+        } else {
+            None
+        }
     }
 
     /// The newest object of that kind and handle.
     pub(crate) fn find(&self, kind: Kind, handle: u64) -> Lookup {
-        let Some(&id) = self.by_handle.get(&(kind as u8, handle)) else { return Lookup::Unknown };
-        if self.end_of(id).is_some() { Lookup::Dead(id) } else { Lookup::Live(id) }
+        let Some(&id) = self.by_handle.get(&(kind as u8, handle)) else {
+            return Lookup::Unknown;
+        };
+        if self.end_of(id).is_some() {
+            Lookup::Dead(id)
+        } else {
+            Lookup::Live(id)
+        }
     }
 
     /// The live object of that kind and handle.
@@ -191,7 +205,10 @@ impl Objects {
         }
         let context = object.context.filter(|&context| context != id)?;
         let end = self.get(context)?.end?;
-        Some(End { site: end.site, by: Some(context) })
+        Some(End {
+            site: end.site,
+            by: Some(context),
+        })
     }
 
     /// The explicit destruction behind the end: the object that was destroyed.
@@ -205,12 +222,19 @@ impl Objects {
         let generation = self.generations.entry(new.kind as u8).or_default();
         *generation += 1;
         let generation = *generation;
-        let overtaken = self.by_handle.get(&key).copied().filter(|&id| self.end_of(id).is_none());
+        let overtaken = self
+            .by_handle
+            .get(&key)
+            .copied()
+            .filter(|&id| self.end_of(id).is_none());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
-        let id = ObjectId { slot, serial: self.slots[slot as usize].serial };
+        let id = ObjectId {
+            slot,
+            serial: self.slots[slot as usize].serial,
+        };
         self.slots[slot as usize].object = Some(Object {
             kind: new.kind,
             handle: new.handle,
@@ -245,7 +269,9 @@ impl Objects {
 
     /// Hangs `child` on `parent`.
     fn adopt(&mut self, parent: ObjectId, child: ObjectId) {
-        let Some(first) = self.get(parent).map(|object| object.first_child) else { return };
+        let Some(first) = self.get(parent).map(|object| object.first_child) else {
+            return;
+        };
         if let Some(first) = first
             && let Some(sibling) = self.slots[first as usize].object.as_mut()
         {
@@ -262,8 +288,9 @@ impl Objects {
 
     /// Takes an object out of its parent's list.
     fn unlink(&mut self, id: ObjectId) {
-        let Some((next, previous, parent)) =
-            self.get(id).map(|object| (object.next, object.previous, object.parent))
+        let Some((next, previous, parent)) = self
+            .get(id)
+            .map(|object| (object.next, object.previous, object.parent))
         else {
             return;
         };
@@ -294,7 +321,10 @@ impl Objects {
     }
 
     fn id_of(&self, slot: u32) -> ObjectId {
-        ObjectId { slot, serial: self.slots[slot as usize].serial }
+        ObjectId {
+            slot,
+            serial: self.slots[slot as usize].serial,
+        }
     }
 
     /// The live objects that hang on it directly.
@@ -303,7 +333,10 @@ impl Objects {
         let mut next = self.get(id).and_then(|object| object.first_child);
         while let Some(slot) = next {
             children.push(self.id_of(slot));
-            next = self.slots[slot as usize].object.as_ref().and_then(|object| object.next);
+            next = self.slots[slot as usize]
+                .object
+                .as_ref()
+                .and_then(|object| object.next);
         }
         children
     }
@@ -365,7 +398,9 @@ impl Objects {
 
     /// Puts a dead object among the tombstones of its kind and forgets the oldest beyond the limit.
     fn bury(&mut self, id: ObjectId) {
-        let Some(kind) = self.get(id).map(|object| object.kind as u8) else { return };
+        let Some(kind) = self.get(id).map(|object| object.kind as u8) else {
+            return;
+        };
         let queue = self.dead.entry(kind).or_default();
         queue.push_back(id);
         if queue.len() > TOMBSTONES
@@ -394,8 +429,12 @@ impl Objects {
 
     /// True if the handle of a dead object may have been given out again by a call that we could not look into.
     pub(crate) fn may_be_reborn(&self, id: ObjectId) -> bool {
-        let (Some(object), Some(end)) = (self.get(id), self.end_of(id)) else { return true };
-        self.blind.get(&(object.kind as u8)).is_some_and(|&index| index > end.site.index)
+        let (Some(object), Some(end)) = (self.get(id), self.end_of(id)) else {
+            return true;
+        };
+        self.blind
+            .get(&(object.kind as u8))
+            .is_some_and(|&index| index > end.site.index)
     }
 
     /// All live objects of a kind, in order of making.
@@ -405,18 +444,14 @@ impl Objects {
             .iter()
             .enumerate()
             .filter(|(_, slot)| {
-                slot.object.as_ref().is_some_and(|object| object.kind == kind && object.end.is_none())
+                slot.object
+                    .as_ref()
+                    .is_some_and(|object| object.kind == kind && object.end.is_none())
             })
             .map(|(slot, _)| self.id_of(slot as u32))
             .collect();
         all.sort_by_key(|&id| self.get(id).map(|object| object.generation));
         all
-    }
-
-    /// Slots in use, for tests of boundedness.
-    #[cfg(test)]
-    pub(crate) fn slot_count(&self) -> usize {
-        self.slots.len()
     }
 }
 
@@ -464,5 +499,68 @@ impl ObjectId {
     /// A number that tells objects apart while they are remembered.
     pub(crate) fn number(self) -> u32 {
         self.slot.rotate_left(12) ^ self.serial
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: Site = Site {
+        index: 0,
+        function: "f",
+        thread: 0,
+        caller: 0,
+        result: Some(0),
+    };
+
+    fn new(kind: Kind, handle: u64, parent: Option<ObjectId>) -> NewObject {
+        NewObject {
+            kind,
+            handle,
+            origin: Origin::Made,
+            made: SITE,
+            made_ticks: 0,
+            parent,
+            context: None,
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_lives() {
+        let mut objects = Objects::default();
+        let context = objects.make(new(Kind::Context, 1, None));
+        for round in 0..20_000 {
+            let module = objects.make(new(Kind::Module, 100 + round, Some(context)));
+            let function = objects.make(new(Kind::Function, 100 + round, Some(module)));
+            assert_eq!(objects.end(module, SITE).len(), 2);
+            assert!(objects.root_of_end(function) == Some(module));
+        }
+        assert!(
+            objects.slots.len() <= 2 * TOMBSTONES + 8,
+            "{} slots",
+            objects.slots.len()
+        );
+        assert_eq!(objects.find(Kind::Module, 100), Lookup::Unknown);
+        assert!(matches!(
+            objects.find(Kind::Module, 20_099),
+            Lookup::Dead(_)
+        ));
+        assert!(objects.children(context).is_empty());
+    }
+
+    #[test]
+    fn siblings_leave_in_any_order() {
+        let mut objects = Objects::default();
+        let context = objects.make(new(Kind::Context, 1, None));
+        let all: Vec<_> = (0..5)
+            .map(|n| objects.make(new(Kind::Stream, 10 + n, Some(context))))
+            .collect();
+        for at in [2, 4, 0] {
+            objects.end(all[at], SITE);
+        }
+        assert_eq!(objects.children(context), [all[3], all[1]]);
+        assert_eq!(objects.end(context, SITE).len(), 3);
+        assert_eq!(objects.end(context, SITE).len(), 0);
     }
 }

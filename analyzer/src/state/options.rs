@@ -43,7 +43,10 @@ pub(crate) fn is_output(option: u32) -> bool {
 
 /// The option's slot is only read by the driver.
 pub(crate) fn is_input_only(option: u32) -> bool {
-    !matches!(option, THREADS_PER_BLOCK | WALL_TIME | INFO_LOG_SIZE | ERROR_LOG_SIZE)
+    !matches!(
+        option,
+        THREADS_PER_BLOCK | WALL_TIME | INFO_LOG_SIZE | ERROR_LOG_SIZE
+    )
 }
 
 /// The option's value is an int or unsigned int that the driver reads.

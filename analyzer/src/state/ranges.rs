@@ -20,12 +20,15 @@ impl Ranges {
     /// A new range; what was dead there is forgotten.
     pub(crate) fn insert(&mut self, start: u64, size: u64, id: ObjectId) {
         self.clear_dead(start, size.max(1));
-        self.live.insert(start, (start.saturating_add(size.max(1)), id));
+        self.live
+            .insert(start, (start.saturating_add(size.max(1)), id));
     }
 
     /// The object of a range ended.
     pub(crate) fn end(&mut self, start: u64, id: ObjectId) {
-        let Some(&(end, owner)) = self.live.get(&start) else { return };
+        let Some(&(end, owner)) = self.live.get(&start) else {
+            return;
+        };
         if owner != id {
             return;
         }
@@ -65,7 +68,10 @@ impl Ranges {
     /// The live object that an address lies in.
     pub(crate) fn live_at(&self, address: u64) -> Option<ObjectId> {
         let ranges = self.live.range(..=address).rev().take(2);
-        ranges.map(|(_, range)| *range).find(|range| address < range.0).map(|range| range.1)
+        ranges
+            .map(|(_, range)| *range)
+            .find(|range| address < range.0)
+            .map(|range| range.1)
     }
 
     /// The dead object that an address lies in, if no live one does.
@@ -74,8 +80,15 @@ impl Ranges {
             return None;
         }
         let ranges = self.dead.range(..=address).rev().take(LOOK_BACK);
-        let found = ranges.map(|(_, range)| *range).find(|range| address < range.0)?.1;
-        if self.live_at(address).is_some() { None } else { Some(found) }
+        let found = ranges
+            .map(|(_, range)| *range)
+            .find(|range| address < range.0)?
+            .1;
+        if self.live_at(address).is_some() {
+            None
+        } else {
+            Some(found)
+        }
     }
 
     /// True while any dead range is remembered.

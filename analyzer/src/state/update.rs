@@ -1,35 +1,18 @@
 //! What a call changes in the model. Only calls that succeeded change it; one in flight has changed nothing yet.
 
-use std::sync::Arc;
-
 use cutape_format::layout::field;
-use cutape_format::{Bytes, Call, Note};
-use cutape_registry::{Kind, Parent, Waits};
+use cutape_format::{Call, Note};
+use cutape_registry::{Kind, Parent};
 
-use super::data::{Attributes, ContextData, Cubin, Data, ImageData, ImageSource, LinkData, LinkInput, StreamData};
+use super::birth::{Born, size_of};
+use super::data::{Attributes, Data};
 use super::objects::{Lookup, NewObject, ObjectId, Origin, Site};
 use super::{
     ARRAYS, ArrayUse, Current, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, Primary,
-    State, image_capture, numbers64, options_of,
+    State, numbers64, options_of,
 };
-use crate::context::{TraceContext, bytes_of};
+use crate::context::TraceContext;
 use crate::plan::{Effect, Plan, Special};
-
-/// Flag of `cuStreamCreate` (cuda.h: CU_STREAM_NON_BLOCKING).
-const NON_BLOCKING: u64 = 1;
-/// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
-pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
-/// Offset of `hStream` in `CUlaunchConfig`.
-const CONFIG_STREAM: usize = 32;
-
-/// The stream in a launch configuration.
-pub(crate) fn config_stream(plan: &Plan, call: &Call<'_>) -> u64 {
-    let capture = plan.at("config").and_then(|position| call.capture(position, field::POINTEE));
-    capture
-        .and_then(|capture| capture.bytes.inline())
-        .and_then(|bytes| bytes.get(CONFIG_STREAM..)?.first_chunk::<8>())
-        .map_or(0, |word| u64::from_le_bytes(*word))
-}
 
 impl State {
     /// Learns what the call's notes say; before its checks.
@@ -58,7 +41,6 @@ impl State {
         reported: bool,
     ) {
         let Some(leave) = call.leave else {
-            self.in_flight = true;
             return;
         };
         if leave.result != 0 || !plan.function.returns_result {
@@ -88,12 +70,22 @@ impl State {
 
     /// A call failed: what it would have written is undefined.
     fn failed(&mut self, plan: &Plan, call: &Call<'_>, site: Site, reported: bool) {
-        let output = plan.effects.iter().find_map(|&(position, effect)| match effect {
-            Effect::Make(kind, parent) | Effect::Find(kind, parent) => Some((position, kind, parent)),
-            _ => None,
-        });
-        let Some((position, kind, parent)) = output else { return };
-        if !matches!(kind, Kind::Module | Kind::Library | Kind::Function | Kind::Kernel | Kind::Global) {
+        let output = plan
+            .effects
+            .iter()
+            .find_map(|&(position, effect)| match effect {
+                Effect::Make(kind, parent) | Effect::Find(kind, parent) => {
+                    Some((position, kind, parent))
+                }
+                _ => None,
+            });
+        let Some((position, kind, parent)) = output else {
+            return;
+        };
+        if !matches!(
+            kind,
+            Kind::Module | Kind::Library | Kind::Function | Kind::Kernel | Kind::Global
+        ) {
             return;
         }
         let failure = Failure {
@@ -118,44 +110,79 @@ impl State {
             Parent::CurrentContext => self.current(call.thread).object,
             Parent::Param(position) => {
                 let position = usize::from(position);
-                self.objects.live(plan.kind_at(position)?, call.argument(position))
+                self.objects
+                    .live(plan.kind_at(position)?, call.argument(position))
             }
         }
     }
 
-    fn effect(&mut self, plan: &Plan, call: &Call<'_>, site: Site, position: usize, effect: Effect) {
+    fn effect(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        position: usize,
+        effect: Effect,
+    ) {
         match effect {
             Effect::Make(kind, parent) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else { return };
+                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
+                    return;
+                };
                 self.clear_failure(call, position);
                 // Memory of a stream-ordered pool outlives the context that it was allocated in (Stream Ordered Memory
                 // Allocator).
                 let of_pool = kind == Kind::Memory && plan.function.stream.is_some();
-                let parent = if of_pool { None } else { self.parent(plan, call, parent) };
-                let id = self.objects.make(NewObject {
-                    kind,
-                    handle,
-                    origin: Origin::Made,
-                    made: site,
-                    made_ticks: call.leave.map_or(0, |leave| leave.ticks),
-                    parent,
-                    context: self.context_of(call.thread, parent),
-                });
-                self.fill(plan, call, id);
+                let parent = if of_pool {
+                    None
+                } else {
+                    self.parent(plan, call, parent)
+                };
+                let born = Born {
+                    new: NewObject {
+                        kind,
+                        handle,
+                        origin: Origin::Made,
+                        made: site,
+                        made_ticks: call.leave.map_or(0, |leave| leave.ticks),
+                        parent,
+                        context: self.context_of(call.thread, parent),
+                    },
+                    data: self.data_of(plan, call, kind),
+                    size: size_of(plan, call, kind),
+                };
+                // With several threads the handle may still be another object's when this call is entered; a context becomes
+                // current in this thread at once.
+                if kind == Kind::Context || self.threads.len() <= 1 {
+                    self.bear(born);
+                } else {
+                    self.unborn.push(born);
+                }
             }
             Effect::Find(kind, parent) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else { return };
+                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
+                    return;
+                };
                 self.clear_failure(call, position);
                 self.found(plan, call, site, kind, parent, handle);
             }
             Effect::FindMany(kind, parent) => {
-                let Some(bytes) = call.out_bytes(position) else { return };
-                for word in bytes.as_chunks::<8>().0.iter().filter(|word| **word != [0; 8]) {
+                let Some(bytes) = call.out_bytes(position) else {
+                    return;
+                };
+                for word in bytes
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .filter(|word| **word != [0; 8])
+                {
                     self.found(plan, call, site, kind, parent, u64::from_le_bytes(*word));
                 }
             }
             Effect::Get(kind) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else { return };
+                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
+                    return;
+                };
                 let known = self.objects.find(kind, handle);
                 // A destroyed context stays current in other threads, so asking for it proves nothing.
                 if matches!(known, Lookup::Live(_))
@@ -171,12 +198,20 @@ impl State {
                 // A function of a library's kernel: its module is the library's.
                 let parent = source
                     .and_then(|function| self.objects.get(function)?.parent)
-                    .filter(|&kernel| self.objects.get(kernel).is_some_and(|o| o.kind == Kind::Kernel))
+                    .filter(|&kernel| {
+                        self.objects
+                            .get(kernel)
+                            .is_some_and(|o| o.kind == Kind::Kernel)
+                    })
                     .and_then(|kernel| self.objects.get(kernel)?.parent);
                 self.objects.make(NewObject {
                     kind,
                     handle,
-                    origin: if parent.is_some() { Origin::Found } else { Origin::Got },
+                    origin: if parent.is_some() {
+                        Origin::Found
+                    } else {
+                        Origin::Got
+                    },
                     made: site,
                     made_ticks: call.leave.map_or(0, |leave| leave.ticks),
                     parent,
@@ -190,20 +225,26 @@ impl State {
                     .and_then(|leave| leave.capture(position, field::TEXT))
                     .and_then(|capture| capture.bytes.inline());
                 let owner = [Kind::Function, Kind::Kernel].into_iter().find_map(|kind| {
-                    self.objects.live(kind, call.argument(plan.position_of(kind)?))
+                    self.objects
+                        .live(kind, call.argument(plan.position_of(kind)?))
                 });
                 if let (Some(address), Some(text), Some(owner)) = (address, text, owner) {
                     if self.names.len() >= NAMES {
                         self.names.clear();
                     }
-                    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+                    let end = text
+                        .iter()
+                        .position(|&byte| byte == 0)
+                        .unwrap_or(text.len());
                     let text = String::from_utf8_lossy(&text[..end]).into_owned();
                     self.names.insert(address, DriverName { owner, text, site });
                 }
             }
             Effect::Destroy(kind) => {
                 let handle = call.argument(position);
-                let Some(id) = self.objects.live(kind, handle) else { return };
+                let Some(id) = self.objects.live(kind, handle) else {
+                    return;
+                };
                 if let Some(id) = self.objects.meant_by_destroy(id, call.ticks) {
                     let ended = self.objects.end(id, site);
                     self.ended(&ended, site);
@@ -215,7 +256,7 @@ impl State {
     /// The context that a child of `parent` lives in.
     fn context_of(&self, thread: u32, parent: Option<ObjectId>) -> Option<ObjectId> {
         let current = self.current(thread).object;
-        let Some(parent) = parent else { return None };
+        let parent = parent?;
         let object = self.objects.get(parent)?;
         match object.kind {
             Kind::Context => Some(parent),
@@ -233,12 +274,23 @@ impl State {
         }
     }
 
-    fn found(&mut self, plan: &Plan, call: &Call<'_>, site: Site, kind: Kind, parent: Parent, handle: u64) {
+    fn found(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        kind: Kind,
+        parent: Parent,
+        handle: u64,
+    ) {
         let parent = self.parent(plan, call, parent);
         if let Lookup::Live(id) = self.objects.find(kind, handle) {
             let known = self.objects.get(id).and_then(|object| object.parent);
             let parent_is_module_of_library = kind == Kind::Module;
-            if known == parent || parent.is_none() || (parent_is_module_of_library && known.is_none()) {
+            if known == parent
+                || parent.is_none()
+                || (parent_is_module_of_library && known.is_none())
+            {
                 return;
             }
         }
@@ -273,96 +325,20 @@ impl State {
                 object.name = name;
             }
         }
-        self.fill(plan, call, id);
-    }
-
-    /// Puts down what a kind needs beyond its history.
-    fn fill(&mut self, plan: &Plan, call: &Call<'_>, id: ObjectId) {
-        let Some(kind) = self.objects.get(id).map(|object| object.kind) else { return };
-        let argument = |name: &str| plan.at(name).map(|position| call.argument(position));
-        let data = match kind {
-            Kind::Module | Kind::Library if plan.image().is_some() || plan.special != Special::None => {
-                self.image_of(plan, call)
-            }
-            Kind::Link => {
-                let options = plan.options.map(|shape| options_of(shape, call)).unwrap_or_default();
-                if options.has_outputs() {
-                    self.writing_links.push(id);
-                }
-                Data::Link(Box::new(LinkData { options, ..Default::default() }))
-            }
-            Kind::Context => Data::Context(ContextData {
-                device: argument("dev").map_or(0, |device| device as i32),
-                primary: plan.special == Special::PrimaryRetain,
-            }),
-            Kind::Stream => Data::Stream(StreamData {
-                non_blocking: argument("Flags").or_else(|| argument("flags")).unwrap_or(0) & NON_BLOCKING
-                    != 0,
-            }),
-            _ => Data::None,
-        };
-        let size = match kind {
-            Kind::Memory | Kind::HostMemory | Kind::Reservation => {
-                let pitch = plan.at("pPitch").and_then(|position| call.out(position));
-                match (plan.size.map(|position| call.argument(position)), pitch, argument("Height")) {
-                    (Some(size), _, _) => size,
-                    (None, Some(pitch), Some(height)) => pitch.saturating_mul(height),
-                    _ => 0,
-                }
-            }
-            Kind::Global => {
-                let size = plan.at("bytes").and_then(|position| call.out(position));
-                size.or_else(|| self.known_size(id)).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        let Some(object) = self.objects.get_mut(id) else { return };
-        object.size = size;
-        if !matches!(data, Data::None) {
-            object.data = data;
+        let mut size = size_of(plan, call, kind);
+        if kind == Kind::Global && size == 0 {
+            size = self.known_size(id).unwrap_or(0);
         }
-        let handle = object.handle;
-        if matches!(&object.data, Data::Image(data) if data.preserved) {
-            self.preserving.push(id);
-        }
-        match kind {
-            Kind::Memory | Kind::Global => self.ranges.insert(handle, size, id),
-            Kind::HostMemory | Kind::Reservation => self.ranges.clear_dead(handle, size.max(1)),
-            _ => {}
-        }
-    }
-
-    /// The size of a global variable that the program did not ask for, as its parsed image says.
-    fn known_size(&self, id: ObjectId) -> Option<u64> {
-        let object = self.objects.get(id)?;
-        let image = self.image_data(object.parent?)?.parsed.get()?.as_ref()?;
-        let name = object.name.as_deref()?;
-        image.entries.iter().find_map(|entry| Some(entry.content.as_ref().ok()?.global(name)?.size))
-    }
-
-    fn image_of(&self, plan: &Plan, call: &Call<'_>) -> Data {
-        let mut data = ImageData::default();
-        if let Some(capture) = image_capture(plan, call) {
-            data.length = capture.bytes.length().unwrap_or(0);
-            data.source = match capture.bytes {
-                Bytes::Inline(bytes) => ImageSource::Bytes(Arc::from(bytes)),
-                Bytes::Blob(blob) => ImageSource::Blob(blob),
-                _ => ImageSource::Unknown,
-            };
-        }
-        if let Some(position) = plan.image() {
-            data.address = call.argument(position);
-        }
-        if plan.special == Special::LibraryLoad {
-            data.preserved = library_option(plan, call, BINARY_IS_PRESERVED).is_some_and(|v| v != 0);
-        }
-        Data::Image(Box::new(data))
+        let data = self.data_of(plan, call, kind);
+        self.fill(id, data, size);
     }
 
     /// Follows up on objects that have ended.
     fn ended(&mut self, ended: &[ObjectId], site: Site) {
         for &id in ended {
-            let Some(object) = self.objects.get(id) else { continue };
+            let Some(object) = self.objects.get(id) else {
+                continue;
+            };
             let (kind, handle, generation) = (object.kind, object.handle, object.generation);
             match kind {
                 Kind::Memory | Kind::Global => self.ranges.end(handle, id),
@@ -372,9 +348,14 @@ impl State {
                     for cubin in self.cubins.iter_mut().filter(|cubin| cubin.link == id) {
                         cubin.freed = Some(site);
                     }
-                    let dead = self.cubins.iter().filter(|cubin| cubin.freed.is_some()).count();
+                    let dead = self
+                        .cubins
+                        .iter()
+                        .filter(|cubin| cubin.freed.is_some())
+                        .count();
                     if dead > DEAD_CUBINS
-                        && let Some(oldest) = self.cubins.iter().position(|cubin| cubin.freed.is_some())
+                        && let Some(oldest) =
+                            self.cubins.iter().position(|cubin| cubin.freed.is_some())
                     {
                         self.cubins.remove(oldest);
                     }
@@ -385,27 +366,34 @@ impl State {
         }
     }
 
-    fn special_before(&mut self, plan: &Plan, call: &Call<'_>, _site: Site) {
+    fn special_before(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         match plan.special {
             Special::WaitEvent => {
-                let event = plan.position_of(Kind::Event).map(|position| call.argument(position));
+                let event = plan
+                    .position_of(Kind::Event)
+                    .map(|position| call.argument(position));
                 let stream = self.call_stream(plan, call);
                 if let (Some(event), Some(stream)) = (event, stream)
                     && let Some(id) = self.objects.live(Kind::Event, event)
-                    && let Some(Data::Event(clock)) = self.objects.get(id).map(|object| &object.data)
+                    && let Some(Data::Event(event)) =
+                        self.objects.get(id).map(|object| &object.data)
                 {
-                    let clock = clock.clone();
+                    let clock = event.before.clone();
                     self.work.wait(stream, &clock);
                 }
             }
             Special::EventRecord => {
-                let event = plan.position_of(Kind::Event).map(|position| call.argument(position));
+                let event = plan
+                    .position_of(Kind::Event)
+                    .map(|position| call.argument(position));
                 if let (Some(event), Some(stream)) = (event, self.call_stream(plan, call)) {
                     let clock = self.work.clock(stream);
                     if let Some(id) = self.objects.live(Kind::Event, event)
                         && let Some(object) = self.objects.get_mut(id)
+                        && let Data::Event(event) = &mut object.data
                     {
-                        object.data = Data::Event(clock);
+                        event.before = clock;
+                        event.record = Some(site);
                     }
                 }
             }
@@ -422,13 +410,17 @@ impl State {
                 let handle = plan.at("pctx").and_then(|position| call.out(position));
                 if let Some(handle) = handle {
                     let object = self.objects.live(Kind::Context, handle);
-                    self.thread_mut(call.thread).stack.push(Current { handle, object });
+                    self.thread_mut(call.thread)
+                        .stack
+                        .push(Current { handle, object });
                 }
             }
             Special::ContextPush => {
                 let handle = call.argument(0);
                 let object = self.objects.live(Kind::Context, handle);
-                self.thread_mut(call.thread).stack.push(Current { handle, object });
+                self.thread_mut(call.thread)
+                    .stack
+                    .push(Current { handle, object });
             }
             Special::ContextPop => {
                 self.thread_mut(call.thread).stack.pop();
@@ -442,19 +434,22 @@ impl State {
                     stack.push(Current { handle, object });
                 }
             }
-            Special::ContextDestroy => {
-                if current.handle == call.argument(0) {
-                    self.thread_mut(call.thread).stack.pop();
-                }
+            Special::ContextDestroy if current.handle == call.argument(0) => {
+                self.thread_mut(call.thread).stack.pop();
             }
             Special::PrimaryRetain => {
                 let handle = plan.at("pctx").and_then(|position| call.out(position));
                 let device = plan.at("dev").map_or(0, |position| call.argument(position)) as i32;
                 if let Some(context) = handle.and_then(|h| self.objects.live(Kind::Context, h)) {
-                    let entry =
-                        self.primaries.entry(device).or_insert(Primary { context, retained: 0 });
+                    let entry = self.primaries.entry(device).or_insert(Primary {
+                        context,
+                        retained: 0,
+                    });
                     if entry.context != context {
-                        *entry = Primary { context, retained: 0 };
+                        *entry = Primary {
+                            context,
+                            retained: 0,
+                        };
                     }
                     entry.retained += 1;
                 }
@@ -505,7 +500,9 @@ impl State {
             Special::KernelSetAttribute | Special::KernelSetCache => {
                 if let Some(position) = plan.position_of(Kind::Kernel) {
                     let id = self.objects.live(Kind::Kernel, call.argument(position));
-                    let device = plan.at("dev").map_or(-1, |position| call.argument(position) as i32);
+                    let device = plan
+                        .at("dev")
+                        .map_or(-1, |position| call.argument(position) as i32);
                     self.set_attribute(plan, call, site, id, device);
                 }
             }
@@ -514,236 +511,59 @@ impl State {
         }
         if let Some(shape) = plan.options {
             let options = options_of(shape, call);
-            let left =
-                numbers64(call.leave.and_then(|leave| leave.capture(shape.values, field::OPTION_VALUES)));
+            let left = numbers64(
+                call.leave
+                    .and_then(|leave| leave.capture(shape.values, field::OPTION_VALUES)),
+            );
             if !options.values.is_empty() && options.values_address != 0 {
                 if self.arrays.len() >= ARRAYS {
                     self.arrays.clear();
                 }
                 self.arrays.insert(
                     options.values_address,
-                    ArrayUse { numbers: options.numbers, given: options.values, left, site },
+                    ArrayUse {
+                        numbers: options.numbers,
+                        given: options.values,
+                        left,
+                        site,
+                    },
                 );
             }
         }
     }
 
-    fn set_attribute(&mut self, plan: &Plan, call: &Call<'_>, site: Site, id: Option<ObjectId>, device: i32) {
+    fn set_attribute(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        id: Option<ObjectId>,
+        device: i32,
+    ) {
         let argument = |name: &str| plan.at(name).map(|position| call.argument(position));
         let attribute = argument("attrib").map_or(-1, |attribute| attribute as i32);
-        let value = argument("value").or_else(|| argument("val")).or_else(|| argument("config"));
-        let (Some(object), Some(value)) = (id.and_then(|id| self.objects.get_mut(id)), value) else { return };
+        let value = argument("value")
+            .or_else(|| argument("val"))
+            .or_else(|| argument("config"));
+        let (Some(object), Some(value)) = (id.and_then(|id| self.objects.get_mut(id)), value)
+        else {
+            return;
+        };
         if !matches!(object.data, Data::Attributes(_)) {
             object.data = Data::Attributes(Box::<Attributes>::default());
         }
         if let Data::Attributes(attributes) = &mut object.data {
-            attributes.set.insert((attribute, device), (value as i32 as i64, site));
+            attributes
+                .set
+                .insert((attribute, device), (value as i32 as i64, site));
         }
     }
 
     /// The module or library whose image a call asks about.
     pub(crate) fn image_owner(&self, plan: &Plan, call: &Call<'_>) -> Option<ObjectId> {
         [Kind::Module, Kind::Library].into_iter().find_map(|kind| {
-            self.objects.live(kind, call.argument(plan.position_of(kind)?))
+            self.objects
+                .live(kind, call.argument(plan.position_of(kind)?))
         })
     }
-
-    fn completed(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        let link = plan.position_of(Kind::Link).map(|position| call.argument(position));
-        let Some(link) = link.and_then(|handle| self.objects.live(Kind::Link, handle)) else { return };
-        if let Some(data) = self.link_data_mut(link) {
-            data.completed = Some(site);
-        }
-        let Some(out) = plan.at("cubinOut") else { return };
-        let Some(address) = call.out(out).filter(|&address| address != 0) else { return };
-        let file = call.leave.and_then(|leave| leave.capture(out, field::FILE));
-        let source = match file.map(|capture| capture.bytes) {
-            Some(Bytes::Inline(bytes)) => ImageSource::Bytes(Arc::from(bytes)),
-            Some(Bytes::Blob(blob)) => ImageSource::Blob(blob),
-            _ => ImageSource::Unknown,
-        };
-        let size = plan.at("sizeOut").and_then(|position| call.out(position));
-        let size = size.or_else(|| file.and_then(|c| c.bytes.length())).unwrap_or(1);
-        // The driver has given the block out again: what was there is known to be over.
-        self.cubins.retain(|old| {
-            old.freed.is_none() || old.address >= address + size || address >= old.address + old.size
-        });
-        self.cubins.push(Cubin { address, size, link, completed: site, source, freed: None });
-    }
-
-    /// A link has taken an input.
-    fn input_added(&mut self, plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) {
-        let input = link_input(plan, call, context, site);
-        if let Some(link) = self.objects.live(Kind::Link, call.argument(0))
-            && let Some(data) = self.link_data_mut(link)
-        {
-            data.inputs.push(input);
-        }
-    }
-
-    /// After a link call: what the driver has written to the option values that the state was created with.
-    fn link_values(&mut self, plan: &Plan, call: &Call<'_>) {
-        if !matches!(plan.special, Special::LinkAddData | Special::LinkAddFile | Special::LinkComplete) {
-            return;
-        }
-        let values = numbers64(call.leave.and_then(|leave| leave.capture(0, field::OPTION_VALUES)));
-        let Some(link) = self.objects.live(Kind::Link, call.argument(0)) else { return };
-        let Some(address) = self.link_data(link).map(|data| data.options.values_address) else { return };
-        if !values.is_empty()
-            && let Some(array) = self.arrays.get_mut(&address)
-            && array.numbers.len() == values.len()
-        {
-            array.left = values;
-        }
-    }
-
-    /// The stream number that a call's work is ordered on.
-    fn call_stream(&mut self, plan: &Plan, call: &Call<'_>) -> Option<u32> {
-        let handle = match plan.function.stream {
-            Some(position) => call.argument(usize::from(position)),
-            None if plan.special == Special::LaunchEx => config_stream(plan, call),
-            None => return None,
-        };
-        let (key, context, blocking, legacy) =
-            self.stream_key(call.thread, handle, plan.function.per_thread);
-        Some(self.work.stream(key, context, blocking, legacy))
-    }
-
-    /// Puts the call's work into its stream and remembers which module it needs.
-    fn submit(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        if matches!(plan.special, Special::WaitEvent | Special::CaptureBegin | Special::CaptureEnd) {
-            return;
-        }
-        // Records and stream waits are no work that could still run.
-        if plan.function.waits != Waits::No {
-            return;
-        }
-        let Some(stream) = self.call_stream(plan, call) else { return };
-        if plan.special == Special::EventRecord {
-            return;
-        }
-        let Some(number) = self.work.submit(stream) else { return };
-        if plan.special == Special::HostFunction {
-            // The function may tell the program that all before it is done; whether it did cannot be seen.
-            let clock = self.work.clock(stream);
-            self.work.complete(&clock);
-            return;
-        }
-        let mut modules: [Option<ObjectId>; 3] = [None; 3];
-        if let Some(position) = plan.position_of(Kind::Function)
-            && let Lookup::Live(function) = self.find(Kind::Function, call.argument(position))
-        {
-            modules[0] = self.objects.get(function).and_then(|object| object.parent);
-        }
-        let mut next = 1;
-        for &(position, step) in &plan.steps {
-            if let crate::plan::Step::Device(_) = step
-                && next < modules.len()
-                && let Some(id) = self.ranges.live_at(call.argument(position))
-                && let Some(object) = self.objects.get(id)
-                && object.kind == Kind::Global
-            {
-                modules[next] = object.parent;
-                next += 1;
-            }
-        }
-        for module in modules.into_iter().flatten() {
-            if self.objects.get(module).is_none_or(|object| object.kind != Kind::Module) {
-                continue;
-            }
-            if let Some(data) = self.image_data_mut(module) {
-                match data.pending.iter_mut().find(|entry| entry.0 == stream) {
-                    Some(entry) => *entry = (stream, number, site),
-                    None => data.pending.push((stream, number, site)),
-                }
-            }
-        }
-    }
-
-    /// What a successful return proves complete.
-    fn wait(&mut self, plan: &Plan, call: &Call<'_>) {
-        let context = self.current(call.thread).handle;
-        match plan.function.waits {
-            Waits::No => {}
-            Waits::Context => {
-                let named = plan.position_of(Kind::Context).map(|position| call.argument(position));
-                self.work.complete_context(named.filter(|&handle| handle != 0).unwrap_or(context));
-            }
-            Waits::Stream(position) => {
-                let handle = call.argument(usize::from(position));
-                let (key, context, blocking, legacy) =
-                    self.stream_key(call.thread, handle, plan.function.per_thread);
-                let stream = self.work.stream(key, context, blocking, legacy);
-                self.work.complete_stream(stream);
-            }
-            Waits::Event(position) => self.complete_event(call.argument(usize::from(position))),
-        }
-        match plan.special {
-            Special::EventElapsed => {
-                for &(position, step) in &plan.steps {
-                    if matches!(step, crate::plan::Step::Use(Kind::Event)) {
-                        self.complete_event(call.argument(position));
-                    }
-                }
-            }
-            Special::SynchronousCopy | Special::UnifiedCopy | Special::StructCopy
-                if plan.function.stream.is_none() =>
-            {
-                if plan.function.per_thread {
-                    let (key, context, blocking, legacy) = self.stream_key(call.thread, 0, true);
-                    let stream = self.work.stream(key, context, blocking, legacy);
-                    self.work.complete_stream(stream);
-                } else {
-                    self.work.complete_blocking(context);
-                }
-            }
-            // May wait for everything (Memory Management, cuMemFree), so nothing can be said for certain after it.
-            Special::MemoryFree => self.work.complete_context(context),
-            _ => {}
-        }
-    }
-
-    fn complete_event(&mut self, handle: u64) {
-        if let Some(id) = self.objects.live(Kind::Event, handle)
-            && let Some(Data::Event(clock)) = self.objects.get(id).map(|object| &object.data)
-        {
-            let clock = clock.clone();
-            self.work.complete(&clock);
-        }
-    }
-}
-
-/// What an added input defines and needs.
-pub(crate) fn link_input(plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) -> LinkInput {
-    let mut input = LinkInput { site, defines: Vec::new(), needs: Vec::new(), provides: Vec::new(), known: false };
-    let data = plan.at("data").and_then(|position| call.capture(position, field::POINTEE));
-    let capture = data.or_else(|| image_capture(plan, call));
-    let bytes = capture.and_then(|capture| bytes_of(context, capture.bytes));
-    let Some(image) = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok()) else { return input };
-    // Which of several entries the linker takes is the driver's choice.
-    if let [entry] = image.entries.as_slice()
-        && let Ok(content) = &entry.content
-    {
-        input.known = true;
-        input.defines.extend(content.functions.iter().filter(|f| f.is_entry).map(|f| f.name.clone()));
-        input.needs.clone_from(&content.undefined);
-        let functions = content.functions.iter().filter(|f| !f.is_entry).map(|f| f.name.clone());
-        let globals = content.globals.iter().filter(|g| !g.external).map(|g| g.name.clone());
-        // Device functions and variables may be local to their input, so that equal names need not clash.
-        input.provides.extend(functions.chain(globals));
-    }
-    input
-}
-
-/// The value of a library option, if the call passes that option.
-pub(crate) fn library_option(plan: &Plan, call: &Call<'_>, option: u32) -> Option<u64> {
-    let numbers = super::numbers32(
-        plan.at("libraryOptions").and_then(|position| call.capture(position, field::LIBRARY_OPTIONS)),
-    );
-    let values = numbers64(
-        plan.at("libraryOptionValues")
-            .and_then(|position| call.capture(position, field::LIBRARY_OPTION_VALUES)),
-    );
-    let position = numbers.iter().position(|&number| number == option)?;
-    Some(values.get(position).copied().unwrap_or(1))
 }

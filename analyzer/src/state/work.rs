@@ -50,14 +50,28 @@ pub(crate) struct Work {
 
 impl Work {
     /// The number of a stream, new if need be.
-    pub(crate) fn stream(&mut self, key: StreamKey, context: u64, blocking: bool, legacy: bool) -> u32 {
+    pub(crate) fn stream(
+        &mut self,
+        key: StreamKey,
+        context: u64,
+        blocking: bool,
+        legacy: bool,
+    ) -> u32 {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
         }
         let stream = self.next_stream;
         self.next_stream += 1;
         self.by_key.insert(key, stream);
-        self.streams.insert(stream, StreamWork { context, blocking, legacy, ..Default::default() });
+        self.streams.insert(
+            stream,
+            StreamWork {
+                context,
+                blocking,
+                legacy,
+                ..Default::default()
+            },
+        );
         stream
     }
 
@@ -89,26 +103,39 @@ impl Work {
 
     /// Whether the host knows that this work is complete.
     pub(crate) fn is_done(&self, stream: u32, number: u64) -> bool {
-        let Some(state) = self.streams.get(&stream) else { return true };
+        let Some(state) = self.streams.get(&stream) else {
+            return true;
+        };
         if state.done >= number {
             return true;
         }
-        let Some(context) = self.contexts.get(&state.context) else { return false };
+        let Some(context) = self.contexts.get(&state.context) else {
+            return false;
+        };
         context.all >= number || ((state.blocking || state.legacy) && context.blocking >= number)
     }
 
     /// What has been enqueued to the stream so far, and what that waited for.
     pub(crate) fn clock(&self, stream: u32) -> Clock {
-        let Some(state) = self.streams.get(&stream) else { return Clock::new() };
-        let mut clock: Clock =
-            state.before.iter().copied().filter(|&(s, n)| !self.is_done(s, n)).collect();
+        let Some(state) = self.streams.get(&stream) else {
+            return Clock::new();
+        };
+        let mut clock: Clock = state
+            .before
+            .iter()
+            .copied()
+            .filter(|&(s, n)| !self.is_done(s, n))
+            .collect();
         clock.push((stream, state.last));
         clock
     }
 
     /// Orders what comes to the stream behind an event.
     pub(crate) fn wait(&mut self, stream: u32, clock: &Clock) {
-        let Some(mut before) = self.streams.get_mut(&stream).map(|state| std::mem::take(&mut state.before))
+        let Some(mut before) = self
+            .streams
+            .get_mut(&stream)
+            .map(|state| std::mem::take(&mut state.before))
         else {
             return;
         };
@@ -130,7 +157,9 @@ impl Work {
     /// The host has seen that all of this is complete.
     pub(crate) fn complete(&mut self, clock: &Clock) {
         for &(stream, number) in clock {
-            let Some(state) = self.streams.get_mut(&stream) else { continue };
+            let Some(state) = self.streams.get_mut(&stream) else {
+                continue;
+            };
             state.done = state.done.max(number);
             let (context, blocking, legacy) = (state.context, state.blocking, state.legacy);
             let entry = self.contexts.entry(context).or_default();

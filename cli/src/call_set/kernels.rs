@@ -31,40 +31,48 @@ enum Saying {
 
 impl Saying {
     fn of(call: &Call<'_>) -> Self {
-        let at = |found: fn(&Parameter) -> bool| {
-            call.signature.parameters.iter().position(found)
-        };
+        let at = |found: fn(&Parameter) -> bool| call.signature.parameters.iter().position(found);
         let name = || at(|parameter| parameter.name == "name");
         let handle_out =
             || at(|parameter| matches!(parameter.c_type.as_str(), "CUfunction *" | "CUkernel *"));
-        let handle = || at(|parameter| matches!(parameter.c_type.as_str(), "CUfunction" | "CUkernel"));
+        let handle =
+            || at(|parameter| matches!(parameter.c_type.as_str(), "CUfunction" | "CUkernel"));
         let saying = match call.signature.base.as_str() {
-            "cuModuleGetFunction" | "cuLibraryGetKernel" => {
-                handle_out().zip(name()).map(|(out, name)| Saying::Named(out, name))
-            }
-            "cuKernelGetFunction" => {
-                handle_out().zip(handle()).map(|(out, handle)| Saying::Same(out, handle))
-            }
-            "cuFuncGetName" | "cuKernelGetName" => {
-                name().zip(handle()).map(|(name, handle)| Saying::Asked(name, handle))
-            }
-            "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel" | "cuLaunch"
-            | "cuLaunchGrid" | "cuLaunchGridAsync" => handle().map(Saying::Launch),
+            "cuModuleGetFunction" | "cuLibraryGetKernel" => handle_out()
+                .zip(name())
+                .map(|(out, name)| Saying::Named(out, name)),
+            "cuKernelGetFunction" => handle_out()
+                .zip(handle())
+                .map(|(out, handle)| Saying::Same(out, handle)),
+            "cuFuncGetName" | "cuKernelGetName" => name()
+                .zip(handle())
+                .map(|(name, handle)| Saying::Asked(name, handle)),
+            "cuLaunchKernel"
+            | "cuLaunchKernelEx"
+            | "cuLaunchCooperativeKernel"
+            | "cuLaunch"
+            | "cuLaunchGrid"
+            | "cuLaunchGridAsync" => handle().map(Saying::Launch),
             _ => None,
         };
         saying.unwrap_or(Saying::Nothing)
     }
 
     fn cached(sayings: &HashMap<u16, Saying>, call: &Call<'_>) -> Self {
-        sayings.get(&call.signature.id).copied().unwrap_or_else(|| Self::of(call))
+        sayings
+            .get(&call.signature.id)
+            .copied()
+            .unwrap_or_else(|| Self::of(call))
     }
 }
 
 impl Kernels {
     /// Learns from a call; to be shown every call, in order.
     pub(crate) fn observe(&mut self, call: &Call<'_>) {
-        let saying =
-            *self.sayings.entry(call.signature.id).or_insert_with(|| Saying::of(call));
+        let saying = *self
+            .sayings
+            .entry(call.signature.id)
+            .or_insert_with(|| Saying::of(call));
         if !call.succeeded() {
             return;
         }
@@ -101,7 +109,9 @@ impl Kernels {
 
     /// The name of the kernel that the call launches, as in its image, if it is a launch and the name is known.
     pub(crate) fn launched(&self, call: &Call<'_>) -> Option<&str> {
-        self.names.get(&self.launched_handle(call)?).map(String::as_str)
+        self.names
+            .get(&self.launched_handle(call)?)
+            .map(String::as_str)
     }
 }
 
@@ -110,7 +120,10 @@ fn text_of(mut captures: Captures<'_>, position: usize) -> Option<String> {
     let capture =
         captures.find(|c| usize::from(c.parameter) == position && c.field == field::TEXT)?;
     let bytes = capture.bytes.inline()?;
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
@@ -149,7 +162,11 @@ mod tests {
         test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
         // Only the driver tells the name.
         builder
-            .call(Event { name: "cuFuncGetName", arguments: &[0x7000, 0x70], ..Event::default() })
+            .call(Event {
+                name: "cuFuncGetName",
+                arguments: &[0x7000, 0x70],
+                ..Event::default()
+            })
             .leave(
                 0,
                 0,

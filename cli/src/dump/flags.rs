@@ -37,8 +37,14 @@ const ENUMS: [(&str, &str); 22] = [
     ("cuGraphDebugDotPrint", "CUgraphDebugDot_flags"),
     ("cuGraphInstantiateWithFlags", "CUgraphInstantiate_flags"),
     ("cuMemAllocManaged", "CUmemAttach_flags"),
-    ("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "CUoccupancy_flags"),
-    ("cuOccupancyMaxPotentialBlockSizeWithFlags", "CUoccupancy_flags"),
+    (
+        "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        "CUoccupancy_flags",
+    ),
+    (
+        "cuOccupancyMaxPotentialBlockSizeWithFlags",
+        "CUoccupancy_flags",
+    ),
     ("cuStreamAttachMemAsync", "CUmemAttach_flags"),
     ("cuStreamCreate", "CUstream_flags"),
     ("cuStreamCreateWithPriority", "CUstream_flags"),
@@ -73,7 +79,9 @@ mod tests {
     fn functions_parameters_and_enums_exist() {
         let functions = ENUMS.iter().map(|entry| entry.0);
         for function in functions.chain(["cuMemHostAlloc", "cuMemHostRegister"]) {
-            let mut variants = cutape_registry::FUNCTIONS.iter().filter(|f| f.base == function);
+            let mut variants = cutape_registry::FUNCTIONS
+                .iter()
+                .filter(|f| f.base == function);
             assert!(
                 variants.any(|f| f.params.iter().any(|p| of(f.base, p.name).is_some())),
                 "{function}"

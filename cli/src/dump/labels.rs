@@ -15,7 +15,7 @@ use super::value::Value;
 pub(crate) struct Labels {
     ordinals: HashMap<(Kind, u64), u32>,
     counts: HashMap<Kind, u32>,
-    /// Start of device memory and globals: bytes, what it is.
+    /// Start of device memory, globals and reserved addresses: bytes, what it is.
     ranges: BTreeMap<u64, (u64, Kind)>,
 }
 
@@ -31,14 +31,16 @@ impl Labels {
                 Role::Find(kind, _) | Role::FindMany(kind, ..) => (kind, false),
                 _ => continue,
             };
-            let Some(bytes) = call.out_bytes(position) else { continue };
+            let Some(bytes) = call.out_bytes(position) else {
+                continue;
+            };
             // A device is its ordinal, and needs no label.
             if kind == Kind::Device || !bytes.len().is_multiple_of(8) {
                 continue;
             }
             for handle in bytes.chunks_exact(8).map(word) {
                 self.number(kind, handle, fresh);
-                if matches!(kind, Kind::Memory | Kind::Global) {
+                if matches!(kind, Kind::Memory | Kind::Global | Kind::Reservation) {
                     self.ranges.insert(handle, (range_bytes(call), kind));
                 }
             }
@@ -63,8 +65,13 @@ impl Labels {
         let label = match (kind, handle) {
             (Kind::Stream, 1) => Some("legacy default".into()),
             (Kind::Stream, 2) => Some("per-thread default".into()),
-            (Kind::Memory | Kind::Global, _) => return self.device_address(handle),
-            _ => self.ordinals.get(&(kind, handle)).map(|n| format!("{}#{n}", kind_name(kind))),
+            (Kind::Memory | Kind::Global | Kind::Reservation, _) => {
+                return self.device_address(handle);
+            }
+            _ => self
+                .ordinals
+                .get(&(kind, handle))
+                .map(|n| format!("{}#{n}", kind_name(kind))),
         };
         Value::Address(handle, label)
     }
@@ -94,11 +101,18 @@ impl Labels {
 
 /// Bytes of the memory or variable that the call gave.
 fn range_bytes(call: &Call<'_>) -> u64 {
-    let out = |name| call.signature.parameter(name).and_then(|position| call.out(position));
+    let out = |name| {
+        call.signature
+            .parameter(name)
+            .and_then(|position| call.out(position))
+    };
     if let Some(pitch) = out("pPitch") {
         return pitch.saturating_mul(call.argument_named("Height").unwrap_or(0));
     }
-    call.argument_named("bytesize").or_else(|| out("bytes")).unwrap_or(0)
+    let asked = call
+        .argument_named("bytesize")
+        .or_else(|| call.argument_named("size"));
+    asked.or_else(|| out("bytes")).unwrap_or(0)
 }
 
 /// As in messages: `host-memory`.
@@ -128,7 +142,11 @@ mod tests {
             let captures = [Captured::pointee(0, &bytes)];
             let captures: &[_] = if result == 0 { &captures } else { &[] };
             builder
-                .call(Event { name, arguments, ..Event::default() })
+                .call(Event {
+                    name,
+                    arguments,
+                    ..Event::default()
+                })
                 .leave(0, result, captures);
         };
         make("cuModuleLoadData", &[1, 2], 0x50, 0);
@@ -140,7 +158,10 @@ mod tests {
         let trace = test_trace::open(&builder, "labels");
         let mut labels = Labels::default();
         for call in trace.calls() {
-            labels.observe(cutape_registry::function(&call.signature.name).unwrap(), &call);
+            labels.observe(
+                cutape_registry::function(&call.signature.name).unwrap(),
+                &call,
+            );
         }
         for (kind, handle, expected) in [
             (Kind::Module, 0x50, "0x50 module#2"),

@@ -49,7 +49,9 @@ impl Launch {
             (None, Some(bytes)) => {
                 let layout = signatures.structure("CUlaunchConfig")?;
                 let field = layout.fields.iter().find(|field| field.name == name)?;
-                Some(word(bytes.get(field.offset..field.offset.checked_add(field.size)?)?))
+                Some(word(
+                    bytes.get(field.offset..field.offset.checked_add(field.size)?)?,
+                ))
             }
             (None, None) => None,
         };
@@ -68,12 +70,13 @@ impl Launch {
                 None => buffer = Some(types::block(bytes, 64)),
             }
         }
-        let kind = match call.signature.parameters.iter().any(|p| p.c_type == "CUkernel") {
-            true => Kind::Kernel,
-            false => Kind::Function,
+        // A kernel may be launched by its own handle, cast to CUfunction (CUDA driver API, "cuLaunchKernel").
+        let function = match labels.handle(Kind::Function, handle) {
+            Value::Address(_, None) => labels.handle(Kind::Kernel, handle),
+            known => known,
         };
         Some(Self {
-            function: labels.handle(kind, handle),
+            function,
             kernel: kernel.map(str::to_owned),
             grid: shape("gridDim"),
             block: shape("blockDim"),
@@ -87,12 +90,22 @@ impl Launch {
         })
     }
 
+    /// The kernel's name in its image, if that is known.
+    pub(crate) fn kernel(&self) -> Option<&str> {
+        self.kernel.as_deref()
+    }
+
+    /// How many blocks there are in each dimension.
+    pub(crate) fn grid(&self) -> Option<[u64; 3]> {
+        self.grid
+    }
+
     /// Appends what stands between the parentheses of the call.
     pub(crate) fn write(&self, out: &mut String) {
         out.push_str("f = ");
         self.function.write(out);
         if let Some(kernel) = &self.kernel {
-            out.push_str(&format!(" {kernel}"));
+            out.push_str(&format!(" {kernel:?}"));
         }
         for (name, shape) in [("grid", self.grid), ("block", self.block)] {
             if let Some([x, y, z]) = shape {
@@ -150,11 +163,7 @@ impl Launch {
 }
 
 /// The parameters in the buffer; `None` if the layout is not of this buffer.
-fn split(
-    bytes: &[u8],
-    layout: &[(u32, u32)],
-    labels: &Labels,
-) -> Option<Vec<(u32, u32, Value)>> {
+fn split(bytes: &[u8], layout: &[(u32, u32)], labels: &Labels) -> Option<Vec<(u32, u32, Value)>> {
     layout
         .iter()
         .map(|&(offset, size)| {
@@ -200,9 +209,10 @@ fn sensible(float: f64) -> bool {
 
 /// `CUlaunchAttribute`s: the name of each and the member of the union that it uses.
 pub(crate) fn attributes(bytes: &[u8], signatures: &Signatures, labels: &Labels) -> Value {
-    let (Some(layout), Some(ids)) =
-        (signatures.structure("CUlaunchAttribute"), signatures.enumeration("CUlaunchAttributeID"))
-    else {
+    let (Some(layout), Some(ids)) = (
+        signatures.structure("CUlaunchAttribute"),
+        signatures.enumeration("CUlaunchAttributeID"),
+    ) else {
         return types::block(bytes, 64);
     };
     if layout.size == 0 || !bytes.len().is_multiple_of(layout.size) {
@@ -210,8 +220,9 @@ pub(crate) fn attributes(bytes: &[u8], signatures: &Signatures, labels: &Labels)
     }
     let elements = bytes.chunks_exact(layout.size).map(|raw| {
         let id = word(&raw[..4.min(raw.len())]) as u32;
-        let name =
-            ids.name_of(i64::from(id)).map_or_else(|| format!("attribute {id}"), str::to_owned);
+        let name = ids
+            .name_of(i64::from(id))
+            .map_or_else(|| format!("attribute {id}"), str::to_owned);
         let Some(member) = union_member(id) else {
             return Value::Fields(vec![(name, types::block(&raw[8.min(raw.len())..], 64))]);
         };
@@ -224,7 +235,7 @@ pub(crate) fn attributes(bytes: &[u8], signatures: &Signatures, labels: &Labels)
             };
             let raw = raw.get(field.offset..field.offset.checked_add(field.size)?)?;
             let kind = Type::of(&field.c_type, signatures);
-            Some((short.to_owned(), kind.from_bytes(raw, labels, signatures, 16)))
+            Some((short.to_owned(), kind.decode(raw, labels, signatures, 16)))
         });
         Value::Fields(vec![(name, Value::Fields(members.collect()))])
     });
@@ -266,7 +277,10 @@ mod tests {
             (2.5_f32.to_le_bytes().to_vec(), "2.5"),
             (i32::MAX.to_le_bytes().to_vec(), "2147483647"),
             (5_u64.to_le_bytes().to_vec(), "5"),
-            (0x7f12_3456_7800_u64.to_le_bytes().to_vec(), "0x7f1234567800"),
+            (
+                0x7f12_3456_7800_u64.to_le_bytes().to_vec(),
+                "0x7f1234567800",
+            ),
             (0.125_f64.to_le_bytes().to_vec(), "0.125"),
             (vec![7], "7"),
             (vec![1, 2, 3], "<3 bytes: 010203>"),
@@ -286,7 +300,11 @@ mod tests {
             (8, &[(u32::MAX, u32::MAX)], false),
             (0, &[], true),
         ] {
-            assert_eq!(split(&vec![0; length], layout, &labels).is_some(), fits, "{layout:?}");
+            assert_eq!(
+                split(&vec![0; length], layout, &labels).is_some(),
+                fits,
+                "{layout:?}"
+            );
         }
     }
 
@@ -294,7 +312,7 @@ mod tests {
     fn launch_attributes() {
         let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
         let labels = Labels::default();
-        let mut bytes = vec![0; 72 * 2];
+        let mut bytes = [0; 72 * 2];
         bytes[0] = 4;
         bytes[8] = 2;
         bytes[12] = 1;

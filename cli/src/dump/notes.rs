@@ -1,26 +1,44 @@
 //! What was noted while a call was in progress, as text and as JSON.
 
 use cutape_format::Note;
+use cutape_format::layout::OriginNote;
 use serde_json::{Value as Json, json};
 
 use super::render::{Renderer, piece_name};
 use super::types;
 use super::value::hexadecimal;
 
-/// A note for people.
-pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> String {
-    match note {
+/// A note for people; `None` for one that is shown with the arguments.
+pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
+    Some(match note {
+        Note::Captures(_) => return None,
         Note::Thread(thread) => {
-            format!("thread is {} \"{}\"", thread.number, types::text(&thread.name).escape_debug())
+            format!(
+                "thread is {} \"{}\"",
+                thread.number,
+                types::text(&thread.name).escape_debug()
+            )
         }
         Note::Layout(handle, layout) => {
-            let parameters: Vec<String> =
-                layout.iter().map(|(offset, size)| format!("{size} at {offset}")).collect();
-            format!("parameters of {handle:#x}: {}", match parameters.is_empty() {
-                true => "none".to_owned(),
-                false => format!("bytes {}", parameters.join(", ")),
-            })
+            let parameters: Vec<String> = layout
+                .iter()
+                .map(|(offset, size)| format!("{size} at {offset}"))
+                .collect();
+            format!(
+                "parameters of {handle:#x}: {}",
+                match parameters.is_empty() {
+                    true => "none".to_owned(),
+                    false => format!("bytes {}", parameters.join(", ")),
+                }
+            )
         }
+        Note::Origin(origin, name) => format!(
+            "{:#x} is `{}` of {} {:#x}; no recorded call gave it",
+            origin.handle,
+            name.escape_debug(),
+            owner_kind(origin),
+            origin.owner,
+        ),
         Note::Arrived(note, capture) => format!(
             "arrived at {:#x}, of call {} of thread {}{}: {}",
             note.address,
@@ -31,17 +49,24 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> String {
         ),
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
-            format!("the program asked for `{}`, which this cutape does not know", name.escape_debug())
+            format!(
+                "the program asked for `{}`, which this cutape does not know",
+                name.escape_debug()
+            )
         }
         Note::Other(kind, bytes) => {
-            format!("note of kind {kind} by a later cutape, {} bytes", bytes.len())
+            format!(
+                "note of kind {kind} by a later cutape, {} bytes",
+                bytes.len()
+            )
         }
-    }
+    })
 }
 
-/// A note for programs: `kind` says which keys there are.
-pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Json {
-    match note {
+/// A note for programs: `kind` says which keys there are; `None` for one that is shown with the arguments.
+pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
+    Some(match note {
+        Note::Captures(_) => return None,
         Note::Thread(thread) => json!({
             "kind": "thread",
             "number": thread.number,
@@ -54,6 +79,13 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Json {
                 .iter()
                 .map(|(offset, size)| json!({ "offset": offset, "size": size }))
                 .collect::<Vec<_>>(),
+        }),
+        Note::Origin(origin, name) => json!({
+            "kind": "origin",
+            "handle": format!("{:#x}", origin.handle),
+            "name": name,
+            "owner": format!("{:#x}", origin.owner),
+            "owner_kind": owner_kind(origin),
         }),
         Note::Arrived(note, capture) => json!({
             "kind": "arrived",
@@ -72,12 +104,23 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Json {
             "hex": hexadecimal(&bytes[..bytes.len().min(256)]),
             "bytes": bytes.len(),
         }),
+    })
+}
+
+/// What a function of unseen origin belongs to.
+fn owner_kind(origin: &OriginNote) -> &'static str {
+    if origin.is_kernel == 0 {
+        "module"
+    } else {
+        "library"
     }
 }
 
 /// The bytes that a note brings, as text.
 pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
-    let Note::Arrived(_, capture) = note else { return None };
+    let Note::Arrived(_, capture) = note else {
+        return None;
+    };
     let mut out = String::new();
     renderer.arrived(*capture).write(&mut out);
     Some(out)
@@ -85,6 +128,8 @@ pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Opti
 
 /// The bytes that a note brings, as JSON.
 pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
-    let Note::Arrived(_, capture) = note else { return None };
+    let Note::Arrived(_, capture) = note else {
+        return None;
+    };
     Some(renderer.arrived(*capture).json())
 }

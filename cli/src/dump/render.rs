@@ -84,10 +84,9 @@ impl<'t> Plan<'t> {
             .enumerate()
             .map(|(position, parameter)| {
                 let role = function.map(|function| function.params[position].role);
+                let is_pointer = parameter.c_type.trim_end().ends_with('*');
+                let flags = flags::of(&signature.base, &parameter.name).map(Type::Flags);
                 let by_value = match role {
-                    _ if flags::of(&signature.base, &parameter.name).is_some() => {
-                        flags::of(&signature.base, &parameter.name).map_or(Type::Bytes, Type::Flags)
-                    }
                     Some(Role::Use(Kind::Device) | Role::Destroy(Kind::Device)) => Type::Signed(4),
                     Some(Role::Use(kind) | Role::Destroy(kind)) => Type::Handle(kind),
                     Some(Role::DeviceRead(_) | Role::DeviceWrite(_)) => Type::DeviceAddress,
@@ -116,6 +115,11 @@ impl<'t> Plan<'t> {
                     Some(Role::Text(_) | Role::String) => Type::Character,
                     _ => Type::behind(&parameter.c_type, signatures),
                 };
+                let (by_value, behind) = match flags {
+                    Some(flags) if is_pointer => (by_value, flags),
+                    Some(flags) => (flags, behind),
+                    None => (by_value, behind),
+                };
                 ParameterPlan {
                     name: &parameter.name,
                     by_value,
@@ -128,7 +132,11 @@ impl<'t> Plan<'t> {
         let result = signatures
             .enumeration("CUresult")
             .filter(|_| signature.returns == "CUresult");
-        Self { function, parameters, result }
+        Self {
+            function,
+            parameters,
+            result,
+        }
     }
 }
 
@@ -179,8 +187,10 @@ impl<'t> Renderer<'t> {
 
     fn plan(&mut self, signature: &'t Signature) -> Rc<Plan<'t>> {
         let trace = self.trace;
-        let plan =
-            self.plans.entry(signature.id).or_insert_with(|| Rc::new(Plan::of(signature, trace)));
+        let plan = self
+            .plans
+            .entry(signature.id)
+            .or_insert_with(|| Rc::new(Plan::of(signature, trace)));
         Rc::clone(plan)
     }
 
@@ -193,9 +203,15 @@ impl<'t> Renderer<'t> {
             .enumerate()
             .map(|(position, parameter)| Argument {
                 name: parameter.name,
-                value: match parameter.memory {
-                    true => self.typed(parameter.by_value, call.argument_bytes(position)),
-                    false => parameter.by_value.scalar(call.argument(position), &self.labels),
+                value: match parameter.by_value {
+                    // Small structs travel in a register, others as memory.
+                    Type::Structure(_) => {
+                        self.typed(parameter.by_value, call.argument_bytes(position))
+                    }
+                    _ if parameter.memory => {
+                        types::block(call.argument_bytes(position), self.limits.elements)
+                    }
+                    known => known.scalar(call.argument(position), &self.labels),
                 },
                 pointee: None,
                 pieces: Vec::new(),
@@ -204,7 +220,9 @@ impl<'t> Renderer<'t> {
         for capture in call.captures() {
             let position = usize::from(capture.parameter);
             let value = self.piece(call, &plan, capture);
-            let Some(argument) = arguments.get_mut(position) else { continue };
+            let Some(argument) = arguments.get_mut(position) else {
+                continue;
+            };
             match piece_name(capture.field) {
                 None => argument.pointee = Some(value),
                 Some(name) => argument.pieces.push((name, value)),
@@ -252,15 +270,28 @@ impl<'t> Renderer<'t> {
         outputs
     }
 
-    fn launch(&self, call: &Call<'t>) -> Option<Launch> {
+    /// What a call launches, if it is a launch.
+    pub(crate) fn launch(&self, call: &Call<'t>) -> Option<Launch> {
         let handle = self.kernels.launched_handle(call)?;
         let layout = self.layouts.get(&handle).map(Vec::as_slice);
         let kernel = self.kernels.launched(call);
-        Launch::of(call, handle, kernel, layout, self.trace.signatures(), &self.labels)
+        Launch::of(
+            call,
+            handle,
+            kernel,
+            layout,
+            self.trace.signatures(),
+            &self.labels,
+        )
     }
 
     fn typed(&self, kind: Type<'t>, bytes: &[u8]) -> Value {
-        kind.from_bytes(bytes, &self.labels, self.trace.signatures(), self.limits.elements)
+        kind.decode(
+            bytes,
+            &self.labels,
+            self.trace.signatures(),
+            self.limits.elements,
+        )
     }
 
     /// Decodes what an earlier copy brought.
@@ -299,7 +330,7 @@ impl<'t> Renderer<'t> {
             Err(missing) => return missing,
         };
         let signatures = self.trace.signatures();
-        let typed = |c_type| self.typed(Type::of(c_type, signatures), &bytes);
+        let typed = |c_type| list(self.typed(Type::of(c_type, signatures), &bytes));
         match capture.field {
             field::POINTEE => match plan.parameters.get(position) {
                 Some(parameter) if parameter.is_string => Value::Text(types::text(&bytes)),
@@ -308,8 +339,10 @@ impl<'t> Renderer<'t> {
             },
             field::OPTIONS => typed("CUjit_option"),
             field::LIBRARY_OPTIONS => typed("CUlibraryOption"),
-            field::OPTION_VALUES | field::LIBRARY_OPTION_VALUES | field::EXTRA
-            | field::SYMBOL_ADDRESSES => list(self.typed(Type::Pointer, &bytes)),
+            field::OPTION_VALUES
+            | field::LIBRARY_OPTION_VALUES
+            | field::EXTRA
+            | field::SYMBOL_ADDRESSES => words(&bytes),
             field::ATTRIBUTES => launch::attributes(&bytes, signatures, &self.labels),
             field::INFO_LOG | field::ERROR_LOG | field::DIRECTORY | field::TEXT => {
                 Value::Text(types::text(&bytes))
@@ -327,6 +360,14 @@ impl<'t> Renderer<'t> {
             _ => types::block(&bytes, self.limits.elements),
         }
     }
+}
+
+/// Eight-byte words that may be numbers or addresses.
+fn words(bytes: &[u8]) -> Value {
+    let words = bytes
+        .chunks_exact(8)
+        .map(|raw| Value::Address(types::word(raw), None));
+    Value::List(words.collect(), 0)
 }
 
 /// A list even of one.

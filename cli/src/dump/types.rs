@@ -101,7 +101,7 @@ impl<'t> Type<'t> {
     }
 
     /// A value, or a list of values where there are bytes for several; at most `limit` of them.
-    pub(crate) fn from_bytes(
+    pub(crate) fn decode(
         self,
         bytes: &[u8],
         labels: &Labels,
@@ -147,8 +147,12 @@ fn structure(
     let mut fields = Vec::new();
     let mut end = 0;
     for field in &layout.fields {
-        let Some(behind) = field.offset.checked_add(field.size) else { continue };
-        let Some(raw) = bytes.get(field.offset..behind) else { continue };
+        let Some(behind) = field.offset.checked_add(field.size) else {
+            continue;
+        };
+        let Some(raw) = bytes.get(field.offset..behind) else {
+            continue;
+        };
         if field.offset < end {
             continue;
         }
@@ -166,7 +170,9 @@ fn structure(
                 _ => block(raw, limit),
             },
             Type::Character if raw.len() == 1 => Value::Unsigned(word(raw)),
-            known => known.from_bytes(raw, labels, signatures, limit),
+            // The API's structs hold identifiers in arrays of char (CUuuid, CUipcMemHandle), never text.
+            Type::Character => block(raw, limit),
+            known => known.decode(raw, labels, signatures, limit),
         };
         fields.push((field.name.clone(), value));
     }
@@ -181,13 +187,20 @@ pub(crate) fn block(bytes: &[u8], limit: usize) -> Value {
 
 /// Text up to the first NUL.
 pub(crate) fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// At most eight bytes as a little-endian number.
 pub(crate) fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    bytes
+        .iter()
+        .take(8)
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 fn sign_extended(bits: u64, size: usize) -> i64 {
@@ -304,10 +317,17 @@ mod tests {
                  srcArray = NULL, srcPitch = 0, dstXInBytes = 0, dstY = 0, dstMemoryType = CU_MEMORYTYPE_DEVICE, \
                  dstHost = NULL, dstDevice = 0x7f00, dstArray = NULL, dstPitch = 0, WidthInBytes = 6, Height = 7}",
             ),
+            // Printable or not, it is no text.
+            (
+                "CUuuid *",
+                b"cutape\0\xff12345678".to_vec(),
+                "{bytes = <16 bytes: 63757461706500ff3132333435363738>}",
+            ),
         ] {
             let kind = Type::behind(c_type, &signatures);
             let mut out = String::new();
-            kind.from_bytes(&bytes, &labels, &signatures, 16).write(&mut out);
+            kind.decode(&bytes, &labels, &signatures, 16)
+                .write(&mut out);
             assert_eq!(out, expected, "{c_type}");
         }
     }
@@ -316,18 +336,26 @@ mod tests {
     fn every_struct_and_parameter_decodes() {
         let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
         let labels = Labels::default();
-        for entry in cutape_registry::STRUCTS {
-            let layout = signatures.structure(entry.name).unwrap();
+        let known = cutape_registry::STRUCTS
+            .iter()
+            .filter_map(|s| signatures.structure(s.name));
+        let layouts: Vec<_> = known.collect();
+        assert!(layouts.len() > 50, "{}", layouts.len());
+        for layout in layouts {
             for length in [0, 1, layout.size / 2, layout.size, layout.size * 2] {
                 let bytes = vec![0xa5; length];
-                Type::Structure(layout).from_bytes(&bytes, &labels, &signatures, 16).json();
+                Type::Structure(layout)
+                    .decode(&bytes, &labels, &signatures, 16)
+                    .json();
             }
         }
         for function in signatures.functions() {
             for parameter in &function.parameters {
                 let behind = Type::behind(&parameter.c_type, &signatures);
-                behind.from_bytes(&[0x5a; 64], &labels, &signatures, 4).json();
-                Type::of(&parameter.c_type, &signatures).scalar(u64::MAX, &labels).json();
+                behind.decode(&[0x5a; 64], &labels, &signatures, 4).json();
+                Type::of(&parameter.c_type, &signatures)
+                    .scalar(u64::MAX, &labels)
+                    .json();
             }
         }
     }

@@ -54,7 +54,11 @@ impl Value {
             Value::Missing(why, None, _) => write!(out, "<{why}>"),
             Value::Missing(why, Some(bytes), None) => write!(out, "<{bytes} bytes, {why}>"),
             Value::Missing(why, Some(bytes), Some(hash)) => {
-                write!(out, "<{bytes} bytes, {why}, blake3 {}…>", hexadecimal(&hash[..4]))
+                write!(
+                    out,
+                    "<{bytes} bytes, {why}, blake3 {}…>",
+                    hexadecimal(&hash[..4])
+                )
             }
             Value::List(elements, more) => {
                 out.push('[');
@@ -128,7 +132,10 @@ impl Value {
                 Json::Array(list)
             }
             Value::Fields(fields) => Json::Object(
-                fields.iter().map(|(name, value)| (name.clone(), value.json())).collect(),
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.json()))
+                    .collect(),
             ),
         }
     }
@@ -160,7 +167,11 @@ fn write_quoted(text: &str, out: &mut String) -> std::fmt::Result {
 
 fn write_bytes(length: u64, start: &[u8], out: &mut String) -> std::fmt::Result {
     let shown = &start[..start.len().min(SHOWN_BYTES)];
-    let dots = if shown.len() as u64 == length { "" } else { "…" };
+    let dots = if shown.len() as u64 == length {
+        ""
+    } else {
+        "…"
+    };
     let plural = if length == 1 { "" } else { "s" };
     write!(out, "<{length} byte{plural}: {}{dots}>", hexadecimal(shown))
 }
@@ -186,13 +197,21 @@ mod tests {
             (Value::Signed(-3), "-3".into(), json!(-3)),
             (Value::Float(0.5), "0.5".into(), json!(0.5)),
             (Value::Float(f64::NAN), "NaN".into(), json!("NaN")),
-            (Value::Text("a\"\n".into()), "\"a\\\"\\n\"".into(), json!("a\"\n")),
+            (
+                Value::Text("a\"\n".into()),
+                "\"a\\\"\\n\"".into(),
+                json!("a\"\n"),
+            ),
             (
                 Value::Text(long.clone()),
                 format!("\"{}\"… (300 bytes)", &long[..200]),
                 json!(long),
             ),
-            (Value::Named(1, "ONE".into()), "ONE".into(), json!({"value": 1, "name": "ONE"})),
+            (
+                Value::Named(1, "ONE".into()),
+                "ONE".into(),
+                json!({"value": 1, "name": "ONE"}),
+            ),
             (
                 Value::Address(0x50, Some("module#2".into())),
                 "0x50 module#2".into(),
@@ -219,7 +238,10 @@ mod tests {
                 json!([1, 2, {"omitted": 3}]),
             ),
             (
-                Value::Fields(vec![("a".into(), Value::Unsigned(1)), ("b".into(), Value::Null)]),
+                Value::Fields(vec![
+                    ("a".into(), Value::Unsigned(1)),
+                    ("b".into(), Value::Null),
+                ]),
                 "{a = 1, b = NULL}".into(),
                 json!({"a": 1, "b": null}),
             ),

@@ -13,7 +13,10 @@ pub(crate) struct Clock {
 impl Clock {
     /// The clock of that trace.
     pub(crate) fn of(trace: &Trace) -> Self {
-        Self { start: trace.head().start_ticks, rate: trace.ticks_per_second() }
+        Self {
+            start: trace.head().start_ticks,
+            rate: trace.ticks_per_second(),
+        }
     }
 
     /// Nanoseconds from the start of the recording; `None` where the clock is a mere counter.
@@ -42,7 +45,11 @@ mod tests {
             (1_000, 9, 3, Some(0)),
             (0, 0, 100, None),
         ] {
-            assert_eq!(Clock { start: 0, rate }.between(from, to), expected, "{rate} {from} {to}");
+            assert_eq!(
+                Clock { start: 0, rate }.between(from, to),
+                expected,
+                "{rate} {from} {to}"
+            );
         }
     }
 }

@@ -65,7 +65,9 @@ fn filled(call: &Call<'_>) -> u64 {
     };
     let elements = match named("N") {
         Some(count) => count,
-        None => named("Width").unwrap_or(0).saturating_mul(named("Height").unwrap_or(0)),
+        None => named("Width")
+            .unwrap_or(0)
+            .saturating_mul(named("Height").unwrap_or(0)),
     };
     elements.saturating_mul(element)
 }
@@ -97,7 +99,11 @@ fn copied(
 
 /// A unified address: device memory if the trace saw it allocated.
 fn side_of(address: u64, objects: &Objects) -> Side {
-    if objects.is_device_memory(address) { Side::Device } else { Side::Host }
+    if objects.is_device_memory(address) {
+        Side::Device
+    } else {
+        Side::Host
+    }
 }
 
 /// A copy that is described by a struct.
@@ -108,7 +114,9 @@ fn described(
 ) -> Option<(Side, Side, u64)> {
     let bytes = call.capture(0, field::POINTEE)?.bytes.inline()?;
     let c_type = call.signature.parameters.first()?.c_type.as_str();
-    let name = c_type.trim_start_matches("const ").trim_end_matches([' ', '*']);
+    let name = c_type
+        .trim_start_matches("const ")
+        .trim_end_matches([' ', '*']);
     let layout = signatures.structure(name)?;
     let value = |name: &str| {
         let field = layout.fields.iter().find(|field| field.name == name)?;
@@ -126,7 +134,11 @@ fn described(
     };
     let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));
     let total = value("WidthInBytes")?.saturating_mul(rows);
-    Some((side("srcMemoryType", "srcDevice")?, side("dstMemoryType", "dstDevice")?, total))
+    Some((
+        side("srcMemoryType", "srcDevice")?,
+        side("dstMemoryType", "dstDevice")?,
+        total,
+    ))
 }
 
 #[cfg(test)]
@@ -157,7 +169,10 @@ mod tests {
                 vec![1, 2, 100],
                 vec![],
                 0,
-                Copies { host_to_device_bytes: 100, ..none },
+                Copies {
+                    host_to_device_bytes: 100,
+                    ..none
+                },
             ),
             ("cuMemcpyHtoD_v2", vec![1, 2, 100], vec![], 1, none),
             (
@@ -165,14 +180,20 @@ mod tests {
                 vec![1, 2, 7, 0],
                 vec![],
                 0,
-                Copies { device_to_host_bytes: 7, ..none },
+                Copies {
+                    device_to_host_bytes: 7,
+                    ..none
+                },
             ),
             (
                 "cuMemcpyPeer",
                 vec![1, 2, 3, 4, 9],
                 vec![],
                 0,
-                Copies { device_to_device_bytes: 9, ..none },
+                Copies {
+                    device_to_device_bytes: 9,
+                    ..none
+                },
             ),
             // The device memory of the test is 0x1000..0x1100.
             (
@@ -180,53 +201,110 @@ mod tests {
                 vec![0x1000, 0x7000, 5],
                 vec![],
                 0,
-                Copies { host_to_device_bytes: 5, ..none },
+                Copies {
+                    host_to_device_bytes: 5,
+                    ..none
+                },
             ),
             (
                 "cuMemcpyAsync",
                 vec![0x8000, 0x7000, 5, 0],
                 vec![],
                 0,
-                Copies { host_to_host_bytes: 5, ..none },
+                Copies {
+                    host_to_host_bytes: 5,
+                    ..none
+                },
             ),
             (
                 "cuMemcpy2D_v2",
                 vec![0x10],
                 copy_2d((1, 0), (2, 0x1000), 6, 7),
                 0,
-                Copies { host_to_device_bytes: 42, ..none },
+                Copies {
+                    host_to_device_bytes: 42,
+                    ..none
+                },
             ),
             (
                 "cuMemcpy2D_v2",
                 vec![0x10],
                 copy_2d((4, 0x1010), (3, 0), 6, 7),
                 0,
-                Copies { device_to_device_bytes: 42, ..none },
+                Copies {
+                    device_to_device_bytes: 42,
+                    ..none
+                },
             ),
             (
                 "cuMemcpy2D_v2",
                 vec![0x10],
                 copy_2d((9, 0), (3, 0), 6, 7),
                 0,
-                Copies { unknown_copies: 1, ..none },
+                Copies {
+                    unknown_copies: 1,
+                    ..none
+                },
             ),
-            ("cuMemcpy2D_v2", vec![0x10], vec![1, 2], 0, Copies { unknown_copies: 1, ..none }),
-            ("cuMemsetD8_v2", vec![1, 0, 10], vec![], 0, Copies { filled_bytes: 10, ..none }),
-            ("cuMemsetD16_v2", vec![1, 0, 10], vec![], 0, Copies { filled_bytes: 20, ..none }),
-            ("cuMemsetD32Async", vec![1, 0, 10, 0], vec![], 0, Copies { filled_bytes: 40, ..none }),
+            (
+                "cuMemcpy2D_v2",
+                vec![0x10],
+                vec![1, 2],
+                0,
+                Copies {
+                    unknown_copies: 1,
+                    ..none
+                },
+            ),
+            (
+                "cuMemsetD8_v2",
+                vec![1, 0, 10],
+                vec![],
+                0,
+                Copies {
+                    filled_bytes: 10,
+                    ..none
+                },
+            ),
+            (
+                "cuMemsetD16_v2",
+                vec![1, 0, 10],
+                vec![],
+                0,
+                Copies {
+                    filled_bytes: 20,
+                    ..none
+                },
+            ),
+            (
+                "cuMemsetD32Async",
+                vec![1, 0, 10, 0],
+                vec![],
+                0,
+                Copies {
+                    filled_bytes: 40,
+                    ..none
+                },
+            ),
             (
                 "cuMemsetD2D32_v2",
                 vec![1, 64, 0, 3, 5],
                 vec![],
                 0,
-                Copies { filled_bytes: 60, ..none },
+                Copies {
+                    filled_bytes: 60,
+                    ..none
+                },
             ),
             (
                 "cuMemsetD2D8_v2",
                 vec![1, 64, 0, 3, 5],
                 vec![],
                 0,
-                Copies { filled_bytes: 15, ..none },
+                Copies {
+                    filled_bytes: 15,
+                    ..none
+                },
             ),
         ];
         for (name, arguments, pointee, result, expected) in cases {
@@ -251,7 +329,10 @@ mod tests {
             let mut objects = Objects::default();
             let mut copies = Copies::default();
             for call in trace.calls() {
-                objects.observe(cutape_registry::function(&call.signature.name).unwrap(), &call);
+                objects.observe(
+                    cutape_registry::function(&call.signature.name).unwrap(),
+                    &call,
+                );
                 copies.observe(&call, trace.signatures(), &objects);
             }
             assert_eq!(copies, expected, "{name} {arguments:?}");

@@ -66,7 +66,11 @@ impl ImageFacts {
             match &entry.content {
                 Ok(content) => {
                     facts.kernels.extend(
-                        content.functions.iter().filter(|f| f.is_entry).map(|f| f.name.clone()),
+                        content
+                            .functions
+                            .iter()
+                            .filter(|f| f.is_entry)
+                            .map(|f| f.name.clone()),
                     );
                 }
                 Err(problem) => {
@@ -109,7 +113,9 @@ pub(crate) fn is_image(call: &Call<'_>, parameter: usize, piece: u8) -> bool {
     match piece {
         field::FATBIN | field::FILE => true,
         field::POINTEE => {
-            let Some(parameter) = call.signature.parameters.get(parameter) else { return false };
+            let Some(parameter) = call.signature.parameters.get(parameter) else {
+                return false;
+            };
             match base {
                 "cuModuleLoadData" | "cuModuleLoadDataEx" => parameter.name == "image",
                 "cuModuleLoadFatBinary" => parameter.name == "fatCubin",
@@ -233,19 +239,25 @@ mod tests {
     use super::*;
     use crate::call_set::test_trace;
 
-    const PTX: &[u8] = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";
+    const PTX: &[u8] =
+        b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";
 
     #[test]
     fn images_of_a_trace() {
         let long = [PTX, &vec![b' '; 20 << 10]].concat();
-        let wrapper = [0xb1, 0x43, 0x62, 0x46, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let wrapper = [
+            0xb1, 0x43, 0x62, 0x46, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ];
         let omitted = 100_u64.to_le_bytes();
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let captures: [&[Captured<'_>]; 5] = [
             &[Captured::pointee(1, PTX)],
             &[Captured::pointee(1, &long)],
             &[Captured::pointee(1, &long)],
-            &[Captured::pointee(1, &wrapper), Captured::piece(1, field::FATBIN, b"junk")],
+            &[
+                Captured::pointee(1, &wrapper),
+                Captured::piece(1, field::FATBIN, b"junk"),
+            ],
             &[Captured {
                 parameter: 1,
                 field: field::POINTEE,
@@ -269,8 +281,10 @@ mod tests {
             images.observe(&trace, &call);
         }
         let (list, missing) = images.finish();
-        let found: Vec<_> =
-            list.iter().map(|image| (image.facts.to_string(), image.call, image.uses)).collect();
+        let found: Vec<_> = list
+            .iter()
+            .map(|image| (image.facts.to_string(), image.call, image.uses))
+            .collect();
         assert_eq!(
             found,
             [

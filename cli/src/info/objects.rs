@@ -6,6 +6,8 @@ use cutape_format::Call;
 use cutape_registry::{Function, Kind, Parent, Role};
 use serde::Serialize;
 
+use crate::dump::labels::kind_name;
+
 /// A handle with its kind: handles of different kinds may be equal.
 type Key = (Kind, u64);
 
@@ -26,6 +28,18 @@ pub(crate) enum MemoryKind {
     PinnedHost,
 }
 
+impl MemoryKind {
+    /// In tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Device => "device",
+            MemoryKind::Managed => "managed",
+            MemoryKind::Physical => "physical",
+            MemoryKind::PinnedHost => "pinned host",
+        }
+    }
+}
+
 /// The account of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct MemoryAccount {
@@ -44,7 +58,7 @@ pub(crate) struct MemoryAccount {
 /// Objects of a kind that were never destroyed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Left {
-    /// E.g. `Module`.
+    /// E.g. `module`.
     pub(crate) kind: String,
     /// How many.
     pub(crate) count: u64,
@@ -106,13 +120,7 @@ impl Objects {
         self.follow_contexts(function, call);
     }
 
-    fn make(
-        &mut self,
-        key: Key,
-        parent: Parent,
-        function: &'static Function,
-        call: &Call<'_>,
-    ) {
+    fn make(&mut self, key: Key, parent: Parent, function: &'static Function, call: &Call<'_>) {
         // Made again without having been destroyed: the driver ended it with something that the trace does not show.
         self.end(key);
         let parent = match parent {
@@ -144,7 +152,15 @@ impl Objects {
                 self.ranges.insert(key.1, bytes);
             }
         }
-        self.live.insert(key, Object { call: call.index, function: function.name, parent, memory });
+        self.live.insert(
+            key,
+            Object {
+                call: call.index,
+                function: function.name,
+                parent,
+                memory,
+            },
+        );
     }
 
     /// Ends an object and what hangs on it.
@@ -182,10 +198,8 @@ impl Objects {
                 stack.pop();
                 stack.extend(Some(call.argument(0)).filter(|&context| context != 0));
             }
-            "cuCtxDestroy" => {
-                if stack.last() == Some(&call.argument(0)) {
-                    stack.pop();
-                }
+            "cuCtxDestroy" if stack.last() == Some(&call.argument(0)) => {
+                stack.pop();
             }
             "cuDevicePrimaryCtxRetain" => {
                 if let Some(context) = call.out(0) {
@@ -197,7 +211,11 @@ impl Objects {
                 let reset = function.base == "cuDevicePrimaryCtxReset";
                 if let Some((context, count)) = self.primaries.get_mut(&call.argument(0)) {
                     // A reset leaves the references as they are.
-                    *count = if reset { *count } else { count.saturating_sub(1) };
+                    *count = if reset {
+                        *count
+                    } else {
+                        count.saturating_sub(1)
+                    };
                     if reset || *count == 0 {
                         let context = *context;
                         self.end((Kind::Context, context));
@@ -225,8 +243,11 @@ impl Objects {
     pub(crate) fn left(&self) -> Vec<Left> {
         let mut by_kind: BTreeMap<Kind, Vec<LeftObject>> = BTreeMap::new();
         for (&(kind, handle), object) in &self.live {
-            let left =
-                LeftObject { handle, call: object.call, function: object.function.to_owned() };
+            let left = LeftObject {
+                handle,
+                call: object.call,
+                function: object.function.to_owned(),
+            };
             by_kind.entry(kind).or_default().push(left);
         }
         let mut left: Vec<Left> = by_kind
@@ -235,7 +256,11 @@ impl Objects {
                 objects.sort_by_key(|object| (object.call, object.handle));
                 let count = objects.len() as u64;
                 objects.truncate(NAMED);
-                Left { kind: format!("{kind:?}"), count, first: objects }
+                Left {
+                    kind: kind_name(kind),
+                    count,
+                    first: objects,
+                }
             })
             .collect();
         left.sort_by_key(|left| std::cmp::Reverse(left.count));
@@ -257,7 +282,10 @@ fn memory_kind(kind: Kind, function: &Function) -> Option<MemoryKind> {
 fn allocated_bytes(call: &Call<'_>) -> u64 {
     let named = |name| call.argument_named(name);
     if let Some(position) = call.signature.parameter("pPitch") {
-        return call.out(position).unwrap_or(0).saturating_mul(named("Height").unwrap_or(0));
+        return call
+            .out(position)
+            .unwrap_or(0)
+            .saturating_mul(named("Height").unwrap_or(0));
     }
     named("bytesize").or_else(|| named("size")).unwrap_or(0)
 }
@@ -274,14 +302,23 @@ mod tests {
         let bytes = out.unwrap_or(0).to_le_bytes();
         let captures = [Captured::pointee(0, &bytes)];
         builder
-            .call(Event { name, arguments, ..Event::default() })
+            .call(Event {
+                name,
+                arguments,
+                ..Event::default()
+            })
             .leave(0, 0, if out.is_some() { &captures } else { &[] });
     }
 
     #[test]
     fn what_is_left_and_how_much_memory() {
         type Step = (&'static str, &'static [u64], Option<u64>);
-        type Case = (&'static str, &'static [Step], &'static [(&'static str, u64)], (u64, u64, u64));
+        type Case = (
+            &'static str,
+            &'static [Step],
+            &'static [(&'static str, u64)],
+            (u64, u64, u64),
+        );
         let cases: &[Case] = &[
             (
                 "freed memory is not left, its peak stays",
@@ -291,7 +328,7 @@ mod tests {
                     ("cuMemFree_v2", &[0x1000], None),
                     ("cuMemAlloc_v2", &[1, 20], Some(0x1000)),
                 ],
-                &[("Memory", 2)],
+                &[("memory", 2)],
                 (3, 150, 70),
             ),
             (
@@ -314,7 +351,7 @@ mod tests {
                     ("cuModuleLoadData", &[1, 2], Some(0xb)),
                     ("cuCtxDestroy_v2", &[0xc], None),
                 ],
-                &[("Module", 1)],
+                &[("module", 1)],
                 (0, 0, 0),
             ),
             (
@@ -328,7 +365,7 @@ mod tests {
                     ("cuEventDestroy_v2", &[0x6], None),
                     ("cuDevicePrimaryCtxRelease_v2", &[0], None),
                 ],
-                &[("Stream", 1)],
+                &[("stream", 1)],
                 (0, 0, 0),
             ),
             (
@@ -338,7 +375,7 @@ mod tests {
                     ("cuEventCreate", &[1, 0], Some(0x5)),
                     ("cuStreamDestroy_v2", &[0x5], None),
                 ],
-                &[("Event", 1)],
+                &[("event", 1)],
                 (0, 0, 0),
             ),
         ];
@@ -350,14 +387,26 @@ mod tests {
             let trace = test_trace::open(&builder, "objects");
             let mut objects = Objects::default();
             for call in trace.calls() {
-                objects.observe(cutape_registry::function(&call.signature.name).unwrap(), &call);
+                objects.observe(
+                    cutape_registry::function(&call.signature.name).unwrap(),
+                    &call,
+                );
             }
-            let found: Vec<_> =
-                objects.left().into_iter().map(|left| (left.kind, left.count)).collect();
-            let expected: Vec<_> =
-                left.iter().map(|&(kind, count)| (kind.to_owned(), count)).collect();
+            let found: Vec<_> = objects
+                .left()
+                .into_iter()
+                .map(|left| (left.kind, left.count))
+                .collect();
+            let expected: Vec<_> = left
+                .iter()
+                .map(|&(kind, count)| (kind.to_owned(), count))
+                .collect();
             assert_eq!(found, expected, "{what}");
-            let account = objects.memory().get(&MemoryKind::Device).copied().unwrap_or_default();
+            let account = objects
+                .memory()
+                .get(&MemoryKind::Device)
+                .copied()
+                .unwrap_or_default();
             assert_eq!(
                 (account.allocations, account.peak_bytes, account.live_bytes),
                 (*allocations, *peak, *live),
@@ -373,9 +422,17 @@ mod tests {
         let trace = test_trace::open(&builder, "ranges");
         let mut objects = Objects::default();
         for call in trace.calls() {
-            objects.observe(cutape_registry::function(&call.signature.name).unwrap(), &call);
+            objects.observe(
+                cutape_registry::function(&call.signature.name).unwrap(),
+                &call,
+            );
         }
-        for (address, inside) in [(0xfff, false), (0x1000, true), (0x10ff, true), (0x1100, false)] {
+        for (address, inside) in [
+            (0xfff, false),
+            (0x1000, true),
+            (0x10ff, true),
+            (0x1100, false),
+        ] {
             assert_eq!(objects.is_device_memory(address), inside, "{address:#x}");
         }
     }

@@ -41,7 +41,11 @@ pub(crate) fn time_or_unknown(nanoseconds: Option<u64>) -> String {
 
 /// A count with its noun: `1 call`, `12,345 calls`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+    format!(
+        "{} {noun}{}",
+        grouped(number),
+        if number == 1 { "" } else { "s" }
+    )
 }
 
 /// Digits in groups of three.
@@ -69,7 +73,11 @@ pub(crate) fn moment(nanoseconds: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
@@ -114,9 +122,12 @@ mod tests {
 
     #[test]
     fn counts() {
-        for (number, text) in
-            [(0, "0 calls"), (1, "1 call"), (999, "999 calls"), (1_234_567, "1,234,567 calls")]
-        {
+        for (number, text) in [
+            (0, "0 calls"),
+            (1, "1 call"),
+            (999, "999 calls"),
+            (1_234_567, "1,234,567 calls"),
+        ] {
             assert_eq!(count(number, "call"), text);
         }
     }

@@ -70,7 +70,7 @@ impl Copy {
 }
 
 /// Whether an address that may be of any kind is the host's: the driver knows which are not.
-fn is_host(address: u64) -> bool {
+pub(super) fn is_host(address: u64) -> bool {
     if address == 0 {
         return false;
     }
@@ -184,6 +184,12 @@ fn describe(frame: &Frame, shape: Shape) -> Option<Copy> {
             }
         }
     })
+}
+
+/// The host memory that a copy of a graph reads, and that which it writes.
+pub(crate) fn host_sides(copy: &CUDA_MEMCPY3D) -> [Option<Rows>; 2] {
+    let copy = volume!(copy);
+    [copy.memory(&copy.source), copy.memory(&copy.target)]
 }
 
 fn is_asynchronous(frame: &Frame) -> bool {

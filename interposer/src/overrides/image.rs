@@ -1,7 +1,6 @@
 //! Module and library images, from memory or from a file.
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use core::ffi::{CStr, c_void};
 
 use cutape_format::layout::{capture_flag, field};
 use cutape_format::write::Record;
@@ -74,30 +73,78 @@ fn glimpse(record: &mut Record<'_>, parameter: u8, field: u8, address: u64) -> O
 
 /// Puts the content of the file that a parameter names, and the directory that the name is relative to.
 pub(super) fn file(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Option<()> {
-    let Some(path) = path(frame.words[usize::from(parameter)]) else {
+    let mut path = [0u8; libc::PATH_MAX as usize];
+    let address = frame.words[usize::from(parameter)];
+    let length = memory::string_length(address, path.len()).unwrap_or(0);
+    if length == 0 || !memory::read_all(address, &mut path[..length]) {
         return Some(());
-    };
-    if let Ok(content) = std::fs::read(OsStr::from_bytes(path.as_bytes())) {
-        capture::own(record, parameter, field::FILE, &content)?;
     }
-    if let Ok(directory) = std::env::current_dir() {
-        capture::own(
+    let name = CStr::from_bytes_until_nul(&path).ok();
+    if let Some(content) = name.and_then(MappedFile::open) {
+        capture::bytes(
+            record,
+            parameter,
+            field::FILE,
+            content.start as u64,
+            content.length as u64,
+        )?;
+    }
+    // SAFETY: the buffer is valid for its length; the name of the file is not needed any more.
+    let directory = unsafe { libc::getcwd(path.as_mut_ptr().cast(), path.len()) };
+    match CStr::from_bytes_until_nul(&path) {
+        Ok(directory_name) if !directory.is_null() => capture::own(
             record,
             parameter,
             field::DIRECTORY,
-            directory.as_os_str().as_bytes(),
-        )?;
+            directory_name.to_bytes(),
+        ),
+        _ => Some(()),
     }
-    Some(())
 }
 
-fn path(address: u64) -> Option<CString> {
-    let length = memory::string_length(address, libc::PATH_MAX as usize)?;
-    let mut bytes = vec![0; length];
-    if !memory::read_all(address, &mut bytes) {
-        return None;
+/// A file's content, without the program's allocator.
+struct MappedFile {
+    start: *mut c_void,
+    length: usize,
+}
+
+impl MappedFile {
+    /// Maps a file. Nothing but plain files: reading from a pipe would take from it what the driver is to read.
+    fn open(path: &CStr) -> Option<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        // SAFETY: the path ends in NUL.
+        let descriptor = unsafe { libc::open(path.as_ptr(), flags) };
+        if descriptor < 0 {
+            return None;
+        }
+        let file = Self::map(descriptor);
+        // SAFETY: the descriptor is ours; the mapping stays without it.
+        unsafe { libc::close(descriptor) };
+        file
     }
-    CString::from_vec_with_nul(bytes).ok()
+
+    fn map(descriptor: i32) -> Option<Self> {
+        // SAFETY: all-zero is a valid stat buffer.
+        let mut status: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: the buffer is ours.
+        let known = unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
+        if !known || status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_size <= 0 {
+            return None;
+        }
+        let length = status.st_size as usize;
+        let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        // SAFETY: a fresh mapping, of which no reference is ever made: the file may change under it.
+        let start =
+            unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, descriptor, 0) };
+        (start != libc::MAP_FAILED).then_some(Self { start, length })
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with that length.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
 }
 
 /// Puts the option arrays of a load: (position of their count, position of the numbers) for library options.

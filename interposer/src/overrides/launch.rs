@@ -17,6 +17,8 @@ const BUFFER_SIZE: u64 = 2;
 const MOST_EXTRA: u64 = 16;
 /// Attributes of one launch; there are not so many kinds.
 const MOST_ATTRIBUTES: u64 = 64;
+/// The position of `cuLaunchKernelEx`'s struct.
+pub(super) const CONFIG: usize = 0;
 /// Addresses below are no memory on any Linux.
 const LOWEST_ADDRESS: u64 = 4096;
 
@@ -46,7 +48,7 @@ pub(super) fn captures(
 }
 
 /// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to.
-fn kernel_parameters(
+pub(super) fn kernel_parameters(
     record: &mut Record<'_>,
     position: u8,
     function: u64,
@@ -55,19 +57,43 @@ fn kernel_parameters(
     if array == 0 {
         return Some(());
     }
-    let Some(layout) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS) else {
+    let Some((layout, is_alive)) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS) else {
         return capture::unreadable(record, position, field::KERNEL_PARAMETERS);
     };
     record.put_capture(
         position,
         field::KERNEL_PARAMETERS,
         layout.length as usize,
-        |target| pack(layout, array, target),
+        |target| {
+            if is_alive {
+                pack(layout, array, target)
+            } else {
+                pack_with_care(layout, array, target)
+            }
+        },
     )
 }
 
+/// For a function that is gone: the driver will refuse the launch without looking at the parameters.
+#[cold]
+fn pack_with_care(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
+    target.fill(0);
+    for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
+        let source = memory::word(array.wrapping_add(index as u64 * 8))?;
+        let place = target
+            .get_mut(offset as usize..)?
+            .get_mut(..size as usize)?;
+        if !memory::read_all(source, place) {
+            return None;
+        }
+    }
+    Some(0)
+}
+
 fn pack(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
-    // Gaps between parameters are zero in a fresh chunk.
+    if layout.has_gaps {
+        target.fill(0);
+    }
     for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
         // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
         let source = unsafe { (array as *const *const u8).add(index).read_unaligned() };
@@ -77,14 +103,21 @@ fn pack(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
         let place = target
             .get_mut(offset as usize..)?
             .get_mut(..size as usize)?;
-        // SAFETY: as above.
-        unsafe { core::ptr::copy_nonoverlapping(source, place.as_mut_ptr(), place.len()) };
+        let place = place.as_mut_ptr();
+        // SAFETY: as above; `place` has `size` bytes. Nearly all parameters are of two sizes, for which no call is needed.
+        unsafe {
+            match size {
+                4 => core::ptr::copy_nonoverlapping(source, place, 4),
+                8 => core::ptr::copy_nonoverlapping(source, place, 8),
+                _ => core::ptr::copy_nonoverlapping(source, place, size as usize),
+            }
+        }
     }
     Some(0)
 }
 
 /// The `extra` array and the buffer that it names.
-fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> Option<()> {
+pub(super) fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> Option<()> {
     if array == 0 {
         return Some(());
     }
@@ -125,16 +158,40 @@ fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> Option<()> 
 /// `cuLaunchKernelEx(config, f, kernelParams, extra)`.
 pub(super) fn captures_ex(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     let mut config = [0u8; size_of::<CUlaunchConfig>()];
-    if memory::read_all(frame.words[0], &mut config) {
-        let attributes = u64_at(&config, core::mem::offset_of!(CUlaunchConfig, attrs));
-        let count = u64_at(&config, core::mem::offset_of!(CUlaunchConfig, numAttrs) - 4) >> 32;
-        if attributes != 0 && count > 0 {
-            let length = count.min(MOST_ATTRIBUTES) * size_of::<CUlaunchAttribute>() as u64;
-            capture::bytes(record, 0, field::ATTRIBUTES, attributes, length)?;
+    let at = frame.words[CONFIG];
+    if at != 0 && at < LOWEST_ADDRESS {
+        capture::unreadable(record, CONFIG as u8, field::POINTEE)?;
+    } else if at != 0 {
+        // SAFETY: the driver reads the struct in this very call.
+        unsafe {
+            core::ptr::copy_nonoverlapping(at as *const u8, config.as_mut_ptr(), config.len());
         }
+        capture::own(record, CONFIG as u8, field::POINTEE, &config)?;
+        attributes(record, CONFIG as u8, &config)?;
     }
     kernel_parameters(record, 2, frame.words[1], frame.words[2])?;
     extra_words(record, 3, frame.words[3])
+}
+
+/// The attributes that a configuration points at.
+fn attributes(record: &mut Record<'_>, position: u8, config: &[u8]) -> Option<()> {
+    let attributes = u64_at(config, core::mem::offset_of!(CUlaunchConfig, attrs));
+    let count = u64_at(config, core::mem::offset_of!(CUlaunchConfig, numAttrs) - 4) >> 32;
+    if attributes == 0 || count == 0 {
+        return Some(());
+    }
+    let length = count.min(MOST_ATTRIBUTES) * size_of::<CUlaunchAttribute>() as u64;
+    capture::bytes(record, position, field::ATTRIBUTES, attributes, length)
+}
+
+/// `cuOccupancyMaxActiveClusters(numClusters, func, config)` and its like: the struct itself is captured by its role.
+pub(super) fn before_clusters(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+    const CONFIG: usize = 2;
+    let mut config = [0u8; size_of::<CUlaunchConfig>()];
+    if frame.words[CONFIG] == 0 || !memory::read_all(frame.words[CONFIG], &mut config) {
+        return Some(());
+    }
+    attributes(record, CONFIG as u8, &config)
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {

@@ -3,8 +3,8 @@
 use cutape_registry::id;
 
 use crate::call::Frame;
-use crate::driver;
 use crate::layouts::{self, Owner};
+use crate::{driver, memory};
 
 /// A module or library has given a function.
 pub(super) fn found(frame: &Frame, output: u8, owner: u8, is_kernel: bool) {
@@ -29,11 +29,12 @@ pub(super) fn found_many(frame: &Frame, output: u8, count: u8, owner: u8, is_ker
         return;
     }
     for index in 0..u64::from(frame.words[usize::from(count)] as u32) {
-        // SAFETY: the driver may write that many handles there; a NULL ends those that it has written.
-        let handle = unsafe { ((place + index * 8) as *const u64).read_unaligned() };
-        if handle == 0 {
+        // Read with care: the driver has written as many as there are, which may be fewer. A NULL ends them.
+        let Some(handle) =
+            memory::word(place.wrapping_add(index * 8)).filter(|&handle| handle != 0)
+        else {
             return;
-        }
+        };
         layouts::learn(handle, is_kernel, frame.words[usize::from(owner)]);
     }
 }

@@ -1,14 +1,13 @@
 //! Links: inputs, options, and the cubin that comes out. The arrays given at the start are the driver's to write to until
 //! the state is destroyed, so they are looked at again after every step.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use cutape_format::layout::field;
 use cutape_format::write::Record;
 
 use super::image;
 use super::jit_options::{self, Options, Places};
 use crate::call::Frame;
+use crate::process_lock::ProcessLock;
 use crate::{capture, memory};
 
 /// Where `cuLinkCreate`, `cuLinkAddData` and `cuLinkAddFile` have their options.
@@ -45,10 +44,11 @@ struct State {
     error_log: Option<(u64, u64)>,
 }
 
-static STATES: Mutex<Vec<State>> = Mutex::new(Vec::new());
+static STATES: ProcessLock<Vec<State>> = ProcessLock::new();
 
-fn states() -> MutexGuard<'static, Vec<State>> {
-    STATES.lock().unwrap_or_else(PoisonError::into_inner)
+/// In a forked child: the parent's states are not this process's.
+pub(super) fn forget() {
+    STATES.forget();
 }
 
 /// Remembers the arrays of a new state.
@@ -70,7 +70,7 @@ pub(super) fn created(frame: &Frame) {
         info_log: log(options.info_log(), frame.kept[0]),
         error_log: log(options.error_log(), frame.kept[1]),
     };
-    let mut states = states();
+    let mut states = STATES.lock();
     states.retain(|other| other.handle != handle);
     states.push(state);
 }
@@ -78,7 +78,7 @@ pub(super) fn created(frame: &Frame) {
 /// Forgets a state.
 pub(super) fn destroyed(frame: &Frame) {
     if frame.result as i32 == 0 {
-        states().retain(|state| state.handle != frame.words[0]);
+        STATES.lock().retain(|state| state.handle != frame.words[0]);
     }
 }
 
@@ -96,13 +96,20 @@ pub(super) fn before_add_data(record: &mut Record<'_>, frame: &Frame) -> Option<
             1,
         )?;
     }
-    jit_options::before(record, frame, ADD_DATA)
+    jit_options::before(record, frame, ADD_DATA)?;
+    state_arrays(record, frame)
 }
 
 /// `cuLinkAddFile(state, type, path, numOptions, options, optionValues)`.
 pub(super) fn before_add_file(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     image::file(record, frame, 2)?;
-    jit_options::before(record, frame, ADD_FILE)
+    jit_options::before(record, frame, ADD_FILE)?;
+    state_arrays(record, frame)
+}
+
+/// `cuLinkComplete` and `cuLinkDestroy`: the state's own arrays as they stand when the driver comes to write to them.
+pub(super) fn before_end(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+    state_arrays(record, frame)
 }
 
 /// Puts the options of an added input, and the state's own arrays, as the call has left them.
@@ -126,7 +133,7 @@ pub(super) fn after_complete(record: &mut Record<'_>, frame: &Frame) -> Option<(
 /// The arrays may be gone by now, which is an error of the program's that the trace is to show.
 fn state_arrays(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     let (values, count, info, error) = {
-        let states = states();
+        let states = STATES.lock();
         let Some(state) = states.iter().find(|state| state.handle == frame.words[0]) else {
             return Some(());
         };

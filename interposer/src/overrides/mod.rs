@@ -1,12 +1,16 @@
 //! What the registry's roles cannot say: one file a family, of the same name as its replaying half.
 
-mod copy;
+mod batch;
+pub(crate) mod copy;
 mod entry_point;
+mod graph;
 mod image;
 mod jit_options;
 mod launch;
 mod lifetime;
 mod link;
+mod origin;
+mod scatter;
 
 use cutape_format::write::Record;
 
@@ -60,7 +64,12 @@ pub(crate) enum Handling {
     EventRecord,
     StructCopy(copy::Shape),
     UnifiedCopy,
+    BatchCopy(batch::Shape),
+    /// Questions about a launch configuration.
+    Clusters,
+    Scatter(scatter::Query),
     ProcAddress,
+    Graph(graph::Step),
 }
 
 impl Handling {
@@ -153,10 +162,32 @@ impl Handling {
             "cuMemcpy3D" | "cuMemcpy3DAsync" => Self::StructCopy(copy::Shape::Volume),
             "cuMemcpy3DPeer" | "cuMemcpy3DPeerAsync" => Self::StructCopy(copy::Shape::PeerVolume),
             "cuMemcpy" | "cuMemcpyAsync" => Self::UnifiedCopy,
+            "cuMemcpyBatchAsync" => Self::BatchCopy(batch::Shape::Lines),
+            "cuMemcpy3DBatchAsync" => Self::BatchCopy(batch::Shape::Boxes),
+            "cuPointerGetAttributes" => Self::Scatter(scatter::Query::Pointer),
+            "cuMemRangeGetAttributes" => Self::Scatter(scatter::Query::Range),
+            "cuOccupancyMaxActiveClusters" | "cuOccupancyMaxPotentialClusterSize" => Self::Clusters,
             "cuGetProcAddress" => Self::ProcAddress,
-            _ => Self::Generic,
+            _ => graph::Step::of(base).map_or(Self::Generic, Self::Graph),
         }
     }
+}
+
+impl Handling {
+    /// Whether recording a call of the family makes system calls or allocates; what launches do in their first call, and
+    /// events where copies are waited for, keeps itself apart.
+    pub(crate) fn disturbs(self) -> bool {
+        !matches!(
+            self,
+            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::EventRecord
+        )
+    }
+}
+
+/// In a forked child: what other threads were holding is not held here.
+pub(crate) fn forget() {
+    link::forget();
+    crate::graph_copies::forget();
 }
 
 /// Whether a family looks behind a parameter itself, so that the registry's roles must not.
@@ -187,7 +218,9 @@ pub(crate) fn owns(frame: &Frame, parameter: usize) -> bool {
         Handling::LinkCreate => in_options(Some(link::CREATE)),
         Handling::LinkAddData => parameter == link::DATA || in_options(Some(link::ADD_DATA)),
         Handling::LinkAddFile => in_options(Some(link::ADD_FILE)),
+        Handling::LaunchEx => usize::from(parameter) == launch::CONFIG,
         Handling::ProcAddress => parameter == 1,
+        Handling::Graph(step) => graph::owns(step, parameter),
         _ => false,
     }
 }
@@ -214,8 +247,12 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
         Handling::LinkCreate => jit_options::before(record, frame, link::CREATE),
         Handling::LinkAddData => link::before_add_data(record, frame),
         Handling::LinkAddFile => link::before_add_file(record, frame),
+        Handling::LinkComplete | Handling::LinkDestroy => link::before_end(record, frame),
         Handling::StructCopy(shape) => copy::before(record, frame, shape),
         Handling::UnifiedCopy => copy::before_unified(record, frame),
+        Handling::Graph(graph::Step::Launch) => graph::launching(record, frame),
+        Handling::BatchCopy(shape) => batch::before(record, frame, shape),
+        Handling::Clusters => launch::before_clusters(record, frame),
         _ => Some(()),
     }
 }
@@ -224,12 +261,14 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
         Handling::Launch { parameters, extra } => {
+            origin::about_to_use(state, frame.words[0]);
             launch::note_layout(state, frame.words[0]);
             launch::note(state, |record| {
                 launch::captures(record, frame, parameters, extra)
             });
         }
         Handling::LaunchEx => {
+            origin::about_to_use(state, frame.words[1]);
             launch::note_layout(state, frame.words[1]);
             launch::note(state, |record| launch::captures_ex(record, frame));
         }
@@ -238,6 +277,7 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
             launch::note(state, |record| launch::captures_multi_device(record, frame));
         }
         Handling::EndOwner => lifetime::ending(frame),
+        Handling::Graph(step) => graph::entered(state, frame, step),
         Handling::ImageData {
             options: Some(places),
             ..
@@ -261,11 +301,18 @@ pub(crate) fn leaving(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
         Handling::Initialize => crate::identity::write_devices(),
         Handling::EventRecord => pending::event_recorded(state, frame),
+        Handling::Graph(step) => graph::leaving(state, frame, step),
         Handling::StructCopy(shape) => copy::enqueued(state, frame, shape),
         Handling::UnifiedCopy => copy::enqueued_unified(state, frame),
+        Handling::BatchCopy(shape) => batch::enqueued(state, frame, shape),
         Handling::ImageData { .. } | Handling::ImageFile { .. } => crate::maps::write_if_changed(),
         Handling::ProcAddress => entry_point::note_unknown(state, frame),
         _ if plan.writes_later => pending::enqueued_by_roles(state, frame),
+        Handling::Generic | Handling::Clusters => {
+            if let Some(at) = plan.function {
+                origin::used(state, frame.words[usize::from(at)]);
+            }
+        }
         _ => {}
     }
 }
@@ -287,7 +334,9 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opti
         Handling::LinkComplete => link::after_complete(record, frame),
         Handling::StructCopy(shape) => copy::after(record, frame, shape),
         Handling::UnifiedCopy => copy::after_unified(record, frame),
+        Handling::Scatter(query) => scatter::after(record, frame, query),
         Handling::ProcAddress => entry_point::after(record, frame),
+        Handling::Graph(step) => graph::after(record, frame, step),
         _ => Some(()),
     }
 }

@@ -7,27 +7,27 @@ use crate::model::*;
 pub static FUNCTIONS: [Function; 672] = [
     Function { id: 0, name: "cuCheckpointProcessCheckpoint", base: "cuCheckpointProcessCheckpoint", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "args", c_type: "CUcheckpointCheckpointArgs *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "args", c_type: "CUcheckpointCheckpointArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
     Function { id: 1, name: "cuCheckpointProcessGetRestoreThreadId", base: "cuCheckpointProcessGetRestoreThreadId", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "tid", c_type: "int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "tid", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
     Function { id: 2, name: "cuCheckpointProcessGetState", base: "cuCheckpointProcessGetState", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "state", c_type: "CUprocessState *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "state", c_type: "CUprocessState *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
     Function { id: 3, name: "cuCheckpointProcessLock", base: "cuCheckpointProcessLock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "args", c_type: "CUcheckpointLockArgs *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "args", c_type: "CUcheckpointLockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
     Function { id: 4, name: "cuCheckpointProcessRestore", base: "cuCheckpointProcessRestore", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "args", c_type: "CUcheckpointRestoreArgs *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "args", c_type: "CUcheckpointRestoreArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
     Function { id: 5, name: "cuCheckpointProcessUnlock", base: "cuCheckpointProcessUnlock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
-        Param { name: "args", c_type: "CUcheckpointUnlockArgs *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "args", c_type: "CUcheckpointUnlockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
     Function { id: 6, name: "cuCtxAttach", base: "cuCtxAttach", section: "Context Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
@@ -149,23 +149,23 @@ pub static FUNCTIONS: [Function; 672] = [
     ] },
     Function { id: 39, name: "cuCoredumpGetAttribute", base: "cuCoredumpGetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
+        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
     Function { id: 40, name: "cuCoredumpGetAttributeGlobal", base: "cuCoredumpGetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
+        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
     Function { id: 41, name: "cuCoredumpSetAttribute", base: "cuCoredumpSetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
+        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
     Function { id: 42, name: "cuCoredumpSetAttributeGlobal", base: "cuCoredumpSetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
+        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
     Function { id: 43, name: "cuDeviceComputeCapability", base: "cuDeviceComputeCapability", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "major", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
@@ -336,18 +336,18 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pStr", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
     ] },
     Function { id: 79, name: "cuLogsCurrent", base: "cuLogsCurrent", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "iterator_out", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "iterator_out", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
     Function { id: 80, name: "cuLogsDumpToFile", base: "cuLogsDumpToFile", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pathToFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
+        Param { name: "pathToFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
     Function { id: 81, name: "cuLogsDumpToMemory", base: "cuLogsDumpToMemory", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "buffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
+        Param { name: "buffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: true },
+        Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
     Function { id: 82, name: "cuLogsRegisterCallback", base: "cuLogsRegisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
@@ -574,548 +574,548 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "extSem", c_type: "CUexternalSemaphore", width: Width::Unsigned(8), role: Role::Destroy(Kind::ExternalSemaphore), may_differ: false },
     ] },
     Function { id: 125, name: "cuExternalMemoryGetMappedBuffer", base: "cuExternalMemoryGetMappedBuffer", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "devPtr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "devPtr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "extMem", c_type: "CUexternalMemory", width: Width::Unsigned(8), role: Role::Use(Kind::ExternalMemory), may_differ: false },
-        Param { name: "bufferDesc", c_type: "const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "bufferDesc", c_type: "const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(88)), may_differ: false },
     ] },
     Function { id: 126, name: "cuExternalMemoryGetMappedMipmappedArray", base: "cuExternalMemoryGetMappedMipmappedArray", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "mipmap", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "mipmap", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Make(Kind::MipmappedArray, Parent::Param(1)), may_differ: false },
         Param { name: "extMem", c_type: "CUexternalMemory", width: Width::Unsigned(8), role: Role::Use(Kind::ExternalMemory), may_differ: false },
-        Param { name: "mipmapDesc", c_type: "const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "mipmapDesc", c_type: "const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(120)), may_differ: false },
     ] },
     Function { id: 127, name: "cuImportExternalMemory", base: "cuImportExternalMemory", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "extMem_out", c_type: "CUexternalMemory *", width: Width::Unsigned(8), role: Role::Make(Kind::ExternalMemory, Parent::CurrentContext), may_differ: false },
-        Param { name: "memHandleDesc", c_type: "const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "memHandleDesc", c_type: "const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(104)), may_differ: false },
     ] },
     Function { id: 128, name: "cuImportExternalSemaphore", base: "cuImportExternalSemaphore", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "extSem_out", c_type: "CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Make(Kind::ExternalSemaphore, Parent::CurrentContext), may_differ: false },
-        Param { name: "semHandleDesc", c_type: "const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "semHandleDesc", c_type: "const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(96)), may_differ: false },
     ] },
     Function { id: 129, name: "cuSignalExternalSemaphoresAsync", base: "cuSignalExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
+        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
     Function { id: 130, name: "cuSignalExternalSemaphoresAsync_ptsz", base: "cuSignalExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
+        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
     Function { id: 131, name: "cuWaitExternalSemaphoresAsync", base: "cuWaitExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
+        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
     Function { id: 132, name: "cuWaitExternalSemaphoresAsync_ptsz", base: "cuWaitExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
+        Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 133, name: "cuDeviceGetGraphMemAttribute", base: "cuDeviceGetGraphMemAttribute", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 133, name: "cuDeviceGetGraphMemAttribute", base: "cuDeviceGetGraphMemAttribute", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "attr", c_type: "CUgraphMem_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 134, name: "cuDeviceGraphMemTrim", base: "cuDeviceGraphMemTrim", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 134, name: "cuDeviceGraphMemTrim", base: "cuDeviceGraphMemTrim", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 135, name: "cuDeviceSetGraphMemAttribute", base: "cuDeviceSetGraphMemAttribute", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 135, name: "cuDeviceSetGraphMemAttribute", base: "cuDeviceSetGraphMemAttribute", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "attr", c_type: "CUgraphMem_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 136, name: "cuGraphAddBatchMemOpNode", base: "cuGraphAddBatchMemOpNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 136, name: "cuGraphAddBatchMemOpNode", base: "cuGraphAddBatchMemOpNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 137, name: "cuGraphAddChildGraphNode", base: "cuGraphAddChildGraphNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 137, name: "cuGraphAddChildGraphNode", base: "cuGraphAddChildGraphNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "childGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 140, name: "cuGraphAddEmptyNode", base: "cuGraphAddEmptyNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 140, name: "cuGraphAddEmptyNode", base: "cuGraphAddEmptyNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 141, name: "cuGraphAddEventRecordNode", base: "cuGraphAddEventRecordNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
-        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
-    ] },
-    Function { id: 142, name: "cuGraphAddEventWaitNode", base: "cuGraphAddEventWaitNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 141, name: "cuGraphAddEventRecordNode", base: "cuGraphAddEventRecordNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 143, name: "cuGraphAddExternalSemaphoresSignalNode", base: "cuGraphAddExternalSemaphoresSignalNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 142, name: "cuGraphAddEventWaitNode", base: "cuGraphAddEventWaitNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 144, name: "cuGraphAddExternalSemaphoresWaitNode", base: "cuGraphAddExternalSemaphoresWaitNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 143, name: "cuGraphAddExternalSemaphoresSignalNode", base: "cuGraphAddExternalSemaphoresSignalNode", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 145, name: "cuGraphAddHostNode", base: "cuGraphAddHostNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 144, name: "cuGraphAddExternalSemaphoresWaitNode", base: "cuGraphAddExternalSemaphoresWaitNode", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 146, name: "cuGraphAddKernelNode", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 145, name: "cuGraphAddHostNode", base: "cuGraphAddHostNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 147, name: "cuGraphAddKernelNode_v2", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 146, name: "cuGraphAddKernelNode", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 148, name: "cuGraphAddMemAllocNode", base: "cuGraphAddMemAllocNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 147, name: "cuGraphAddKernelNode_v2", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 149, name: "cuGraphAddMemFreeNode", base: "cuGraphAddMemFreeNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 148, name: "cuGraphAddMemAllocNode", base: "cuGraphAddMemAllocNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
+        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
+        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(120)), may_differ: false },
+    ] },
+    Function { id: 149, name: "cuGraphAddMemFreeNode", base: "cuGraphAddMemFreeNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 150, name: "cuGraphAddMemcpyNode", base: "cuGraphAddMemcpyNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 150, name: "cuGraphAddMemcpyNode", base: "cuGraphAddMemcpyNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 151, name: "cuGraphAddMemsetNode", base: "cuGraphAddMemsetNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 151, name: "cuGraphAddMemsetNode", base: "cuGraphAddMemsetNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 152, name: "cuGraphAddNode", base: "cuGraphAddNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 152, name: "cuGraphAddNode", base: "cuGraphAddNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 153, name: "cuGraphAddNode_v2", base: "cuGraphAddNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 153, name: "cuGraphAddNode_v2", base: "cuGraphAddNode", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 154, name: "cuGraphBatchMemOpNodeGetParams", base: "cuGraphBatchMemOpNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 154, name: "cuGraphBatchMemOpNodeGetParams", base: "cuGraphBatchMemOpNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams_out", c_type: "CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams_out", c_type: "CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 155, name: "cuGraphBatchMemOpNodeSetParams", base: "cuGraphBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 155, name: "cuGraphBatchMemOpNodeSetParams", base: "cuGraphBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 156, name: "cuGraphChildGraphNodeGetGraph", base: "cuGraphChildGraphNodeGetGraph", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 156, name: "cuGraphChildGraphNodeGetGraph", base: "cuGraphChildGraphNodeGetGraph", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
     ] },
-    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphClone", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "originalGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 158, name: "cuGraphConditionalHandleCreate", base: "cuGraphConditionalHandleCreate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pHandle_out", c_type: "CUgraphConditionalHandle *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 158, name: "cuGraphConditionalHandleCreate", base: "cuGraphConditionalHandleCreate", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pHandle_out", c_type: "CUgraphConditionalHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "defaultLaunchValue", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 159, name: "cuGraphCreate", base: "cuGraphCreate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 159, name: "cuGraphCreate", base: "cuGraphCreate", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 160, name: "cuGraphDebugDotPrint", base: "cuGraphDebugDotPrint", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 160, name: "cuGraphDebugDotPrint", base: "cuGraphDebugDotPrint", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "path", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 161, name: "cuGraphDestroy", base: "cuGraphDestroy", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 161, name: "cuGraphDestroy", base: "cuGraphDestroy", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Destroy(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 162, name: "cuGraphDestroyNode", base: "cuGraphDestroyNode", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 162, name: "cuGraphDestroyNode", base: "cuGraphDestroyNode", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Destroy(Kind::GraphNode), may_differ: false },
     ] },
-    Function { id: 163, name: "cuGraphEventRecordNodeGetEvent", base: "cuGraphEventRecordNodeGetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 163, name: "cuGraphEventRecordNodeGetEvent", base: "cuGraphEventRecordNodeGetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event_out", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Get(Kind::Event), may_differ: false },
     ] },
-    Function { id: 164, name: "cuGraphEventRecordNodeSetEvent", base: "cuGraphEventRecordNodeSetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 164, name: "cuGraphEventRecordNodeSetEvent", base: "cuGraphEventRecordNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 165, name: "cuGraphEventWaitNodeGetEvent", base: "cuGraphEventWaitNodeGetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 165, name: "cuGraphEventWaitNodeGetEvent", base: "cuGraphEventWaitNodeGetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event_out", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Get(Kind::Event), may_differ: false },
     ] },
-    Function { id: 166, name: "cuGraphEventWaitNodeSetEvent", base: "cuGraphEventWaitNodeSetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 166, name: "cuGraphEventWaitNodeSetEvent", base: "cuGraphEventWaitNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 167, name: "cuGraphExecBatchMemOpNodeSetParams", base: "cuGraphExecBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 167, name: "cuGraphExecBatchMemOpNodeSetParams", base: "cuGraphExecBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 168, name: "cuGraphExecChildGraphNodeSetParams", base: "cuGraphExecChildGraphNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 168, name: "cuGraphExecChildGraphNodeSetParams", base: "cuGraphExecChildGraphNodeSetParams", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "childGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 169, name: "cuGraphExecDestroy", base: "cuGraphExecDestroy", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 169, name: "cuGraphExecDestroy", base: "cuGraphExecDestroy", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Destroy(Kind::GraphExec), may_differ: false },
     ] },
-    Function { id: 170, name: "cuGraphExecEventRecordNodeSetEvent", base: "cuGraphExecEventRecordNodeSetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 170, name: "cuGraphExecEventRecordNodeSetEvent", base: "cuGraphExecEventRecordNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 171, name: "cuGraphExecEventWaitNodeSetEvent", base: "cuGraphExecEventWaitNodeSetEvent", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 171, name: "cuGraphExecEventWaitNodeSetEvent", base: "cuGraphExecEventWaitNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 172, name: "cuGraphExecExternalSemaphoresSignalNodeSetParams", base: "cuGraphExecExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 172, name: "cuGraphExecExternalSemaphoresSignalNodeSetParams", base: "cuGraphExecExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 173, name: "cuGraphExecExternalSemaphoresWaitNodeSetParams", base: "cuGraphExecExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 173, name: "cuGraphExecExternalSemaphoresWaitNodeSetParams", base: "cuGraphExecExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 174, name: "cuGraphExecGetFlags", base: "cuGraphExecGetFlags", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 174, name: "cuGraphExecGetFlags", base: "cuGraphExecGetFlags", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "flags", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 175, name: "cuGraphExecHostNodeSetParams", base: "cuGraphExecHostNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 175, name: "cuGraphExecHostNodeSetParams", base: "cuGraphExecHostNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 176, name: "cuGraphExecKernelNodeSetParams", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 176, name: "cuGraphExecKernelNodeSetParams", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 177, name: "cuGraphExecKernelNodeSetParams_v2", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 177, name: "cuGraphExecKernelNodeSetParams_v2", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 178, name: "cuGraphExecMemcpyNodeSetParams", base: "cuGraphExecMemcpyNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 178, name: "cuGraphExecMemcpyNodeSetParams", base: "cuGraphExecMemcpyNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 179, name: "cuGraphExecMemsetNodeSetParams", base: "cuGraphExecMemsetNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 179, name: "cuGraphExecMemsetNodeSetParams", base: "cuGraphExecMemsetNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 180, name: "cuGraphExecNodeSetParams", base: "cuGraphExecNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 180, name: "cuGraphExecNodeSetParams", base: "cuGraphExecNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 181, name: "cuGraphExecUpdate", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 181, name: "cuGraphExecUpdate", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "hErrorNode_out", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Get(Kind::GraphNode), may_differ: false },
+        Param { name: "hErrorNode_out", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "updateResult_out", c_type: "CUgraphExecUpdateResult *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 182, name: "cuGraphExecUpdate_v2", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 182, name: "cuGraphExecUpdate_v2", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "resultInfo", c_type: "CUgraphExecUpdateResultInfo *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(24)), may_differ: false },
+        Param { name: "resultInfo", c_type: "CUgraphExecUpdateResultInfo *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: true },
     ] },
-    Function { id: 183, name: "cuGraphExternalSemaphoresSignalNodeGetParams", base: "cuGraphExternalSemaphoresSignalNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 183, name: "cuGraphExternalSemaphoresSignalNodeGetParams", base: "cuGraphExternalSemaphoresSignalNodeGetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "params_out", c_type: "CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "params_out", c_type: "CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 184, name: "cuGraphExternalSemaphoresSignalNodeSetParams", base: "cuGraphExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 184, name: "cuGraphExternalSemaphoresSignalNodeSetParams", base: "cuGraphExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 185, name: "cuGraphExternalSemaphoresWaitNodeGetParams", base: "cuGraphExternalSemaphoresWaitNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 185, name: "cuGraphExternalSemaphoresWaitNodeGetParams", base: "cuGraphExternalSemaphoresWaitNodeGetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "params_out", c_type: "CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "params_out", c_type: "CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 186, name: "cuGraphExternalSemaphoresWaitNodeSetParams", base: "cuGraphExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 186, name: "cuGraphExternalSemaphoresWaitNodeSetParams", base: "cuGraphExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 187, name: "cuGraphGetEdges", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 187, name: "cuGraphGetEdges", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(3)), may_differ: false },
+        Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(3)), may_differ: false },
+        Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 188, name: "cuGraphGetEdges_v2", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 188, name: "cuGraphGetEdges_v2", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(4)), may_differ: false },
+        Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(4)), may_differ: false },
+        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(4, 8)), may_differ: true },
+        Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 189, name: "cuGraphGetNodes", base: "cuGraphGetNodes", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 189, name: "cuGraphGetNodes", base: "cuGraphGetNodes", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "nodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(2)), may_differ: false },
         Param { name: "numNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 190, name: "cuGraphGetRootNodes", base: "cuGraphGetRootNodes", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 190, name: "cuGraphGetRootNodes", base: "cuGraphGetRootNodes", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "rootNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(2)), may_differ: false },
         Param { name: "numRootNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 191, name: "cuGraphHostNodeGetParams", base: "cuGraphHostNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 191, name: "cuGraphHostNodeGetParams", base: "cuGraphHostNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 192, name: "cuGraphHostNodeSetParams", base: "cuGraphHostNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 192, name: "cuGraphHostNodeSetParams", base: "cuGraphHostNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 193, name: "cuGraphInstantiate", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 193, name: "cuGraphInstantiate", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Get(Kind::GraphNode), may_differ: false },
-        Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: false },
+        Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
+        Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: true },
         Param { name: "bufferSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 194, name: "cuGraphInstantiateWithFlags", base: "cuGraphInstantiateWithFlags", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 194, name: "cuGraphInstantiateWithFlags", base: "cuGraphInstantiateWithFlags", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 195, name: "cuGraphInstantiateWithParams", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 195, name: "cuGraphInstantiateWithParams", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "instantiateParams", c_type: "CUDA_GRAPH_INSTANTIATE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 196, name: "cuGraphInstantiateWithParams_ptsz", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 196, name: "cuGraphInstantiateWithParams_ptsz", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "instantiateParams", c_type: "CUDA_GRAPH_INSTANTIATE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 197, name: "cuGraphInstantiate_v2", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 197, name: "cuGraphInstantiate_v2", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Get(Kind::GraphNode), may_differ: false },
-        Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: false },
+        Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
+        Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: true },
         Param { name: "bufferSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "dst", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "src", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
     ] },
-    Function { id: 199, name: "cuGraphKernelNodeGetAttribute", base: "cuGraphKernelNodeGetAttribute", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 199, name: "cuGraphKernelNodeGetAttribute", base: "cuGraphKernelNodeGetAttribute", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "attr", c_type: "CUkernelNodeAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value_out", c_type: "CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value_out", c_type: "CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 200, name: "cuGraphKernelNodeGetParams", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 200, name: "cuGraphKernelNodeGetParams", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 201, name: "cuGraphKernelNodeGetParams_v2", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 201, name: "cuGraphKernelNodeGetParams_v2", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 202, name: "cuGraphKernelNodeSetAttribute", base: "cuGraphKernelNodeSetAttribute", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 202, name: "cuGraphKernelNodeSetAttribute", base: "cuGraphKernelNodeSetAttribute", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "attr", c_type: "CUkernelNodeAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "const CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "const CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 203, name: "cuGraphKernelNodeSetParams", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 203, name: "cuGraphKernelNodeSetParams", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 204, name: "cuGraphKernelNodeSetParams_v2", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 204, name: "cuGraphKernelNodeSetParams_v2", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 205, name: "cuGraphLaunch", base: "cuGraphLaunch", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 205, name: "cuGraphLaunch", base: "cuGraphLaunch", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 206, name: "cuGraphLaunch_ptsz", base: "cuGraphLaunch", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 206, name: "cuGraphLaunch_ptsz", base: "cuGraphLaunch", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 207, name: "cuGraphMemAllocNodeGetParams", base: "cuGraphMemAllocNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 207, name: "cuGraphMemAllocNodeGetParams", base: "cuGraphMemAllocNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "params_out", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "params_out", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(120)), may_differ: false },
     ] },
-    Function { id: 208, name: "cuGraphMemFreeNodeGetParams", base: "cuGraphMemFreeNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 208, name: "cuGraphMemFreeNodeGetParams", base: "cuGraphMemFreeNodeGetParams", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "dptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 209, name: "cuGraphMemcpyNodeGetParams", base: "cuGraphMemcpyNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 209, name: "cuGraphMemcpyNodeGetParams", base: "cuGraphMemcpyNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 210, name: "cuGraphMemcpyNodeSetParams", base: "cuGraphMemcpyNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 210, name: "cuGraphMemcpyNodeSetParams", base: "cuGraphMemcpyNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 211, name: "cuGraphMemsetNodeGetParams", base: "cuGraphMemsetNodeGetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 211, name: "cuGraphMemsetNodeGetParams", base: "cuGraphMemsetNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 212, name: "cuGraphMemsetNodeSetParams", base: "cuGraphMemsetNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 212, name: "cuGraphMemsetNodeSetParams", base: "cuGraphMemsetNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 213, name: "cuGraphNodeFindInClone", base: "cuGraphNodeFindInClone", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 213, name: "cuGraphNodeFindInClone", base: "cuGraphNodeFindInClone", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Find(Kind::GraphNode, Parent::Param(2)), may_differ: false },
         Param { name: "hOriginalNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "hClonedGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 214, name: "cuGraphNodeGetDependencies", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 214, name: "cuGraphNodeGetDependencies", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(2)), may_differ: false },
+        Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 215, name: "cuGraphNodeGetDependencies_v2", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 215, name: "cuGraphNodeGetDependencies_v2", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(3)), may_differ: false },
+        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(3, 8)), may_differ: true },
+        Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 216, name: "cuGraphNodeGetDependentNodes", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 216, name: "cuGraphNodeGetDependentNodes", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(2)), may_differ: false },
+        Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 217, name: "cuGraphNodeGetDependentNodes_v2", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 217, name: "cuGraphNodeGetDependentNodes_v2", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(3)), may_differ: false },
+        Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(3, 8)), may_differ: true },
+        Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 218, name: "cuGraphNodeGetEnabled", base: "cuGraphNodeGetEnabled", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 218, name: "cuGraphNodeGetEnabled", base: "cuGraphNodeGetEnabled", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "isEnabled", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 219, name: "cuGraphNodeGetType", base: "cuGraphNodeGetType", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 219, name: "cuGraphNodeGetType", base: "cuGraphNodeGetType", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "type", c_type: "CUgraphNodeType *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 220, name: "cuGraphNodeSetEnabled", base: "cuGraphNodeSetEnabled", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 220, name: "cuGraphNodeSetEnabled", base: "cuGraphNodeSetEnabled", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "isEnabled", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 221, name: "cuGraphNodeSetParams", base: "cuGraphNodeSetParams", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 221, name: "cuGraphNodeSetParams", base: "cuGraphNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
-        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 226, name: "cuGraphUpload", base: "cuGraphUpload", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 226, name: "cuGraphUpload", base: "cuGraphUpload", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hGraph", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 227, name: "cuGraphUpload_ptsz", base: "cuGraphUpload", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 227, name: "cuGraphUpload_ptsz", base: "cuGraphUpload", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 228, name: "cuUserObjectCreate", base: "cuUserObjectCreate", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 228, name: "cuUserObjectCreate", base: "cuUserObjectCreate", section: "Graph Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "object_out", c_type: "CUuserObject *", width: Width::Unsigned(8), role: Role::Make(Kind::UserObject, Parent::None), may_differ: false },
         Param { name: "ptr", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "destroy", c_type: "CUhostFn", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "initialRefcount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", section: "Graph Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -1170,68 +1170,68 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 241, name: "cuGraphicsUnregisterResource", base: "cuGraphicsUnregisterResource", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 242, name: "cuCtxFromGreenCtx", base: "cuCtxFromGreenCtx", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pContext", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 242, name: "cuCtxFromGreenCtx", base: "cuCtxFromGreenCtx", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pContext", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Find(Kind::Context, Parent::Param(1)), may_differ: false },
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 243, name: "cuCtxGetDevResource", base: "cuCtxGetDevResource", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 243, name: "cuCtxGetDevResource", base: "cuCtxGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hCtx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
-        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 244, name: "cuDevResourceGenerateDesc", base: "cuDevResourceGenerateDesc", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phDesc", c_type: "CUdevResourceDesc *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "resources", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 244, name: "cuDevResourceGenerateDesc", base: "cuDevResourceGenerateDesc", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phDesc", c_type: "CUdevResourceDesc *", width: Width::Unsigned(8), role: Role::Make(Kind::ResourceDescriptor, Parent::None), may_differ: false },
+        Param { name: "resources", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "nbResources", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 245, name: "cuDevSmResourceSplitByCount", base: "cuDevSmResourceSplitByCount", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "result", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "nbGroups", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "input", c_type: "const CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "remaining", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 245, name: "cuDevSmResourceSplitByCount", base: "cuDevSmResourceSplitByCount", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "result", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(1, 144)), may_differ: false },
+        Param { name: "nbGroups", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: false },
+        Param { name: "input", c_type: "const CUdevResource *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
+        Param { name: "remaining", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "useFlags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "minCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 246, name: "cuDeviceGetDevResource", base: "cuDeviceGetDevResource", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 246, name: "cuDeviceGetDevResource", base: "cuDeviceGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
-        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Make(Kind::GreenContext, Parent::None), may_differ: false },
         Param { name: "desc", c_type: "CUdevResourceDesc", width: Width::Unsigned(8), role: Role::Use(Kind::ResourceDescriptor), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 248, name: "cuGreenCtxDestroy", base: "cuGreenCtxDestroy", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 248, name: "cuGreenCtxDestroy", base: "cuGreenCtxDestroy", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Destroy(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 249, name: "cuGreenCtxGetDevResource", base: "cuGreenCtxGetDevResource", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 249, name: "cuGreenCtxGetDevResource", base: "cuGreenCtxGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
-        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 250, name: "cuGreenCtxGetId", base: "cuGreenCtxGetId", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 250, name: "cuGreenCtxGetId", base: "cuGreenCtxGetId", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "greenCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
-        Param { name: "greenCtxId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "greenCtxId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 251, name: "cuGreenCtxRecordEvent", base: "cuGreenCtxRecordEvent", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 251, name: "cuGreenCtxRecordEvent", base: "cuGreenCtxRecordEvent", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Make(Kind::Stream, Parent::Param(1)), may_differ: false },
         Param { name: "greenCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "priority", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 253, name: "cuGreenCtxWaitEvent", base: "cuGreenCtxWaitEvent", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 253, name: "cuGreenCtxWaitEvent", base: "cuGreenCtxWaitEvent", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 254, name: "cuStreamGetGreenCtx", base: "cuStreamGetGreenCtx", section: "Green Contexts", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 254, name: "cuStreamGetGreenCtx", base: "cuStreamGetGreenCtx", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Get(Kind::GreenContext), may_differ: false },
     ] },
     Function { id: 255, name: "cuInit", base: "cuInit", section: "Initialization", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1391,21 +1391,21 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callbackFunc", c_type: "CUasyncCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "callback", c_type: "CUasyncCallbackHandle *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "callback", c_type: "CUasyncCallbackHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::AsyncCallback, Parent::None), may_differ: false },
     ] },
     Function { id: 288, name: "cuDeviceUnregisterAsyncNotification", base: "cuDeviceUnregisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "calls back into the recorded program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
-        Param { name: "callback", c_type: "CUasyncCallbackHandle", width: Width::Unsigned(8), role: Role::Use(Kind::AsyncCallback), may_differ: false },
+        Param { name: "callback", c_type: "CUasyncCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::AsyncCallback), may_differ: false },
     ] },
     Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
     Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "makes a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
     Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "makes a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
     Function { id: 292, name: "cuIpcOpenEventHandle", base: "cuIpcOpenEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
@@ -1457,18 +1457,18 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 302, name: "cuMemBatchDecompressAsync", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 302, name: "cuMemBatchDecompressAsync", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 64)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 303, name: "cuMemBatchDecompressAsync_ptsz", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 303, name: "cuMemBatchDecompressAsync_ptsz", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 64)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
     Function { id: 304, name: "cuMemFree", base: "cuMemFree", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
@@ -1491,8 +1491,8 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
     Function { id: 309, name: "cuMemGetHandleForAddressRange", base: "cuMemGetHandleForAddressRange", section: "Memory Management", class: Class::Unreplayable, reason: "makes a file descriptor for another API or process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
+        Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "handleType", c_type: "CUmemRangeHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -1587,29 +1587,29 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 333, name: "cuMemcpy3DBatchAsync", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 333, name: "cuMemcpy3DBatchAsync", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
+        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 334, name: "cuMemcpy3DBatchAsync_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 334, name: "cuMemcpy3DBatchAsync_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
+        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 335, name: "cuMemcpy3DBatchAsync_v2", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 335, name: "cuMemcpy3DBatchAsync_v2", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 336, name: "cuMemcpy3DBatchAsync_v2_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 336, name: "cuMemcpy3DBatchAsync_v2_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
@@ -1723,45 +1723,45 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 24)), may_differ: false },
+        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 8)), may_differ: false },
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 24)), may_differ: false },
+        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 8)), may_differ: false },
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 24)), may_differ: false },
+        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 8)), may_differ: false },
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "attrs", c_type: "CUmemcpyAttributes *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 24)), may_differ: false },
+        Param { name: "attrsIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(6, 8)), may_differ: false },
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
@@ -2287,18 +2287,18 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 448, name: "cuModuleUnload", base: "cuModuleUnload", section: "Module Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Destroy(Kind::Module), may_differ: false },
     ] },
-    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "memptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "memptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "memHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
@@ -2306,16 +2306,16 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
+        Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 453, name: "cuMulticastGetGranularity", base: "cuMulticastGetGranularity", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "granularity", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 453, name: "cuMulticastGetGranularity", base: "cuMulticastGetGranularity", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "granularity", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
+        Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "option", c_type: "CUmulticastGranularity_flags", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", section: "Multicast Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -2340,10 +2340,10 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dynamicSMemSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 458, name: "cuOccupancyMaxActiveClusters", base: "cuOccupancyMaxActiveClusters", section: "Occupancy", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "numClusters", c_type: "int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 458, name: "cuOccupancyMaxActiveClusters", base: "cuOccupancyMaxActiveClusters", section: "Occupancy", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "numClusters", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
-        Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
     Function { id: 459, name: "cuOccupancyMaxPotentialBlockSize", base: "cuOccupancyMaxPotentialBlockSize", section: "Occupancy", class: Class::Opaque, reason: "asks a callback of the recorded program; a query, nothing depends on it", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "minGridSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
@@ -2362,10 +2362,10 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "blockSizeLimit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 461, name: "cuOccupancyMaxPotentialClusterSize", base: "cuOccupancyMaxPotentialClusterSize", section: "Occupancy", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "clusterSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 461, name: "cuOccupancyMaxPotentialClusterSize", base: "cuOccupancyMaxPotentialClusterSize", section: "Occupancy", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "clusterSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
-        Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
     Function { id: 462, name: "cuGLCtxCreate", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
@@ -2539,18 +2539,10 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "length", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 500, name: "cuStreamBeginCapture", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 500, name: "cuStreamBeginCapture", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 501, name: "cuStreamBeginCaptureToGraph", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
-        Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-    ] },
-    Function { id: 502, name: "cuStreamBeginCaptureToGraph_ptsz", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 501, name: "cuStreamBeginCaptureToGraph", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
@@ -2558,14 +2550,22 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 503, name: "cuStreamBeginCapture_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 502, name: "cuStreamBeginCaptureToGraph_ptsz", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
+        Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
+        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
+    ] },
+    Function { id: 503, name: "cuStreamBeginCapture_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 504, name: "cuStreamBeginCapture_v2", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 504, name: "cuStreamBeginCapture_v2", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 505, name: "cuStreamBeginCapture_v2_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 505, name: "cuStreamBeginCapture_v2_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -2592,64 +2592,64 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 511, name: "cuStreamDestroy_v2", base: "cuStreamDestroy", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Destroy(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 512, name: "cuStreamEndCapture", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 512, name: "cuStreamEndCapture", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::CurrentContext), may_differ: false },
+        Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
     ] },
-    Function { id: 513, name: "cuStreamEndCapture_ptsz", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 513, name: "cuStreamEndCapture_ptsz", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::CurrentContext), may_differ: false },
+        Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
     ] },
     Function { id: 514, name: "cuStreamGetAttribute", base: "cuStreamGetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
+        Param { name: "value", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, &[AttributeType { attribute: 1, bytes: 28, meaning: Meaning::Address }, AttributeType { attribute: 4, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 13, bytes: 16, meaning: Meaning::MayDiffer }, AttributeType { attribute: 12, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 10, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 9, bytes: 2, meaning: Meaning::Plain }, AttributeType { attribute: 16, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 11, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 14, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 8, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 6, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, ])), may_differ: false },
     ] },
     Function { id: 515, name: "cuStreamGetAttribute_ptsz", base: "cuStreamGetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value_out", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
+        Param { name: "value_out", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, &[AttributeType { attribute: 1, bytes: 28, meaning: Meaning::Address }, AttributeType { attribute: 4, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 13, bytes: 16, meaning: Meaning::MayDiffer }, AttributeType { attribute: 12, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 10, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 9, bytes: 2, meaning: Meaning::Plain }, AttributeType { attribute: 16, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 11, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 14, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 8, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 6, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, ])), may_differ: false },
     ] },
-    Function { id: 516, name: "cuStreamGetCaptureInfo", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 516, name: "cuStreamGetCaptureInfo", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 517, name: "cuStreamGetCaptureInfo_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 517, name: "cuStreamGetCaptureInfo_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 518, name: "cuStreamGetCaptureInfo_v2", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 518, name: "cuStreamGetCaptureInfo_v2", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
+        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 519, name: "cuStreamGetCaptureInfo_v2_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 519, name: "cuStreamGetCaptureInfo_v2_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
+        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 520, name: "cuStreamGetCaptureInfo_v3", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 520, name: "cuStreamGetCaptureInfo_v3", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
+        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "edgeData_out", c_type: "const CUgraphEdgeData **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 521, name: "cuStreamGetCaptureInfo_v3_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 521, name: "cuStreamGetCaptureInfo_v3_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
+        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "edgeData_out", c_type: "const CUgraphEdgeData **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
@@ -2721,12 +2721,12 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 538, name: "cuStreamSetAttribute", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "param", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
+        Param { name: "param", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, &[AttributeType { attribute: 1, bytes: 28, meaning: Meaning::Address }, AttributeType { attribute: 4, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 13, bytes: 16, meaning: Meaning::MayDiffer }, AttributeType { attribute: 12, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 10, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 9, bytes: 2, meaning: Meaning::Plain }, AttributeType { attribute: 16, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 11, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 14, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 8, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 6, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, ])), may_differ: false },
     ] },
     Function { id: 539, name: "cuStreamSetAttribute_ptsz", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
+        Param { name: "value", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, &[AttributeType { attribute: 1, bytes: 28, meaning: Meaning::Address }, AttributeType { attribute: 4, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 13, bytes: 16, meaning: Meaning::MayDiffer }, AttributeType { attribute: 12, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 10, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 9, bytes: 2, meaning: Meaning::Plain }, AttributeType { attribute: 16, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 11, bytes: 12, meaning: Meaning::Plain }, AttributeType { attribute: 14, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 8, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 16, meaning: Meaning::Handle(Kind::Event) }, AttributeType { attribute: 6, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, ])), may_differ: false },
     ] },
     Function { id: 540, name: "cuStreamSynchronize", base: "cuStreamSynchronize", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Stream(0), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
@@ -2734,26 +2734,26 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 541, name: "cuStreamSynchronize_ptsz", base: "cuStreamSynchronize", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 542, name: "cuStreamUpdateCaptureDependencies", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 542, name: "cuStreamUpdateCaptureDependencies", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(2)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 543, name: "cuStreamUpdateCaptureDependencies_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 543, name: "cuStreamUpdateCaptureDependencies_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(2)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 544, name: "cuStreamUpdateCaptureDependencies_v2", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 544, name: "cuStreamUpdateCaptureDependencies_v2", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 545, name: "cuStreamUpdateCaptureDependencies_v2_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
+    Function { id: 545, name: "cuStreamUpdateCaptureDependencies_v2_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -2773,123 +2773,123 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 548, name: "cuThreadExchangeStreamCaptureMode", base: "cuThreadExchangeStreamCaptureMode", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "mode", c_type: "CUstreamCaptureMode *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 549, name: "cuStreamBatchMemOp", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 549, name: "cuStreamBatchMemOp", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 550, name: "cuStreamBatchMemOp_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 550, name: "cuStreamBatchMemOp_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 551, name: "cuStreamBatchMemOp_v2", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 551, name: "cuStreamBatchMemOp_v2", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 552, name: "cuStreamBatchMemOp_v2_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 552, name: "cuStreamBatchMemOp_v2_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 553, name: "cuStreamWaitValue32", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 553, name: "cuStreamWaitValue32", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 554, name: "cuStreamWaitValue32_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 554, name: "cuStreamWaitValue32_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 555, name: "cuStreamWaitValue32_v2", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 555, name: "cuStreamWaitValue32_v2", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 556, name: "cuStreamWaitValue32_v2_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 556, name: "cuStreamWaitValue32_v2_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 557, name: "cuStreamWaitValue64", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 557, name: "cuStreamWaitValue64", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 558, name: "cuStreamWaitValue64_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 558, name: "cuStreamWaitValue64_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 559, name: "cuStreamWaitValue64_v2", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 559, name: "cuStreamWaitValue64_v2", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 560, name: "cuStreamWaitValue64_v2_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 560, name: "cuStreamWaitValue64_v2_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 561, name: "cuStreamWriteValue32", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 561, name: "cuStreamWriteValue32", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 562, name: "cuStreamWriteValue32_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 562, name: "cuStreamWriteValue32_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 563, name: "cuStreamWriteValue32_v2", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 563, name: "cuStreamWriteValue32_v2", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 564, name: "cuStreamWriteValue32_v2_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 564, name: "cuStreamWriteValue32_v2_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 565, name: "cuStreamWriteValue64", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 565, name: "cuStreamWriteValue64", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 566, name: "cuStreamWriteValue64_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 566, name: "cuStreamWriteValue64_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 567, name: "cuStreamWriteValue64_v2", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
+    Function { id: 567, name: "cuStreamWriteValue64_v2", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 568, name: "cuStreamWriteValue64_v2_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
+    Function { id: 568, name: "cuStreamWriteValue64_v2_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -2941,11 +2941,11 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Destroy(Kind::MemoryPool), may_differ: false },
     ] },
     Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "makes an export record for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
     Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "makes an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, &[AttributeType { attribute: 8, bytes: 64, meaning: Meaning::MayDiffer }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::MayDiffer }, AttributeType { attribute: 2, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 4, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -2955,10 +2955,10 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "memPool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 582, name: "cuMemPoolGetAttribute", base: "cuMemPoolGetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 582, name: "cuMemPoolGetAttribute", base: "cuMemPoolGetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, &[AttributeType { attribute: 4, bytes: 8, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 6, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 8, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
     ] },
     Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Make(Kind::MemoryPool, Parent::None), may_differ: false },
@@ -2969,17 +2969,17 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an export record of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "ptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
-        Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
     Function { id: 585, name: "cuMemPoolSetAccess", base: "cuMemPoolSetAccess", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "map", c_type: "const CUmemAccessDesc *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 12)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, &[AttributeType { attribute: 4, bytes: 8, meaning: Meaning::Plain }, AttributeType { attribute: 5, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 6, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 3, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 7, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 8, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
     ] },
     Function { id: 587, name: "cuMemPoolTrimTo", base: "cuMemPoolTrimTo", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
@@ -2990,236 +2990,236 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "type", c_type: "CUmemAllocationType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 589, name: "cuSurfObjectCreate", base: "cuSurfObjectCreate", section: "Surface Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 589, name: "cuSurfObjectCreate", base: "cuSurfObjectCreate", section: "Surface Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pSurfObject", c_type: "CUsurfObject *", width: Width::Unsigned(8), role: Role::Make(Kind::SurfaceObject, Parent::CurrentContext), may_differ: false },
-        Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
     ] },
-    Function { id: 590, name: "cuSurfObjectDestroy", base: "cuSurfObjectDestroy", section: "Surface Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 590, name: "cuSurfObjectDestroy", base: "cuSurfObjectDestroy", section: "Surface Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "surfObject", c_type: "CUsurfObject", width: Width::Unsigned(8), role: Role::Destroy(Kind::SurfaceObject), may_differ: false },
     ] },
-    Function { id: 591, name: "cuSurfObjectGetResourceDesc", base: "cuSurfObjectGetResourceDesc", section: "Surface Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 591, name: "cuSurfObjectGetResourceDesc", base: "cuSurfObjectGetResourceDesc", section: "Surface Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "surfObject", c_type: "CUsurfObject", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceObject), may_differ: false },
     ] },
-    Function { id: 592, name: "cuSurfRefGetArray", base: "cuSurfRefGetArray", section: "Surface Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 592, name: "cuSurfRefGetArray", base: "cuSurfRefGetArray", section: "Surface Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Get(Kind::Array), may_differ: false },
         Param { name: "hSurfRef", c_type: "CUsurfref", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceReference), may_differ: false },
     ] },
-    Function { id: 593, name: "cuSurfRefSetArray", base: "cuSurfRefSetArray", section: "Surface Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 593, name: "cuSurfRefSetArray", base: "cuSurfRefSetArray", section: "Surface Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hSurfRef", c_type: "CUsurfref", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceReference), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 594, name: "cuTensorMapEncodeIm2col", base: "cuTensorMapEncodeIm2col", section: "Tensor Map Object Managment", class: Class::Opaque, reason: "computes on the host only; the descriptor is recorded where it is used", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 594, name: "cuTensorMapEncodeIm2col", base: "cuTensorMapEncodeIm2col", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pixelBoxLowerCorner", c_type: "const int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pixelBoxUpperCorner", c_type: "const int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::AllBut(2, 1, 8)), may_differ: false },
+        Param { name: "pixelBoxLowerCorner", c_type: "const int *", width: Width::Unsigned(8), role: Role::In(Length::AllBut(2, 2, 4)), may_differ: false },
+        Param { name: "pixelBoxUpperCorner", c_type: "const int *", width: Width::Unsigned(8), role: Role::In(Length::AllBut(2, 2, 4)), may_differ: false },
         Param { name: "channelsPerPixel", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pixelsPerColumn", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "interleave", c_type: "CUtensorMapInterleave", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "swizzle", c_type: "CUtensorMapSwizzle", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 595, name: "cuTensorMapEncodeIm2colWide", base: "cuTensorMapEncodeIm2colWide", section: "Tensor Map Object Managment", class: Class::Opaque, reason: "computes on the host only; the descriptor is recorded where it is used", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 595, name: "cuTensorMapEncodeIm2colWide", base: "cuTensorMapEncodeIm2colWide", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::AllBut(2, 1, 8)), may_differ: false },
         Param { name: "pixelBoxLowerCornerWidth", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "pixelBoxUpperCornerWidth", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "channelsPerPixel", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pixelsPerColumn", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "interleave", c_type: "CUtensorMapInterleave", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mode", c_type: "CUtensorMapIm2ColWideMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "swizzle", c_type: "CUtensorMapSwizzle", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 596, name: "cuTensorMapEncodeTiled", base: "cuTensorMapEncodeTiled", section: "Tensor Map Object Managment", class: Class::Opaque, reason: "computes on the host only; the descriptor is recorded where it is used", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 596, name: "cuTensorMapEncodeTiled", base: "cuTensorMapEncodeTiled", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "boxDim", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "globalDim", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "globalStrides", c_type: "const cuuint64_t *", width: Width::Unsigned(8), role: Role::In(Length::AllBut(2, 1, 8)), may_differ: false },
+        Param { name: "boxDim", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
+        Param { name: "elementStrides", c_type: "const cuuint32_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "interleave", c_type: "CUtensorMapInterleave", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "swizzle", c_type: "CUtensorMapSwizzle", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 597, name: "cuTensorMapReplaceAddress", base: "cuTensorMapReplaceAddress", section: "Tensor Map Object Managment", class: Class::Opaque, reason: "computes on the host only; the descriptor is recorded where it is used", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 597, name: "cuTensorMapReplaceAddress", base: "cuTensorMapReplaceAddress", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(128)), may_differ: false },
+        Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 598, name: "cuTexObjectCreate", base: "cuTexObjectCreate", section: "Texture Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 598, name: "cuTexObjectCreate", base: "cuTexObjectCreate", section: "Texture Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pTexObject", c_type: "CUtexObject *", width: Width::Unsigned(8), role: Role::Make(Kind::TextureObject, Parent::CurrentContext), may_differ: false },
-        Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pTexDesc", c_type: "const CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pResViewDesc", c_type: "const CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
+        Param { name: "pTexDesc", c_type: "const CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(104)), may_differ: false },
+        Param { name: "pResViewDesc", c_type: "const CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(112)), may_differ: false },
     ] },
-    Function { id: 599, name: "cuTexObjectDestroy", base: "cuTexObjectDestroy", section: "Texture Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 599, name: "cuTexObjectDestroy", base: "cuTexObjectDestroy", section: "Texture Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Destroy(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 600, name: "cuTexObjectGetResourceDesc", base: "cuTexObjectGetResourceDesc", section: "Texture Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 600, name: "cuTexObjectGetResourceDesc", base: "cuTexObjectGetResourceDesc", section: "Texture Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 601, name: "cuTexObjectGetResourceViewDesc", base: "cuTexObjectGetResourceViewDesc", section: "Texture Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pResViewDesc", c_type: "CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 601, name: "cuTexObjectGetResourceViewDesc", base: "cuTexObjectGetResourceViewDesc", section: "Texture Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pResViewDesc", c_type: "CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(112)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 602, name: "cuTexObjectGetTextureDesc", base: "cuTexObjectGetTextureDesc", section: "Texture Object Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pTexDesc", c_type: "CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 602, name: "cuTexObjectGetTextureDesc", base: "cuTexObjectGetTextureDesc", section: "Texture Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pTexDesc", c_type: "CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(104)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 603, name: "cuTexRefCreate", base: "cuTexRefCreate", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 603, name: "cuTexRefCreate", base: "cuTexRefCreate", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pTexRef", c_type: "CUtexref *", width: Width::Unsigned(8), role: Role::Make(Kind::TextureReference, Parent::CurrentContext), may_differ: false },
     ] },
-    Function { id: 604, name: "cuTexRefDestroy", base: "cuTexRefDestroy", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 604, name: "cuTexRefDestroy", base: "cuTexRefDestroy", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Destroy(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 606, name: "cuTexRefGetAddressMode", base: "cuTexRefGetAddressMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pam", c_type: "CUaddress_mode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 606, name: "cuTexRefGetAddressMode", base: "cuTexRefGetAddressMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pam", c_type: "CUaddress_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dim", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 607, name: "cuTexRefGetAddress_v2", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 607, name: "cuTexRefGetAddress_v2", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 608, name: "cuTexRefGetArray", base: "cuTexRefGetArray", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 608, name: "cuTexRefGetArray", base: "cuTexRefGetArray", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Get(Kind::Array), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 609, name: "cuTexRefGetBorderColor", base: "cuTexRefGetBorderColor", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 609, name: "cuTexRefGetBorderColor", base: "cuTexRefGetBorderColor", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 610, name: "cuTexRefGetFilterMode", base: "cuTexRefGetFilterMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 610, name: "cuTexRefGetFilterMode", base: "cuTexRefGetFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 611, name: "cuTexRefGetFlags", base: "cuTexRefGetFlags", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pFlags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 611, name: "cuTexRefGetFlags", base: "cuTexRefGetFlags", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pFlags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 612, name: "cuTexRefGetFormat", base: "cuTexRefGetFormat", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pFormat", c_type: "CUarray_format *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pNumChannels", c_type: "int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 612, name: "cuTexRefGetFormat", base: "cuTexRefGetFormat", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pFormat", c_type: "CUarray_format *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
+        Param { name: "pNumChannels", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 613, name: "cuTexRefGetMaxAnisotropy", base: "cuTexRefGetMaxAnisotropy", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pmaxAniso", c_type: "int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 613, name: "cuTexRefGetMaxAnisotropy", base: "cuTexRefGetMaxAnisotropy", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pmaxAniso", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 614, name: "cuTexRefGetMipmapFilterMode", base: "cuTexRefGetMipmapFilterMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 614, name: "cuTexRefGetMipmapFilterMode", base: "cuTexRefGetMipmapFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 615, name: "cuTexRefGetMipmapLevelBias", base: "cuTexRefGetMipmapLevelBias", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pbias", c_type: "float *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 615, name: "cuTexRefGetMipmapLevelBias", base: "cuTexRefGetMipmapLevelBias", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pbias", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 616, name: "cuTexRefGetMipmapLevelClamp", base: "cuTexRefGetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "pminMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "pmaxMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 616, name: "cuTexRefGetMipmapLevelClamp", base: "cuTexRefGetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "pminMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
+        Param { name: "pmaxMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 617, name: "cuTexRefGetMipmappedArray", base: "cuTexRefGetMipmappedArray", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "phMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 617, name: "cuTexRefGetMipmappedArray", base: "cuTexRefGetMipmappedArray", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "phMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Get(Kind::MipmappedArray), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "ByteOffset", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "bytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 620, name: "cuTexRefSetAddress2D_v2", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 620, name: "cuTexRefSetAddress2D_v2", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
-        Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 621, name: "cuTexRefSetAddress2D_v3", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 621, name: "cuTexRefSetAddress2D_v3", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
-        Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 622, name: "cuTexRefSetAddressMode", base: "cuTexRefSetAddressMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 622, name: "cuTexRefSetAddressMode", base: "cuTexRefSetAddressMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dim", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "am", c_type: "CUaddress_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 623, name: "cuTexRefSetAddress_v2", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "ByteOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 623, name: "cuTexRefSetAddress_v2", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "ByteOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
-        Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
+        Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "bytes", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 624, name: "cuTexRefSetArray", base: "cuTexRefSetArray", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 624, name: "cuTexRefSetArray", base: "cuTexRefSetArray", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 625, name: "cuTexRefSetBorderColor", base: "cuTexRefSetBorderColor", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 625, name: "cuTexRefSetBorderColor", base: "cuTexRefSetBorderColor", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
-        Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 626, name: "cuTexRefSetFilterMode", base: "cuTexRefSetFilterMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 626, name: "cuTexRefSetFilterMode", base: "cuTexRefSetFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fm", c_type: "CUfilter_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 627, name: "cuTexRefSetFlags", base: "cuTexRefSetFlags", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 627, name: "cuTexRefSetFlags", base: "cuTexRefSetFlags", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 628, name: "cuTexRefSetFormat", base: "cuTexRefSetFormat", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 628, name: "cuTexRefSetFormat", base: "cuTexRefSetFormat", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fmt", c_type: "CUarray_format", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "NumPackedComponents", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 629, name: "cuTexRefSetMaxAnisotropy", base: "cuTexRefSetMaxAnisotropy", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 629, name: "cuTexRefSetMaxAnisotropy", base: "cuTexRefSetMaxAnisotropy", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "maxAniso", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 630, name: "cuTexRefSetMipmapFilterMode", base: "cuTexRefSetMipmapFilterMode", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 630, name: "cuTexRefSetMipmapFilterMode", base: "cuTexRefSetMipmapFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fm", c_type: "CUfilter_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 631, name: "cuTexRefSetMipmapLevelBias", base: "cuTexRefSetMipmapLevelBias", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 631, name: "cuTexRefSetMipmapLevelBias", base: "cuTexRefSetMipmapLevelBias", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "bias", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 632, name: "cuTexRefSetMipmapLevelClamp", base: "cuTexRefSetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 632, name: "cuTexRefSetMipmapLevelClamp", base: "cuTexRefSetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "minMipmapLevelClamp", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
         Param { name: "maxMipmapLevelClamp", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 633, name: "cuTexRefSetMipmappedArray", base: "cuTexRefSetMipmappedArray", section: "Texture Reference Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 633, name: "cuTexRefSetMipmappedArray", base: "cuTexRefSetMipmappedArray", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "hMipmappedArray", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -3236,36 +3236,36 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "advice", c_type: "CUmem_advise", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "location", c_type: "CUmemLocation", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 636, name: "cuMemDiscardAndPrefetchBatchAsync", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 636, name: "cuMemDiscardAndPrefetchBatchAsync", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
+        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
         Param { name: "numPrefetchLocs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 637, name: "cuMemDiscardAndPrefetchBatchAsync_ptsz", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 637, name: "cuMemDiscardAndPrefetchBatchAsync_ptsz", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
+        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
         Param { name: "numPrefetchLocs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 638, name: "cuMemDiscardBatchAsync", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 638, name: "cuMemDiscardBatchAsync", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 639, name: "cuMemDiscardBatchAsync_ptsz", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 639, name: "cuMemDiscardBatchAsync_ptsz", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
@@ -3296,22 +3296,22 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 644, name: "cuMemPrefetchBatchAsync", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 644, name: "cuMemPrefetchBatchAsync", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
+        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
         Param { name: "numPrefetchLocs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 645, name: "cuMemPrefetchBatchAsync_ptsz", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 645, name: "cuMemPrefetchBatchAsync_ptsz", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
+        Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "prefetchLocs", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
+        Param { name: "prefetchLocIdxs", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 8)), may_differ: false },
         Param { name: "numPrefetchLocs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
@@ -3323,23 +3323,23 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "dataSizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "attributes", c_type: "CUmem_range_attribute *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "dataSizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
+        Param { name: "attributes", c_type: "CUmem_range_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 4)), may_differ: false },
         Param { name: "numAttributes", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 648, name: "cuPointerGetAttribute", base: "cuPointerGetAttribute", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 648, name: "cuPointerGetAttribute", base: "cuPointerGetAttribute", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+        Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, &[AttributeType { attribute: 16, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 14, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 7, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 1, bytes: 8, meaning: Meaning::Handle(Kind::Context) }, AttributeType { attribute: 9, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 3, bytes: 8, meaning: Meaning::Address }, AttributeType { attribute: 4, bytes: 8, meaning: Meaning::Address }, AttributeType { attribute: 15, bytes: 1, meaning: Meaning::MayDiffer }, AttributeType { attribute: 21, bytes: 1, meaning: Meaning::MayDiffer }, AttributeType { attribute: 10, bytes: 1, meaning: Meaning::MayDiffer }, AttributeType { attribute: 8, bytes: 1, meaning: Meaning::Plain }, AttributeType { attribute: 13, bytes: 1, meaning: Meaning::Plain }, AttributeType { attribute: 19, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 18, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 20, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 2, bytes: 4, meaning: Meaning::Plain }, AttributeType { attribute: 17, bytes: 8, meaning: Meaning::Handle(Kind::MemoryPool) }, AttributeType { attribute: 5, bytes: 16, meaning: Meaning::MayDiffer }, AttributeType { attribute: 12, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 11, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 6, bytes: 1, meaning: Meaning::Plain }, ])), may_differ: false },
         Param { name: "attribute", c_type: "CUpointer_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", section: "Unified Addressing", class: Class::Opaque, reason: "not yet", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
+    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
         Param { name: "numAttributes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-        Param { name: "attributes", c_type: "CUpointer_attribute *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
-        Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "attributes", c_type: "CUpointer_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 4)), may_differ: false },
+        Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 8)), may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
     Function { id: 650, name: "cuPointerSetAttribute", base: "cuPointerSetAttribute", section: "Unified Addressing", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
@@ -3397,7 +3397,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
     Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "makes an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, params: &[
-        Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, &[AttributeType { attribute: 8, bytes: 64, meaning: Meaning::MayDiffer }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::MayDiffer }, AttributeType { attribute: 2, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 4, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3428,13 +3428,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 666, name: "cuMemMapArrayAsync", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, params: &[
-        Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 666, name: "cuMemMapArrayAsync", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, params: &[
+        Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 96)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 667, name: "cuMemMapArrayAsync_ptsz", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Opaque, reason: "not yet", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, params: &[
-        Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+    Function { id: 667, name: "cuMemMapArrayAsync_ptsz", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, params: &[
+        Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 96)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },

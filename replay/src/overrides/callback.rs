@@ -17,9 +17,18 @@ pub(crate) fn host_function<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    let stand_in = nothing as extern "C" fn(*mut c_void) as usize as u64;
-    play(player, call, function, stand_in)
+    play(player, call, function, NOTHING as usize as u64)
 }
+
+const NOTHING: extern "C" fn(*mut c_void) = nothing;
+
+/// A function of one pointer that does nothing, for nodes and user objects of graphs.
+pub(crate) fn stand_in(player: &mut Player<'_>) -> u64 {
+    player.report.note(NOTE);
+    NOTHING as usize as u64
+}
+
+const NOTE: &str = "host functions of the program do nothing at replay";
 
 /// cuStreamAddCallback: keeps its place in the stream.
 pub(crate) fn stream_callback<'t>(
@@ -27,7 +36,8 @@ pub(crate) fn stream_callback<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    let stand_in = nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
+    let stand_in =
+        nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
     play(player, call, function, stand_in)
 }
 
@@ -39,7 +49,7 @@ fn play<'t>(
 ) -> Played {
     let stand_in = if call.argument(1) == 0 { 0 } else { stand_in };
     if stand_in != 0 {
-        player.report.note("host functions of the program do nothing at replay");
+        player.report.note(NOTE);
     }
     let frame = player.marshal(call, function, &[(1, stand_in), (2, 0)])?;
     player.reissue(call, function, frame)

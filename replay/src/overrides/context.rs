@@ -7,14 +7,18 @@ use crate::handles::{Key, Resolved};
 use crate::interpret::{Played, Player};
 
 /// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
-pub(crate) fn set_flags<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn set_flags<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let device = call.argument(0) as i32;
-    let steps_back = player.held == Some(device)
+    let steps_back = player.held.contains(&device)
         && player.report.placed.allocations == 0
         && player.api.release_primary(device).is_ok();
     let played = player.plain(call, function);
     if steps_back && player.api.retain_primary(device).is_err() {
-        player.held = None;
+        player.held.remove(&device);
     }
     played
 }
@@ -25,18 +29,20 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
         "cuDevicePrimaryCtxRetain" => {
             // From here on the program's own reference holds it, and its release counts as recorded.
             let device = call.argument(1) as i32;
-            let context = call.out(0).map(|context| player.handles.resolve(Kind::Context, context));
+            let context = call
+                .out(0)
+                .map(|context| player.handles.resolve(Kind::Context, context));
             if let Some(Resolved::Live(live)) = context {
                 player.primaries.insert(device, live);
             }
-            if player.held == Some(device) && player.api.release_primary(device).is_ok() {
-                player.held = None;
+            if player.held.contains(&device) && player.api.release_primary(device).is_ok() {
+                player.held.remove(&device);
             }
         }
         "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
             let device = call.argument(0) as i32;
-            if function.base == "cuDevicePrimaryCtxReset" && player.held == Some(device) {
-                player.held = None;
+            if function.base == "cuDevicePrimaryCtxReset" {
+                player.held.remove(&device);
             }
             if player.api.primary_is_active(device) == Ok(false) {
                 primary_ended(player, call, function, device);
@@ -48,7 +54,9 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
             if let Resolved::Live(live) = player.handles.resolve(Kind::Context, context)
                 && player.api.current_context() != Ok(live)
             {
-                let ended = player.handles.end((Kind::Context, context), call.index, function.name);
+                let ended = player
+                    .handles
+                    .end((Kind::Context, context), call.index, function.name);
                 player.end_ranges(call.index, &ended, Some(live));
             }
         }
@@ -56,9 +64,16 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
     }
 }
 
-fn primary_ended<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function, device: i32) {
+fn primary_ended<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    device: i32,
+) {
     let primary = player.primaries.remove(&device);
     let Some(live) = primary else { return };
-    let ended: Vec<Key> = player.handles.end_context_content(live, call.index, function.name);
+    let ended: Vec<Key> = player
+        .handles
+        .end_context_content(live, call.index, function.name);
     player.end_ranges(call.index, &ended, Some(live));
 }

@@ -1,7 +1,7 @@
 //! Copies described by a struct, and copies whose direction the addresses tell.
 
 use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{Function, Kind, Meaning, Role};
 
 use crate::address::Found;
 use crate::api::INVALID_VALUE;
@@ -14,10 +14,13 @@ use crate::interpret::{Played, Player, is_asynchronous};
 // CUmemorytype.
 const HOST: u64 = 1;
 const DEVICE: u64 = 2;
+const ARRAY: u64 = 3;
 const UNIFIED: u64 = 4;
 
 /// Longest host side of one copy.
-const LONGEST: u64 = 64 << 30;
+pub(super) const LONGEST: u64 = 64 << 30;
+/// Most host rows of one copy.
+pub(super) const MOST_ROWS: u64 = 1 << 26;
 
 /// Offsets of one side's members in the struct; z, height and context are not in the 2D one.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,7 @@ struct Side {
     memory_type: usize,
     host: usize,
     device: usize,
+    array: usize,
     context: Option<usize>,
     pitch: usize,
     height: Option<usize>,
@@ -61,6 +65,7 @@ const fn side2(at: usize) -> Side {
         memory_type: at + 16,
         host: at + 24,
         device: at + 32,
+        array: at + 40,
         context: None,
         pitch: at + 48,
         height: None,
@@ -75,6 +80,7 @@ const fn side3(at: usize, peer: bool) -> Side {
         memory_type: at + 32,
         host: at + 40,
         device: at + 48,
+        array: at + 56,
         context: if peer { Some(at + 64) } else { None },
         pitch: at + 72,
         height: Some(at + 80),
@@ -115,26 +121,33 @@ fn extent(shape: Shape, words: &[u8]) -> (u64, u64, u64) {
     (get(words, shape.width), get(words, shape.rows), depth)
 }
 
-/// Where the rows of a side in linear memory lie, in the order in which they are recorded.
-fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<(u64, usize)> {
-    let (width, rows, depth) = extent;
+/// Where one row of a side in linear memory lies: row `y` of slice `z` of the copy.
+fn row_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64), y: u64, z: u64) -> u64 {
+    let (width, rows, _) = extent;
     let at = |member: Option<usize>| member.map_or(0, |at| get(words, at));
     // A pitch or height of zero means: as wide, as high as the copy.
-    let pitch = if get(words, side.pitch) == 0 { width } else { get(words, side.pitch) };
+    let pitch = if get(words, side.pitch) == 0 {
+        width
+    } else {
+        get(words, side.pitch)
+    };
     let height = match side.height {
         Some(member) if get(words, member) != 0 => get(words, member),
         _ => rows,
     };
-    let mut pieces = Vec::new();
-    for z in 0..depth {
-        for y in 0..rows {
-            let plane = at(side.z).wrapping_add(z).wrapping_mul(height);
-            let row = plane.wrapping_add(get(words, side.y)).wrapping_add(y);
-            let offset = row.wrapping_mul(pitch).wrapping_add(get(words, side.x));
-            pieces.push((base.wrapping_add(offset), width as usize));
-        }
-    }
-    pieces
+    let slice = at(side.z).wrapping_add(z).wrapping_mul(height);
+    let row = slice.wrapping_add(get(words, side.y)).wrapping_add(y);
+    let offset = row.wrapping_mul(pitch).wrapping_add(get(words, side.x));
+    base.wrapping_add(offset)
+}
+
+/// All rows of a side, in the order in which they are recorded: address, length.
+fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<(u64, usize)> {
+    let (width, rows, depth) = extent;
+    (0..depth)
+        .flat_map(|z| (0..rows).map(move |y| (y, z)))
+        .map(|(y, z)| (row_at(side, words, base, extent, y, z), width as usize))
+        .collect()
 }
 
 /// The address of a side in linear memory, and whether it is one of host memory by its type; `None` for arrays.
@@ -147,12 +160,20 @@ fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
 }
 
 /// cuMemcpy2D, cuMemcpy3D and their like.
-pub(crate) fn described<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn described<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let shape = shape_of(function);
     let words = player.input(call, 0, shape.size as u64)?;
-    let Some(mut words) = words else { return player.plain(call, function) };
+    let Some(mut words) = words else {
+        return player.plain(call, function);
+    };
     if words.len() < shape.size {
-        return Err(Skip::because("the trace holds less of its description than it reads"));
+        return Err(Skip::because(
+            "the trace holds less of its description than it reads",
+        ));
     }
     let extent = extent(shape, &words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
@@ -164,47 +185,80 @@ pub(crate) fn described<'t>(player: &mut Player<'t>, call: &Call<'t>, function: 
             let live = player.live_handle(call, Kind::Context, get(&words, context))?;
             put(&mut words, context, live);
         }
+        if get(&words, side.memory_type) & 0xffff_ffff == ARRAY {
+            let live = player.live_handle(call, Kind::Array, get(&words, side.array))?;
+            put(&mut words, side.array, live);
+            continue;
+        }
         let Some((address, host)) = address_of(side, &words) else {
-            return Err(Skip::because("copies of arrays are not re-issued yet"));
+            // Refused by the driver, which looks at no memory for it.
+            continue;
         };
         let host = host || is_host(player, call, address, is_source);
         if !host || address == 0 || total == 0 {
-            let rows = if host || total > LONGEST { Vec::new() } else { rows_at(side, &words, address, extent) };
-            freed |= [rows.first(), rows.last()]
-                .into_iter()
-                .flatten()
-                .any(|&(start, length)| player.is_freed(start, length as u64));
+            if !host && total != 0 {
+                let first = row_at(side, &words, address, extent, 0, 0);
+                let last = row_at(side, &words, address, extent, extent.1 - 1, extent.2 - 1);
+                freed |= player.is_freed(first, extent.0) || player.is_freed(last, extent.0);
+            }
             let at = if host { side.host } else { side.device };
-            let live = if host { 0 } else { player.live_address(call, address)? };
+            let live = if host {
+                0
+            } else {
+                player.live_address(call, address)?
+            };
             if total != 0 || live == 0 {
                 put(&mut words, at, live);
             }
             continue;
         }
-        if total > LONGEST {
-            return Err(Skip::because("more host memory in one copy than replay provides"));
+        if total > LONGEST || extent.1.saturating_mul(extent.2) > MOST_ROWS {
+            return Err(Skip::because(
+                "more host memory in one copy than replay provides",
+            ));
         }
-        let at = if get(&words, side.memory_type) & 0xffff_ffff == HOST { side.host } else { side.device };
+        let at = if get(&words, side.memory_type) & 0xffff_ffff == HOST {
+            side.host
+        } else {
+            side.device
+        };
         let rows = rows_at(side, &words, address, extent);
-        let pinned = rows
-            .iter()
-            .map(|&(row, length)| player.live_host(row, length as u64).map(|live| (live, length)))
-            .collect::<Option<Vec<_>>>();
-        let bytes = if is_source { source_bytes(player, call, total)? } else { Vec::new() };
+        let is_captured = player.is_captured(call);
+        let pinned = if is_captured {
+            Some(player.graph_rows(&rows)?)
+        } else {
+            rows.iter()
+                .map(|&(row, length)| {
+                    player
+                        .live_host(row, length as u64)
+                        .map(|live| (live, length))
+                })
+                .collect::<Option<Vec<_>>>()
+        };
+        let bytes = if is_source {
+            source_bytes(player, call, total)?
+        } else {
+            Vec::new()
+        };
         let pieces = match pinned {
             Some(pieces) => {
                 let first = rows.first().zip(pieces.first());
                 let shift = first.map_or(0, |(row, piece)| piece.0.wrapping_sub(row.0));
                 put(&mut words, at, address.wrapping_add(shift));
-                for (&(row, length), part) in pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize)) {
+                for (&(row, length), part) in
+                    pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize))
+                {
                     player.store_host(row, &part[..part.len().min(length)]);
                 }
                 pieces
             }
             None => {
                 // Rows without gaps in memory of our own.
-                let buffer =
-                    if is_source { Buffer::of(&bytes) } else { Buffer::zeroed(total as usize) };
+                let buffer = if is_source {
+                    Buffer::of(&bytes)
+                } else {
+                    Buffer::zeroed(total as usize)
+                };
                 put(&mut words, at, buffer.address());
                 for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
                     put(&mut words, member, 0);
@@ -218,7 +272,8 @@ pub(crate) fn described<'t>(player: &mut Player<'t>, call: &Call<'t>, function: 
                 vec![piece]
             }
         };
-        if !is_source {
+        // What is captured brings its bytes with each launch of the graph.
+        if !is_source && !is_captured {
             arriving = pieces;
         }
     }
@@ -229,6 +284,97 @@ pub(crate) fn described<'t>(player: &mut Player<'t>, call: &Call<'t>, function: 
         return player.answer(call, function, marshalled, INVALID_VALUE);
     }
     finish(player, call, function, marshalled, 0, arriving)
+}
+
+/// Whether an address is one of device memory, by the books alone.
+fn is_device(player: &Player<'_>, address: u64) -> bool {
+    match player.ranges.find(address) {
+        Found::Live(range, _) => !matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Freed(range) => !matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Unknown => player.placement.reserves(address, 1),
+    }
+}
+
+/// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Host memory is given that stays; what is in it
+/// comes with each launch.
+pub(crate) fn node_live<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    words: &mut [u8],
+) -> Result<(), Skip> {
+    let shape = three(false);
+    let extent = extent(shape, words);
+    let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
+    if total > LONGEST || extent.1.saturating_mul(extent.2) > MOST_ROWS {
+        return Err(Skip::because(
+            "more memory in one copy than replay provides",
+        ));
+    }
+    for side in [shape.source, shape.target] {
+        let kind = get(words, side.memory_type) & 0xffff_ffff;
+        let [host, device, array] = [side.host, side.device, side.array].map(|at| get(words, at));
+        for at in [side.host, side.device, side.array] {
+            put(words, at, 0);
+        }
+        let is_host = kind == HOST || kind == UNIFIED && !is_device(player, device);
+        match kind {
+            ARRAY => {
+                let live = player.live_handle(call, Kind::Array, array)?;
+                put(words, side.array, live);
+            }
+            HOST | DEVICE | UNIFIED if is_host => {
+                let (at, address) = match kind {
+                    HOST => (side.host, host),
+                    _ => (side.device, device),
+                };
+                if address == 0 || total == 0 {
+                    continue;
+                }
+                let rows = rows_at(side, words, address, extent);
+                let live = player.graph_rows(&rows)?;
+                let moved = rows.first().zip(live.first());
+                let shift = moved.map_or(0, |(row, live)| live.0.wrapping_sub(row.0));
+                put(words, at, address.wrapping_add(shift));
+            }
+            DEVICE | UNIFIED => {
+                let live = player.live_address(call, device)?;
+                put(words, side.device, live);
+            }
+            // Refused by the driver, which looks at no memory for it.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a CUDA_MEMCPY3D that the driver gave back which mean something by themselves; addresses of device memory are
+/// among them only where they need no translation.
+pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let shape = three(false);
+    let mut ranges: Vec<_> = std::iter::once(shape.width..shape.size).collect();
+    for side in [shape.source, shape.target] {
+        ranges.push(side.x..side.x + 24);
+        ranges.push(side.memory_type..side.memory_type + 4);
+        // How arrays are pitched says nothing.
+        if get(words, side.memory_type) & 0xffff_ffff != ARRAY {
+            ranges.push(side.pitch..side.pitch + 8);
+            ranges.extend(side.height.map(|at| at..at + 8));
+        }
+    }
+    ranges
+}
+
+/// Where a CUDA_MEMCPY3D that the driver gave back names device memory or an array, and whether that is what it uses; other
+/// members of a side may hold anything.
+pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
+    let shape = three(false);
+    let mut members = Vec::new();
+    for side in [shape.source, shape.target] {
+        let kind = get(words, side.memory_type) & 0xffff_ffff;
+        members.push((side.device, Meaning::Address, kind == DEVICE));
+        members.push((side.array, Meaning::Handle(Kind::Array), kind == ARRAY));
+    }
+    members
 }
 
 /// Issues a copy; compares the host bytes that it brought, or waits for their arrival.
@@ -242,7 +388,10 @@ fn finish<'t>(
 ) -> Played {
     let result = player.issue(call, function, &frame)?;
     if call.succeeded() && result == 0 && !arriving.is_empty() {
-        match call.leave.and_then(|leave| leave.capture(position, field::HOST_BYTES)) {
+        match call
+            .leave
+            .and_then(|leave| leave.capture(position, field::HOST_BYTES))
+        {
             Some(expected) => {
                 let received = gather(&arriving);
                 player.compare_bytes(call, function, position, &expected, &received, None);
@@ -261,7 +410,12 @@ fn finish<'t>(
 }
 
 /// Whether an address that the driver looks at is host memory of the program.
-fn is_host<'t>(player: &Player<'t>, call: &Call<'t>, address: u64, is_source: bool) -> bool {
+pub(super) fn is_host<'t>(
+    player: &Player<'t>,
+    call: &Call<'t>,
+    address: u64,
+    is_source: bool,
+) -> bool {
     match player.ranges.find(address) {
         Found::Live(range, _) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
         Found::Freed(range) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
@@ -272,27 +426,43 @@ fn is_host<'t>(player: &Player<'t>, call: &Call<'t>, address: u64, is_source: bo
 }
 
 fn has_host_bytes(call: &Call<'_>) -> bool {
-    call.captures().any(|capture| capture.field == field::HOST_BYTES)
+    call.captures()
+        .any(|capture| capture.field == field::HOST_BYTES)
 }
 
 /// The bytes that a copy reads from host memory, rows without gaps.
-fn source_bytes<'t>(player: &mut Player<'t>, call: &Call<'t>, total: u64) -> Result<Vec<u8>, Skip> {
-    let capture = call.captures().find(|capture| capture.field == field::HOST_BYTES);
+pub(super) fn source_bytes<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    total: u64,
+) -> Result<Vec<u8>, Skip> {
+    let capture = call
+        .captures()
+        .find(|capture| capture.field == field::HOST_BYTES);
     match capture.map(|capture| player.payload(&capture)) {
-        Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => Ok(bytes.into_owned()),
-        Some(Payload::Here(_)) => Err(Skip::because("the trace holds fewer host bytes than it reads")),
+        Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => {
+            player.look_for_stale(call, &bytes);
+            Ok(bytes.into_owned())
+        }
+        Some(Payload::Here(_)) => Err(Skip::because(
+            "the trace holds fewer host bytes than it reads",
+        )),
         Some(Payload::Left(..)) => {
             player.bytes_are_missing();
             Ok(vec![0; total as usize])
         }
-        Some(Payload::Unreadable) | None => {
-            Err(Skip::because("host memory that it reads could not be read when it was recorded"))
-        }
+        Some(Payload::Unreadable) | None => Err(Skip::because(
+            "host memory that it reads could not be read when it was recorded",
+        )),
     }
 }
 
 /// cuMemcpy, cuMemcpyAsync.
-pub(crate) fn unified<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn unified<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let length = call.argument_named("ByteCount").unwrap_or(0);
     let mut presets = Vec::new();
     let mut buffers = Vec::new();
@@ -308,24 +478,38 @@ pub(crate) fn unified<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'
             continue;
         }
         if length > LONGEST {
-            return Err(Skip::because("more host memory in one copy than replay provides"));
+            return Err(Skip::because(
+                "more host memory in one copy than replay provides",
+            ));
         }
-        let bytes = if is_source { source_bytes(player, call, length)? } else { Vec::new() };
-        let live = match player.live_host(address, length) {
+        let bytes = if is_source {
+            source_bytes(player, call, length)?
+        } else {
+            Vec::new()
+        };
+        let is_captured = player.is_captured(call);
+        let kept = match is_captured {
+            true => Some(player.graph_host(address, length)?),
+            false => player.live_host(address, length),
+        };
+        let live = match kept {
             Some(live) => {
                 player.store_host(live, &bytes);
                 live
             }
             None => {
-                let buffer =
-                    if is_source { Buffer::of(&bytes) } else { Buffer::zeroed(length as usize) };
+                let buffer = if is_source {
+                    Buffer::of(&bytes)
+                } else {
+                    Buffer::zeroed(length as usize)
+                };
                 let live = buffer.address();
                 buffers.push(buffer);
                 live
             }
         };
         presets.push((position, live));
-        if !is_source {
+        if !is_source && !is_captured {
             arriving.push((live, length as usize));
         }
     }
@@ -352,7 +536,10 @@ mod tests {
         let (two, deep, peer) = (TWO, three(false), three(true));
         for (ours, theirs) in [
             (two.size, size_of::<CUDA_MEMCPY2D>()),
-            (two.source.memory_type, offset_of!(CUDA_MEMCPY2D, srcMemoryType)),
+            (
+                two.source.memory_type,
+                offset_of!(CUDA_MEMCPY2D, srcMemoryType),
+            ),
             (two.source.pitch, offset_of!(CUDA_MEMCPY2D, srcPitch)),
             (two.target.x, offset_of!(CUDA_MEMCPY2D, dstXInBytes)),
             (two.target.host, offset_of!(CUDA_MEMCPY2D, dstHost)),
@@ -361,15 +548,30 @@ mod tests {
             (two.rows, offset_of!(CUDA_MEMCPY2D, Height)),
             (deep.size, size_of::<CUDA_MEMCPY3D>()),
             (deep.source.device, offset_of!(CUDA_MEMCPY3D, srcDevice)),
-            (deep.source.height.unwrap(), offset_of!(CUDA_MEMCPY3D, srcHeight)),
+            (
+                deep.source.height.unwrap(),
+                offset_of!(CUDA_MEMCPY3D, srcHeight),
+            ),
             (deep.target.z.unwrap(), offset_of!(CUDA_MEMCPY3D, dstZ)),
-            (deep.target.memory_type, offset_of!(CUDA_MEMCPY3D, dstMemoryType)),
+            (
+                deep.target.memory_type,
+                offset_of!(CUDA_MEMCPY3D, dstMemoryType),
+            ),
             (deep.target.pitch, offset_of!(CUDA_MEMCPY3D, dstPitch)),
             (deep.depth.unwrap(), offset_of!(CUDA_MEMCPY3D, Depth)),
             (peer.size, size_of::<CUDA_MEMCPY3D_PEER>()),
-            (peer.source.context.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, srcContext)),
-            (peer.target.context.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, dstContext)),
-            (peer.target.height.unwrap(), offset_of!(CUDA_MEMCPY3D_PEER, dstHeight)),
+            (
+                peer.source.context.unwrap(),
+                offset_of!(CUDA_MEMCPY3D_PEER, srcContext),
+            ),
+            (
+                peer.target.context.unwrap(),
+                offset_of!(CUDA_MEMCPY3D_PEER, dstContext),
+            ),
+            (
+                peer.target.height.unwrap(),
+                offset_of!(CUDA_MEMCPY3D_PEER, dstHeight),
+            ),
         ] {
             assert_eq!(ours, theirs);
         }

@@ -15,7 +15,9 @@ pub(crate) fn proc_address<'t>(
 ) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
-    let received = frame.place(1).map(|place| crate::buffer::number(&frame.received(place)));
+    let received = frame
+        .place(1)
+        .map(|place| crate::buffer::number(&frame.received(place)));
     if player.comparing
         && call.succeeded()
         && result == 0
@@ -24,7 +26,16 @@ pub(crate) fn proc_address<'t>(
     {
         let text = |address: u64| if address == 0 { "not found" } else { "found" }.to_owned();
         let texts = (text(recorded), text(received));
-        player.diverge(call, function, What::OutParameter, Some(1), texts.0, texts.1, None, None);
+        player.diverge(
+            call,
+            function,
+            What::OutParameter,
+            Some(1),
+            texts.0,
+            texts.1,
+            None,
+            None,
+        );
     }
     player.conclude(call, function, frame, result);
     Ok(())

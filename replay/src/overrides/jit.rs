@@ -47,7 +47,10 @@ impl JitOptions {
 
     /// As presets for `marshal`.
     pub(crate) fn presets(&self, positions: Positions) -> [(usize, u64); 2] {
-        [(positions.options, self.options), (positions.values, self.values)]
+        [
+            (positions.options, self.options),
+            (positions.values, self.values),
+        ]
     }
 }
 
@@ -69,7 +72,11 @@ pub(crate) fn options<'t>(
         if count > 512 {
             return Err(Skip::because("more JIT options than there can be"));
         }
-        return Ok(JitOptions { options, values, buffers: built.buffers });
+        return Ok(JitOptions {
+            options,
+            values,
+            buffers: built.buffers,
+        });
     }
     let words = |bytes: &[u8], width| bytes.chunks_exact(width).map(number).collect::<Vec<u64>>();
     let piece = |position, name| {
@@ -82,10 +89,14 @@ pub(crate) fn options<'t>(
     let numbers = piece(positions.options, field::OPTIONS).map(|bytes| words(&bytes, 4));
     let values = piece(positions.values, field::OPTION_VALUES).map(|bytes| words(&bytes, 8));
     let (Some(numbers), Some(mut values)) = (numbers, values) else {
-        return Err(Skip::because("its JIT options could not be read when it was recorded"));
+        return Err(Skip::because(
+            "its JIT options could not be read when it was recorded",
+        ));
     };
     if (numbers.len() as u64) < count || (values.len() as u64) < count {
-        return Err(Skip::because("the trace holds fewer JIT options than it counts"));
+        return Err(Skip::because(
+            "the trace holds fewer JIT options than it counts",
+        ));
     }
     let size_of = |size_option: u32| {
         numbers
@@ -95,7 +106,10 @@ pub(crate) fn options<'t>(
             // The size is an unsigned int in a pointer's place.
             .map_or(0, |size| size & 0xffff_ffff)
     };
-    let sizes = [size_of(INFO_LOG_BUFFER_SIZE_BYTES), size_of(ERROR_LOG_BUFFER_SIZE_BYTES)];
+    let sizes = [
+        size_of(INFO_LOG_BUFFER_SIZE_BYTES),
+        size_of(ERROR_LOG_BUFFER_SIZE_BYTES),
+    ];
     for (&option, value) in numbers.iter().zip(values.iter_mut()) {
         let option = u32::try_from(option).unwrap_or(u32::MAX);
         if *value == 0 {
@@ -105,7 +119,9 @@ pub(crate) fn options<'t>(
             INFO_LOG_BUFFER | ERROR_LOG_BUFFER => {
                 let size = sizes[usize::from(option == ERROR_LOG_BUFFER)];
                 if size > LONGEST_LOG {
-                    return Err(Skip::because("a JIT log buffer longer than replay provides"));
+                    return Err(Skip::because(
+                        "a JIT log buffer longer than replay provides",
+                    ));
                 }
                 *value = built.lend(Buffer::zeroed(size as usize));
             }
@@ -114,7 +130,11 @@ pub(crate) fn options<'t>(
                     return Err(Skip::because("JIT symbol names are not in the trace"));
                 };
                 let names = built.lend(Buffer::of(&names)) as usize;
-                let texts = built.buffers.last().map(|buffer| buffer.bytes().to_vec()).unwrap_or_default();
+                let texts = built
+                    .buffers
+                    .last()
+                    .map(|buffer| buffer.bytes().to_vec())
+                    .unwrap_or_default();
                 let mut at = 0;
                 let mut pointers = Vec::new();
                 for text in texts.split_inclusive(|&byte| byte == 0) {
@@ -134,12 +154,17 @@ pub(crate) fn options<'t>(
                 *value = built.lend(Buffer::of_words(&live));
             }
             REFERENCED_KERNEL_NAMES | REFERENCED_VARIABLE_NAMES => {
-                return Err(Skip::because("lists of referenced names among its JIT options are not recorded"));
+                return Err(Skip::because(
+                    "lists of referenced names among its JIT options are not recorded",
+                ));
             }
             _ => {}
         }
     }
-    let numbers: Vec<u8> = numbers.iter().flat_map(|&option| (option as u32).to_le_bytes()).collect();
+    let numbers: Vec<u8> = numbers
+        .iter()
+        .flat_map(|&option| (option as u32).to_le_bytes())
+        .collect();
     built.options = built.lend(Buffer::of(&numbers));
     built.values = built.lend(Buffer::of_words(&values));
     Ok(built)

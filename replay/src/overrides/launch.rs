@@ -1,8 +1,9 @@
 //! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed translated.
 
-use cutape_format::{Call, layout::field};
+use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind};
 
+use crate::address::Found;
 use crate::buffer::{Buffer, number};
 use crate::frame::{Frame, Skip};
 use crate::interpret::{Played, Player};
@@ -31,10 +32,10 @@ const LAUNCH_COMPLETION_EVENT: u64 = 12;
 const DEVICE_UPDATABLE_KERNEL_NODE: u64 = 13;
 
 /// The parameters of a launch in memory of the replayer's own: arguments `kernelParams` and `extra`.
-struct Parameters {
-    kernel_params: u64,
-    extra: u64,
-    buffers: Vec<Buffer>,
+pub(crate) struct Parameters {
+    pub kernel_params: u64,
+    pub extra: u64,
+    pub buffers: Vec<Buffer>,
 }
 
 impl Parameters {
@@ -46,16 +47,30 @@ impl Parameters {
 }
 
 /// cuLaunchKernel.
-pub(crate) fn kernel<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn kernel<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let parameters = parameters(player, call, (0, 9, Some(10)))?;
     let presets = [(9, parameters.kernel_params), (10, parameters.extra)];
     launch(player, call, function, &presets, parameters.buffers)
 }
 
 /// cuLaunchCooperativeKernel: has no `extra`.
-pub(crate) fn cooperative<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn cooperative<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let parameters = parameters(player, call, (0, 9, None))?;
-    launch(player, call, function, &[(9, parameters.kernel_params)], parameters.buffers)
+    launch(
+        player,
+        call,
+        function,
+        &[(9, parameters.kernel_params)],
+        parameters.buffers,
+    )
 }
 
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not recorded.
@@ -64,11 +79,37 @@ pub(crate) fn multi_device<'t>(_: &mut Player<'t>, _: &Call<'t>, _: &'static Fun
 }
 
 /// cuLaunchKernelEx.
-pub(crate) fn kernel_ex<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn kernel_ex<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
-    let config = config(player, call, &mut parameters)?;
-    let presets = [(0, config), (2, parameters.kernel_params), (3, parameters.extra)];
+    let config = config(player, call, 0, &mut parameters)?;
+    let presets = [
+        (0, config),
+        (2, parameters.kernel_params),
+        (3, parameters.extra),
+    ];
     launch(player, call, function, &presets, parameters.buffers)
+}
+
+/// cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters.
+pub(crate) fn clusters<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    const CONFIG: usize = 2;
+    let mut built = Parameters {
+        kernel_params: 0,
+        extra: 0,
+        buffers: Vec::new(),
+    };
+    let config = config(player, call, CONFIG, &mut built)?;
+    let mut frame = player.marshal(call, function, &[(CONFIG, config)])?;
+    frame.buffers.extend(built.buffers);
+    player.reissue(call, function, frame)
 }
 
 fn launch<'t>(
@@ -81,7 +122,7 @@ fn launch<'t>(
     let mut frame: Frame = player.marshal(call, function, presets)?;
     frame.buffers.extend(buffers);
     let result = player.issue(call, function, &frame)?;
-    // The driver has copied the parameters when it returns; nothing of the frame must outlive the call.
+    // The driver has copied the parameters when it returns, and a launch writes nothing: no memory of the frame is read again.
     frame.buffers.clear();
     player.conclude(call, function, frame, result);
     Ok(())
@@ -94,9 +135,61 @@ fn parameters<'t>(
     at: (usize, usize, Option<usize>),
 ) -> Result<Parameters, Skip> {
     let (function, params, extra) = at;
-    let mut built = Parameters { kernel_params: 0, extra: 0, buffers: Vec::new() };
-    let has_params = call.argument(params) != 0;
-    let extra = extra.filter(|&position| call.argument(position) != 0);
+    let given = Given {
+        handle: call.argument(function),
+        has_params: call.argument(params) != 0,
+        params,
+        extra: extra.filter(|&position| call.argument(position) != 0),
+        takes_extra: extra.is_some(),
+    };
+    rebuild(player, call, given)
+}
+
+/// The parameters of a kernel node, which stand behind one struct; `given` says whether there are `kernelParams` and `extra`.
+pub(crate) fn node_parameters<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+    handle: u64,
+    given: (bool, bool),
+) -> Result<Parameters, Skip> {
+    // Without a layout only the packed form can be given.
+    let takes_extra = player.layouts.get(&handle).is_none_or(Vec::is_empty);
+    let given = Given {
+        handle,
+        has_params: given.0,
+        params: position,
+        extra: given.1.then_some(position),
+        takes_extra,
+    };
+    rebuild(player, call, given)
+}
+
+/// What a call gave as parameters of a kernel.
+struct Given {
+    handle: u64,
+    has_params: bool,
+    /// With which parameter the packed ones are recorded.
+    params: usize,
+    /// With which parameter `extra` is recorded, if the call gave it.
+    extra: Option<usize>,
+    /// Whether the call can be given `extra`.
+    takes_extra: bool,
+}
+
+fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result<Parameters, Skip> {
+    let Given {
+        handle,
+        has_params,
+        params,
+        extra,
+        takes_extra,
+    } = given;
+    let mut built = Parameters {
+        kernel_params: 0,
+        extra: 0,
+        buffers: Vec::new(),
+    };
     if !has_params && extra.is_none() {
         return Ok(built);
     }
@@ -106,19 +199,24 @@ fn parameters<'t>(
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
         return Ok(built);
     }
-    let handle = call.argument(function);
     let layout = player.layouts.get(&handle).cloned().unwrap_or_default();
     let packed = piece(player, call, params, field::KERNEL_PARAMETERS)
         .or_else(|| extra.and_then(|extra| piece(player, call, extra, field::KERNEL_PARAMETERS)));
     let Some(mut packed) = packed else {
-        if call.succeeded() && !layout.is_empty() {
+        let unreadable = call
+            .capture(params, field::KERNEL_PARAMETERS)
+            .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
+        if call.succeeded() && (unreadable || !layout.is_empty()) {
             return Err(Skip::because("its parameters are not in the trace"));
         }
         // No parameters, or a launch that was refused before they mattered.
         match extra {
             Some(extra) => {
                 let words = piece(player, call, extra, field::EXTRA).unwrap_or_default();
-                let nothing = words.chunks_exact(8).next().is_none_or(|word| number(word) == 0);
+                let nothing = words
+                    .chunks_exact(8)
+                    .next()
+                    .is_none_or(|word| number(word) == 0);
                 if !nothing && call.succeeded() {
                     return Err(Skip::because("its parameters are not in the trace"));
                 }
@@ -128,20 +226,51 @@ fn parameters<'t>(
         }
         return Ok(built);
     };
-    player.ranges.translate_words(&mut packed, &layout);
+    note_host_memory(player, &packed);
+    if let Some((address, words)) = player.ranges.translate_words(&mut packed, &layout) {
+        player.name_stale(call, address, words);
+    }
     if packed.is_empty() {
         built.kernel_params = stand_in(&mut built);
         return Ok(built);
     }
-    if at.2.is_none() {
+    player.capturing.translate_conditions(&mut packed, &layout);
+    if !takes_extra {
         built.kernel_params = pointers(&mut built, &packed, &layout);
         return Ok(built);
     }
     let length = packed.len() as u64;
     let buffer = built.lend(Buffer::of(&packed));
     let size = built.lend(Buffer::of_words(&[length]));
-    built.extra = built.lend(Buffer::of_words(&[BUFFER_POINTER, buffer, BUFFER_SIZE, size, 0]));
+    built.extra = built.lend(Buffer::of_words(&[
+        BUFFER_POINTER,
+        buffer,
+        BUFFER_SIZE,
+        size,
+        0,
+    ]));
     Ok(built)
+}
+
+/// How the note about that begins.
+pub(crate) const HOST_MEMORY_GIVEN: &str = "parameters of launches hold addresses of memory of";
+
+/// Says which host memory a kernel was given: what the program itself writes there is not in the trace.
+fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
+    let mut told = Vec::new();
+    for word in packed.chunks_exact(8) {
+        let Found::Live(range, _) = player.ranges.find(number(word)) else {
+            continue;
+        };
+        let host = matches!(range.kind, Kind::HostMemory | Kind::Registration);
+        if (host || range.made_by == "cuMemAllocManaged") && !told.contains(&range.made_by) {
+            told.push(range.made_by);
+            player.report.note(format!(
+                "{HOST_MEMORY_GIVEN} {} that the program can write without a call: what it wrote there is not recorded",
+                range.made_by
+            ));
+        }
+    }
 }
 
 /// An array of pointers to zeros, for launches whose parameters nobody reads.
@@ -168,24 +297,36 @@ fn pointers(built: &mut Parameters, packed: &[u8], layout: &[(u32, u32)]) -> u64
 }
 
 /// Rebuilds a launch configuration with live stream and attributes.
-fn config<'t>(player: &mut Player<'t>, call: &Call<'t>, built: &mut Parameters) -> Result<u64, Skip> {
-    if call.argument(0) == 0 {
+fn config<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+    built: &mut Parameters,
+) -> Result<u64, Skip> {
+    if call.argument(position) == 0 {
         return Ok(0);
     }
-    let config = piece(player, call, 0, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
+    let config =
+        piece(player, call, position, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
     let Some(mut config) = config else {
-        return Err(Skip::because("its configuration could not be read when it was recorded"));
+        return Err(Skip::because(
+            "its configuration could not be read when it was recorded",
+        ));
     };
     let stream = player.live_handle(call, Kind::Stream, number(&config[CONFIG_STREAM]))?;
     config[CONFIG_STREAM].copy_from_slice(&stream.to_le_bytes());
     let count = number(&config[CONFIG_ATTRIBUTE_COUNT]) as usize;
     if number(&config[CONFIG_ATTRIBUTES]) != 0 {
-        let attributes = piece(player, call, 0, field::ATTRIBUTES);
+        let attributes = piece(player, call, position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
-            return Err(Skip::because("its attributes could not be read when it was recorded"));
+            return Err(Skip::because(
+                "its attributes could not be read when it was recorded",
+            ));
         };
         if attributes.len() < count.saturating_mul(ATTRIBUTE_BYTES) {
-            return Err(Skip::because("the trace holds fewer attributes than it counts"));
+            return Err(Skip::because(
+                "the trace holds fewer attributes than it counts",
+            ));
         }
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
             attribute_live(player, call, attribute)?;
@@ -196,14 +337,38 @@ fn config<'t>(player: &mut Player<'t>, call: &Call<'t>, built: &mut Parameters) 
     Ok(built.lend(Buffer::of(&config)))
 }
 
+/// The value of one attribute of a kernel node, with live handles and addresses.
+pub(crate) fn attribute_value_live<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    attribute: u64,
+    value: &[u8],
+) -> Result<Vec<u8>, Skip> {
+    let mut whole = vec![0; ATTRIBUTE_BYTES];
+    whole[..4].copy_from_slice(&(attribute as u32).to_le_bytes());
+    let room = &mut whole[ATTRIBUTE_VALUE.start..];
+    let length = value.len().min(room.len());
+    room[..length].copy_from_slice(&value[..length]);
+    attribute_live(player, call, &mut whole)?;
+    Ok(whole.split_off(ATTRIBUTE_VALUE.start))
+}
+
 /// Replaces handles and addresses in one attribute.
-fn attribute_live<'t>(player: &mut Player<'t>, call: &Call<'t>, attribute: &mut [u8]) -> Result<(), Skip> {
+fn attribute_live<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    attribute: &mut [u8],
+) -> Result<(), Skip> {
     let value = number(&attribute[ATTRIBUTE_VALUE]);
     let live = match number(&attribute[..4]) {
         ACCESS_POLICY_WINDOW => player.ranges.translate(value),
-        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => player.live_handle(call, Kind::Event, value)?,
+        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => {
+            player.live_handle(call, Kind::Event, value)?
+        }
         DEVICE_UPDATABLE_KERNEL_NODE => {
-            return Err(Skip::because("device-updatable kernel nodes are not re-issued"));
+            return Err(Skip::because(
+                "device-updatable kernel nodes are not re-issued",
+            ));
         }
         _ => return Ok(()),
     };
@@ -217,10 +382,22 @@ mod tests {
 
     #[test]
     fn parameters_are_pointed_at_by_the_layout() {
-        let mut built = Parameters { kernel_params: 0, extra: 0, buffers: Vec::new() };
+        let mut built = Parameters {
+            kernel_params: 0,
+            extra: 0,
+            buffers: Vec::new(),
+        };
         pointers(&mut built, &[0; 24], &[(0, 8), (8, 4), (16, 8), (4000, 8)]);
         let base = built.buffers[0].address();
-        let words: Vec<u64> = built.buffers[1].bytes().chunks_exact(8).map(number).collect();
-        assert_eq!(words, [base, base + 8, base + 16, base + 24, base + 24], "an offset behind the end stays inside");
+        let words: Vec<u64> = built.buffers[1]
+            .bytes()
+            .chunks_exact(8)
+            .map(number)
+            .collect();
+        assert_eq!(
+            words,
+            [base, base + 8, base + 16, base + 24, base + 24],
+            "an offset behind the end stays inside"
+        );
     }
 }

@@ -17,13 +17,21 @@ const LIBRARY_OPTION_VALUES: usize = 6;
 const LIBRARY_OPTION_COUNT: usize = 7;
 
 /// cuLibraryLoadData.
-pub(crate) fn load_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn load_data<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let image = module::image(player, call, SOURCE)?;
     load(player, call, function, image.address, image.buffers)
 }
 
 /// cuLibraryLoadFromFile.
-pub(crate) fn load_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn load_file<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     if call.argument(SOURCE) == 0 {
         return load(player, call, function, 0, Vec::new());
     }
@@ -60,12 +68,23 @@ fn library_options<'t>(
 ) -> Result<[(usize, u64); 3], Skip> {
     let count = call.argument(LIBRARY_OPTION_COUNT);
     if count == 0 || call.argument(LIBRARY_OPTIONS) == 0 {
-        return Ok([(LIBRARY_OPTIONS, 0), (LIBRARY_OPTION_VALUES, 0), (LIBRARY_OPTION_COUNT, count)]);
+        return Ok([
+            (LIBRARY_OPTIONS, 0),
+            (LIBRARY_OPTION_VALUES, 0),
+            (LIBRARY_OPTION_COUNT, count),
+        ]);
     }
     let Some(options) = module::piece(player, call, LIBRARY_OPTIONS, field::LIBRARY_OPTIONS) else {
-        return Err(Skip::because("its library options could not be read when it was recorded"));
+        return Err(Skip::because(
+            "its library options could not be read when it was recorded",
+        ));
     };
-    let values = module::piece(player, call, LIBRARY_OPTION_VALUES, field::LIBRARY_OPTION_VALUES);
+    let values = module::piece(
+        player,
+        call,
+        LIBRARY_OPTION_VALUES,
+        field::LIBRARY_OPTION_VALUES,
+    );
     let (mut kept_options, mut kept_values) = (Vec::new(), Vec::new());
     for (index, option) in options.chunks_exact(4).enumerate() {
         let option = number(option) as u32;
@@ -84,10 +103,18 @@ fn library_options<'t>(
     }
     let count = kept_values.len() as u64;
     if count == 0 {
-        return Ok([(LIBRARY_OPTIONS, 0), (LIBRARY_OPTION_VALUES, 0), (LIBRARY_OPTION_COUNT, 0)]);
+        return Ok([
+            (LIBRARY_OPTIONS, 0),
+            (LIBRARY_OPTION_VALUES, 0),
+            (LIBRARY_OPTION_COUNT, 0),
+        ]);
     }
     let (options, kept) = (Buffer::of(&kept_options), Buffer::of_words(&kept_values));
-    let values = if call.argument(LIBRARY_OPTION_VALUES) == 0 { 0 } else { kept.address() };
+    let values = if call.argument(LIBRARY_OPTION_VALUES) == 0 {
+        0
+    } else {
+        kept.address()
+    };
     let presets = [
         (LIBRARY_OPTIONS, options.address()),
         (LIBRARY_OPTION_VALUES, values),

@@ -19,13 +19,27 @@ pub(crate) struct LinkState {
 }
 
 /// cuLinkCreate.
-pub(crate) fn create<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
-    let positions = jit::Positions { count: 0, options: 1, values: 2 };
+pub(crate) fn create<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let positions = jit::Positions {
+        count: 0,
+        options: 1,
+        values: 2,
+    };
     let options = jit::options(player, call, positions)?;
     let frame = player.marshal(call, function, &options.presets(positions))?;
     player.reissue(call, function, frame)?;
     if let Some(state) = call.out(3).filter(|_| call.succeeded()) {
-        player.links.insert(state, LinkState { _buffers: options.buffers, cubin: None });
+        player.links.insert(
+            state,
+            LinkState {
+                _buffers: options.buffers,
+                cubin: None,
+            },
+        );
     } else {
         // A driver that took the options all the same may write into the logs.
         player.kept.extend(options.buffers);
@@ -34,7 +48,11 @@ pub(crate) fn create<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'s
 }
 
 /// cuLinkAddData.
-pub(crate) fn add_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn add_data<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let (data, size) = (2, call.argument(3));
     let mut buffers = Vec::new();
     let address = if call.argument(data) == 0 {
@@ -45,7 +63,9 @@ pub(crate) fn add_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
             return Err(Skip::because("its input is not in the trace"));
         };
         if (bytes.len() as u64) < size {
-            return Err(Skip::because("the trace holds less of its input than it reads"));
+            return Err(Skip::because(
+                "the trace holds less of its input than it reads",
+            ));
         }
         // What stood behind the given size matters to a parser of text.
         let behind = module::piece(player, call, data, field::BYTE_BEHIND);
@@ -60,12 +80,23 @@ pub(crate) fn add_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
 }
 
 /// cuLinkAddFile.
-pub(crate) fn add_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn add_file<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     if call.argument(2) == 0 {
         return add(player, call, function, (2, 0), 3, Vec::new());
     }
     let file = module::file(player, call, 2)?;
-    add(player, call, function, (2, file.path.address()), 3, Vec::new())
+    add(
+        player,
+        call,
+        function,
+        (2, file.path.address()),
+        3,
+        Vec::new(),
+    )
 }
 
 fn add<'t>(
@@ -76,7 +107,11 @@ fn add<'t>(
     count: usize,
     buffers: Vec<Buffer>,
 ) -> Played {
-    let positions = jit::Positions { count, options: count + 1, values: count + 2 };
+    let positions = jit::Positions {
+        count,
+        options: count + 1,
+        values: count + 2,
+    };
     let options = jit::options(player, call, positions)?;
     let presets = options.presets(positions);
     let mut frame = player.marshal(call, function, &[source, presets[0], presets[1]])?;
@@ -86,12 +121,24 @@ fn add<'t>(
 }
 
 /// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
-pub(crate) fn complete<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn complete<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     // Another driver version makes another cubin: its size is no divergence.
-    let same_driver = !player.report.machine.iter().any(|difference| difference.what.starts_with("driver"));
+    let same_driver = !player
+        .report
+        .machine
+        .iter()
+        .any(|difference| difference.what.starts_with("driver"));
     let result = player.issue(call, function, &frame)?;
-    let read = |position| frame.place(position).map(|place| number(&frame.received(place)));
+    let read = |position| {
+        frame
+            .place(position)
+            .map(|place| number(&frame.received(place)))
+    };
     let (live, size) = (read(1), read(2));
     if !same_driver {
         frame.places.retain(|place| place.position != 2);
@@ -100,8 +147,11 @@ pub(crate) fn complete<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
     if result != 0 || !call.succeeded() {
         return Ok(());
     }
-    let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), call.out(1)) else { return Ok(()) };
-    let recorded_size = call.out(2).or(size).unwrap_or(0);
+    let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), call.out(1)) else {
+        return Ok(());
+    };
+    // No address behind the live cubin is ever made from a recorded one.
+    let length = call.out(2).or(size).unwrap_or(0).min(size.unwrap_or(0));
     let expected = call.leave.and_then(|leave| leave.capture(1, field::FILE));
     if same_driver && let (Some(expected), Some(size)) = (expected, size) {
         let bytes = read_memory(live, usize::try_from(size).unwrap_or(0));
@@ -110,7 +160,7 @@ pub(crate) fn complete<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
     let state = call.argument(0);
     player.ranges.insert(Range {
         start: recorded,
-        length: recorded_size,
+        length,
         live,
         kind: Kind::Link,
         way: Way::Plain,
@@ -128,10 +178,16 @@ pub(crate) fn complete<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
 }
 
 /// cuLinkDestroy.
-pub(crate) fn destroy<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn destroy<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     player.plain(call, function)?;
     if call.succeeded()
-        && let Some(LinkState { cubin: Some(cubin), .. }) = player.links.remove(&call.argument(0))
+        && let Some(LinkState {
+            cubin: Some(cubin), ..
+        }) = player.links.remove(&call.argument(0))
     {
         player.ranges.end(cubin, call.index);
     }

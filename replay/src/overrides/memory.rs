@@ -5,8 +5,8 @@ use cutape_registry::{Function, Kind};
 
 use crate::address::{Found, Range, Way};
 use crate::api::{
-    Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT, INVALID_VALUE,
-    Location,
+    Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
+    INVALID_VALUE, Location,
 };
 use crate::buffer::Buffer;
 use crate::frame::{Frame, Skip};
@@ -18,7 +18,11 @@ use crate::plan::made_length;
 const LONGEST: u64 = 64 << 30;
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
-pub(crate) fn allocate<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn allocate<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     let recorded = call.out(0).filter(|_| call.succeeded());
     if let Some(start) = recorded
@@ -30,7 +34,10 @@ pub(crate) fn allocate<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
     if let Some(start) = recorded {
         let length = made_length(call, function);
         let device = player.api.current_device().unwrap_or(0);
-        match player.placement.map(&player.api, start, length, Location::Device(device)) {
+        match player
+            .placement
+            .map(&player.api, start, length, Location::Device(device))
+        {
             Ok(()) => {
                 frame.answer(0, start);
                 if function.base == "cuMemAllocPitch" {
@@ -43,7 +50,7 @@ pub(crate) fn allocate<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
             Err(Refusal::Driver(code)) if code == OUT_OF_MEMORY => {
                 return player.answer(call, function, frame, code);
             }
-            Err(refusal) => frame.refusal = Some(Player::refusal_text(&refusal)),
+            Err(refusal) => frame.refusal = Some(player.refusal_text(&refusal)),
         }
     }
     player.reissue(call, function, frame)
@@ -62,14 +69,20 @@ fn context_missing(player: &Player<'_>) -> Option<Code> {
 
 /// cuMemFree, cuMemFreeAsync. A pointer that is no live allocation's is INVALID_VALUE (observed); the driver is not
 /// asked where the books know.
-pub(crate) fn free<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn free<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let address = call.argument(0);
     let live = player.ranges.at(address).cloned();
     match live {
         Some(range) if range.way == Way::Granules && call.succeeded() => {
             let frame = player.marshal(call, function, &[])?;
             before_end(player, &range);
-            player.placement.unmap(&player.api, range.start, range.length);
+            player
+                .placement
+                .unmap(&player.api, range.start, range.length);
             player.answer(call, function, frame, 0)
         }
         Some(_) => player.plain(call, function),
@@ -88,7 +101,7 @@ fn known(player: &Player<'_>, address: u64) -> bool {
 
 /// Work that still uses memory ends before it is unmapped, and what copies have put there is saved.
 fn before_end(player: &mut Player<'_>, range: &Range) {
-    if let Err(code) = player.api.synchronize() {
+    if let Err(code) = player.wait_for_device() {
         tracing::debug!("waiting before unmapping {:#x}: result {code}", range.start);
     }
     if player.arrivals.any_in(range.start, range.end()) {
@@ -116,7 +129,7 @@ pub(crate) fn allocate_host<'t>(
             player.answer(call, function, frame, 0)
         }
         Err(refusal) => {
-            frame.refusal = Some(Player::refusal_text(&refusal));
+            frame.refusal = Some(player.refusal_text(&refusal));
             player.reissue(call, function, frame)
         }
     }
@@ -130,20 +143,32 @@ fn put_back(player: &mut Player<'_>, start: u64, length: u64) -> Result<Way, Ref
         return Ok(Way::PinnedGranules);
     }
     let context = player.api.current_context().unwrap_or(0);
-    player.placement.register(&player.api, start, length, context)?;
+    player
+        .placement
+        .register(&player.api, start, length, context)?;
     Ok(Way::HostRegion)
 }
 
 /// cuMemFreeHost.
-pub(crate) fn free_host<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn free_host<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let address = call.argument(0);
-    let range = player.ranges.at(address).filter(|range| range.kind == Kind::HostMemory).cloned();
+    let range = player
+        .ranges
+        .at(address)
+        .filter(|range| range.kind == Kind::HostMemory)
+        .cloned();
     let frame = player.marshal(call, function, &[])?;
     match range {
         Some(range) if range.way != Way::Plain => {
             before_end(player, &range);
             if range.way == Way::PinnedGranules {
-                player.placement.unmap(&player.api, range.start, range.length);
+                player
+                    .placement
+                    .unmap(&player.api, range.start, range.length);
             }
             player.answer(call, function, frame, 0)
         }
@@ -159,7 +184,11 @@ pub(crate) fn free_host<'t>(player: &mut Player<'t>, call: &Call<'t>, function: 
 }
 
 /// cuMemHostRegister: the program's own memory, which the replay provides.
-pub(crate) fn register<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn register<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let (start, length) = (call.argument(0), made_length(call, function));
     let mut frame = Frame::default();
     if player.ranges.overlapping(start, length).is_some() {
@@ -170,7 +199,9 @@ pub(crate) fn register<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
         if start == 0 || length == 0 {
             return player.plain(call, function);
         }
-        return Err(Skip::because("failed to register host memory of the program, which replay does not have"));
+        return Err(Skip::because(
+            "failed to register host memory of the program, which replay does not have",
+        ));
     }
     if let Some(answer) = context_missing(player) {
         return player.answer(call, function, frame, answer);
@@ -186,18 +217,23 @@ pub(crate) fn register<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
         }
         Err(refusal) => {
             if length > LONGEST {
-                return Err(Skip::because("registers more host memory than replay provides"));
+                return Err(Skip::because(
+                    "registers more host memory than replay provides",
+                ));
             }
             // Page-aligned memory of our own takes its place.
             let page = crate::plan::PAGE;
             let own = Buffer::zeroed((length + 2 * page) as usize);
             let live = own.address().next_multiple_of(page) + start % page;
             player.kept.push(own);
-            let issued = Frame { args: vec![live, length, call.argument(2)], ..Frame::default() };
+            let issued = Frame {
+                args: vec![live, length, call.argument(2)],
+                ..Frame::default()
+            };
             let result = player.issue(call, function, &issued)?;
             player.conclude(call, function, issued, result);
             if result == 0 {
-                frame.refusal = Some(Player::refusal_text(&refusal));
+                frame.refusal = Some(player.refusal_text(&refusal));
                 player.add_range(call, function, &frame, key, live, None, context);
             }
             Ok(())
@@ -206,16 +242,28 @@ pub(crate) fn register<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &
 }
 
 /// cuMemHostUnregister.
-pub(crate) fn unregister<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn unregister<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let address = call.argument(0);
-    let range = player.ranges.at(address).filter(|range| range.kind == Kind::Registration).cloned();
+    let range = player
+        .ranges
+        .at(address)
+        .filter(|range| range.kind == Kind::Registration)
+        .cloned();
     let frame = player.marshal(call, function, &[])?;
     match range {
         Some(range) => {
             before_end(player, &range);
             match range.way {
                 Way::Plain => return player.reissue(call, function, frame),
-                Way::PinnedGranules => player.placement.unmap(&player.api, range.start, range.length),
+                Way::PinnedGranules => {
+                    player
+                        .placement
+                        .unmap(&player.api, range.start, range.length)
+                }
                 _ => {}
             }
             player.answer(call, function, frame, 0)
@@ -225,8 +273,15 @@ pub(crate) fn unregister<'t>(player: &mut Player<'t>, call: &Call<'t>, function:
                 player.ranges.find(address),
                 Found::Freed(range) if range.kind == Kind::Registration
             );
-            let code = if registered_once { HOST_MEMORY_NOT_REGISTERED } else { INVALID_VALUE };
-            let code = call.result().filter(|&recorded| recorded != 0).unwrap_or(code);
+            let code = if registered_once {
+                HOST_MEMORY_NOT_REGISTERED
+            } else {
+                INVALID_VALUE
+            };
+            let code = call
+                .result()
+                .filter(|&recorded| recorded != 0)
+                .unwrap_or(code);
             player.answer(call, function, frame, code)
         }
         None => player.reissue(call, function, frame),
@@ -276,15 +331,25 @@ pub(crate) fn device_pointer<'t>(
     }
 }
 
-/// cuMemHostGetFlags: what the memory was allocated with, `CU_MEMHOSTALLOC_PORTABLE` and `..._DEVICEMAP` being always on
-/// where addressing is unified.
-pub(crate) fn host_flags<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+/// cuMemHostGetFlags: what the memory was allocated with, `CU_MEMHOSTALLOC_DEVICEMAP` being always on where addressing is
+/// unified, and `..._PORTABLE` not being told (driver 580.159.04: 2 for memory allocated with 3).
+pub(crate) fn host_flags<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     match placed(player, call.argument(1)) {
         Some((range, _)) if range.kind == Kind::HostMemory && call.succeeded() => {
             let mut frame = player.marshal(call, function, &[])?;
             let recorded = call.out(0).unwrap_or(0);
             // The bits that the driver adds by itself are not the program's doing.
-            let flags = if recorded & range.flags == range.flags { recorded } else { range.flags };
+            const PORTABLE: u64 = 1;
+            let told = range.flags & !PORTABLE;
+            let flags = if recorded & told == told {
+                recorded
+            } else {
+                range.flags
+            };
             frame.answer(0, flags);
             player.answer(call, function, frame, 0)
         }

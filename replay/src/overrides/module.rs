@@ -28,13 +28,20 @@ pub(crate) struct Image {
 ///
 /// An address inside the cubin of a link state that lives is that of the live cubin. After cuLinkDestroy the recorded
 /// bytes are used: what the driver found there then, whether still the cubin or not.
-pub(crate) fn image<'t>(player: &mut Player<'t>, call: &Call<'t>, position: usize) -> Result<Image, Skip> {
+pub(crate) fn image<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+) -> Result<Image, Skip> {
     let address = call.argument(position);
     if address == 0 {
         return Ok(Image::default());
     }
     if let Some(live) = live_cubin(player, address) {
-        return Ok(Image { address: live, buffers: Vec::new() });
+        return Ok(Image {
+            address: live,
+            buffers: Vec::new(),
+        });
     }
     let bytes = piece(player, call, position, field::POINTEE)
         .ok_or_else(|| Skip::because("its image is not in the trace"))?;
@@ -43,7 +50,8 @@ pub(crate) fn image<'t>(player: &mut Player<'t>, call: &Call<'t>, position: usiz
         Some(container) if bytes.len() >= WRAPPER_LIST.end => {
             let container = Buffer::of(&container);
             let mut wrapper = Buffer::of(&bytes);
-            wrapper.bytes_mut()[WRAPPER_CONTAINER].copy_from_slice(&container.address().to_le_bytes());
+            wrapper.bytes_mut()[WRAPPER_CONTAINER]
+                .copy_from_slice(&container.address().to_le_bytes());
             wrapper.bytes_mut()[WRAPPER_LIST].fill(0);
             buffers.push(container);
             wrapper
@@ -61,7 +69,12 @@ pub(crate) fn image<'t>(player: &mut Player<'t>, call: &Call<'t>, position: usiz
 }
 
 /// The bytes of a piece that was recorded before the call.
-pub(crate) fn piece<'t>(player: &Player<'t>, call: &Call<'t>, position: usize, name: u8) -> Option<Vec<u8>> {
+pub(crate) fn piece<'t>(
+    player: &Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+    name: u8,
+) -> Option<Vec<u8>> {
     match player.payload(&call.capture(position, name)?) {
         Payload::Here(bytes) => Some(bytes.into_owned()),
         Payload::Left(..) | Payload::Unreadable => None,
@@ -78,7 +91,10 @@ fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {
 }
 
 fn parameter(function: &Function, names: &[&str]) -> Option<usize> {
-    function.params.iter().position(|param| names.contains(&param.name))
+    function
+        .params
+        .iter()
+        .position(|param| names.contains(&param.name))
 }
 
 /// Positions of a load's option array, if it has one.
@@ -91,7 +107,11 @@ pub(crate) fn option_positions(function: &Function) -> Option<jit::Positions> {
 }
 
 /// cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary.
-pub(crate) fn load_data<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn load_data<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let Some(position) = parameter(function, &["image", "fatCubin"]) else {
         return player.plain(call, function);
     };
@@ -116,12 +136,19 @@ pub(crate) struct MemoryFile {
 }
 
 /// Makes a file of what was recorded of the one that a call names; a name of nothing if there was none.
-pub(crate) fn file<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Result<MemoryFile, Skip> {
+pub(crate) fn file<'t>(
+    player: &Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+) -> Result<MemoryFile, Skip> {
     let Some(content) = piece(player, call, position, field::FILE) else {
         if call.succeeded() {
             return Err(Skip::because("the file that it loads is not in the trace"));
         }
-        return Ok(MemoryFile { _file: None, path: Buffer::of(b"/nonexistent/cutape-replay\0") });
+        return Ok(MemoryFile {
+            _file: None,
+            path: Buffer::of(b"/nonexistent/cutape-replay\0"),
+        });
     };
     // SAFETY: the name is a C string; the descriptor is owned by the file from here on.
     let mut file = unsafe {
@@ -131,13 +158,21 @@ pub(crate) fn file<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) ->
         }
         std::fs::File::from_raw_fd(descriptor)
     };
-    file.write_all(&content).map_err(|error| Skip::because(format!("the file that it loads: {error}")))?;
+    file.write_all(&content)
+        .map_err(|error| Skip::because(format!("the file that it loads: {error}")))?;
     let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
-    Ok(MemoryFile { _file: Some(file), path: Buffer::of(path.as_bytes()) })
+    Ok(MemoryFile {
+        _file: Some(file),
+        path: Buffer::of(path.as_bytes()),
+    })
 }
 
 /// cuModuleLoad.
-pub(crate) fn load_file<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn load_file<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     if call.argument(1) == 0 {
         return player.plain(call, function);
     }

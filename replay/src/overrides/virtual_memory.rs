@@ -7,7 +7,11 @@ use crate::address::Way;
 use crate::interpret::{Played, Player};
 
 /// cuMemAddressReserve: the slots around it are reserved already.
-pub(crate) fn reserve<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn reserve<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let length = call.argument(1);
     let Some(start) = call.out(0).filter(|_| call.succeeded()) else {
         return player.plain(call, function);
@@ -25,7 +29,11 @@ pub(crate) fn reserve<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'
 }
 
 /// cuMemAddressFree.
-pub(crate) fn free<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) -> Played {
+pub(crate) fn free<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
     let reserved = player.ranges.reservation_at(call.argument(0));
     if call.succeeded() && reserved.is_some_and(|range| range.way == Way::Reserved) {
         let frame = player.marshal(call, function, &[])?;

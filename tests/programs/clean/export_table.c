@@ -1,4 +1,5 @@
 /* Asks for private tables: one that the driver has, one that nobody has. Their contents are not looked at. */
+// replay-skips: cuGetExportTable
 #include "program.h"
 
 int main(void)

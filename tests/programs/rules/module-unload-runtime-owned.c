@@ -1,6 +1,7 @@
 // A module that the program did not load is reached through cuFuncGetModule and unloaded; the control unloads its own.
 // expect: module-unload-runtime-owned
 // needs: unrecorded-load
+// replay-skips: cuFuncGetModule cuModuleUnload
 // The module is loaded by the driver's own functions, past whatever stands in front of it, as the runtime's modules reach a
 // program whose trace does not show their loads.
 #define _GNU_SOURCE

@@ -1,12 +1,16 @@
-//! `codegen`: signatures, semantics and rules to the committed tables. Pure: no network, no clang.
+//! `codegen`: signatures, semantics and rules to the committed tables and pages. Pure: no network, no clang.
 
 mod header;
+mod pages;
 mod tables;
 mod text;
 
 use std::fs;
 use std::path::Path;
 
+pub(crate) use tables::{FlatField, flat};
+
+use crate::members::Facts;
 use crate::semantics::{self, Meaning};
 use crate::signatures::{Function, Signatures, Types};
 use crate::{Failure, semantics::Rule};
@@ -17,6 +21,7 @@ struct Input<'a> {
     types: &'a Types<'a>,
     meanings: &'a [Meaning],
     rules: &'a [Rule],
+    facts: &'a Facts,
 }
 
 impl<'a> Input<'a> {
@@ -46,6 +51,14 @@ pub(crate) fn run(root: &Path, check: bool, allow_missing: bool) -> Result<(), F
         fs::write(&path, text)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
+    let left_over = pages::left_over(root, &files);
+    for name in &left_over {
+        stale.push(name.as_str());
+        if !check {
+            fs::remove_file(root.join(name))
+                .map_err(|error| Failure::new(format!("{name}: {error}")))?;
+        }
+    }
     if check && !stale.is_empty() {
         return Err(Failure::new(format!(
             "stale, run `cargo xtask codegen`: {}",
@@ -65,16 +78,19 @@ pub(crate) fn generate(root: &Path, allow_missing: bool) -> Result<Vec<(String, 
     let signatures = Signatures::load(root)?;
     let types = Types::new(&signatures);
     let entries = semantics::load(root)?;
-    let meanings = semantics::join(&signatures, &types, &entries, allow_missing)?;
+    let facts = Facts::load(root)?;
+    facts.check(&types, |entry| flat(&types, entry))?;
+    let meanings = semantics::join(&signatures, &types, &facts, &entries, allow_missing)?;
     let rules = semantics::load_rules(root)?;
     let input = Input {
         signatures: &signatures,
         types: &types,
         meanings: &meanings,
         rules: &rules,
+        facts: &facts,
     };
     let table = |name: &str, text: String| (format!("registry/src/generated/{name}"), text);
-    Ok(vec![
+    let mut files = vec![
         table("mod.rs", tables::modules()),
         table("functions.rs", tables::functions(&input)),
         table("ids.rs", tables::ids(&input)),
@@ -87,7 +103,10 @@ pub(crate) fn generate(root: &Path, allow_missing: bool) -> Result<Vec<(String, 
             "tests/programs/include/cuda_api.h".to_owned(),
             header::header(&input)?,
         ),
-    ])
+    ];
+    files.extend(pages::rules(root, &rules)?);
+    files.push(pages::not_replayed(&input));
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -193,6 +212,12 @@ mod tests {
         );
         run(&root, false, false).unwrap_or_else(|failure| panic!("{failure}"));
         run(&root, true, false).unwrap_or_else(|failure| panic!("{failure}"));
+        let gone = root.join("docs/rules/link-no-such-rule.md");
+        fs::write(&gone, "a page of a rule that was removed").unwrap();
+        let error = run(&root, true, false).unwrap_err().to_string();
+        assert!(error.contains("link-no-such-rule.md"), "{error}");
+        run(&root, false, false).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(!gone.exists());
         let table = root.join("registry/src/generated/enums.rs");
         fs::write(&table, "// edited by hand").unwrap();
         let error = run(&root, true, false).unwrap_err().to_string();

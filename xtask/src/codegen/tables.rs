@@ -125,19 +125,22 @@ pub(super) fn enums(input: &Input<'_>) -> String {
 
 pub(super) fn structs(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! Every struct of the headers, under each of its names.\n{BANNER}\nuse crate::model::{{Field, Struct}};\n\n\
+        "//! Every struct of the headers, under each of its names.\n{BANNER}\nuse crate::model::{{Field, Kind, Meaning, Struct, When}};\n\n\
          /// Sorted by name.\npub static STRUCTS: &[Struct] = &[\n"
     );
     for (name, entry) in all_structs(input) {
         let _ = writeln!(
             text,
-            "    Struct {{ name: {name:?}, size: {}, fields: &[",
-            entry.size
+            "    Struct {{ name: {name:?}, size: {}, token: {}, fields: &[",
+            entry.size,
+            input.facts.is_token(input.types, entry)
         );
-        for field in flat(input.types, entry) {
+        let fields = flat(input.types, entry);
+        for field in &fields {
+            let (meaning, when) = input.facts.of(input.types, entry, &fields, field);
             let _ = writeln!(
                 text,
-                "        Field {{ name: {:?}, c_type: {:?}, offset: {}, size: {} }},",
+                "        Field {{ name: {:?}, c_type: {:?}, offset: {}, size: {}, meaning: {meaning}, when: {when} }},",
                 field.name, field.c_type, field.offset, field.size
             );
         }
@@ -214,15 +217,15 @@ pub(super) fn all_structs<'a>(input: &Input<'a>) -> BTreeMap<&'a str, &'a Struct
 
 /// A member with a dotted name and its place in the whole struct.
 #[derive(Debug)]
-pub(super) struct FlatField {
-    pub(super) name: String,
-    pub(super) c_type: String,
-    pub(super) offset: u32,
-    pub(super) size: u32,
+pub(crate) struct FlatField {
+    pub(crate) name: String,
+    pub(crate) c_type: String,
+    pub(crate) offset: u32,
+    pub(crate) size: u32,
 }
 
 /// A struct's members, those of the structs inside it in their place, in the order of their offsets.
-pub(super) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
+pub(crate) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
     let mut fields = Vec::new();
     flatten(types, entry, "", 0, &mut fields);
     fields.sort_by_key(|field| field.offset);

@@ -1,0 +1,167 @@
+//! What link states and library loads leave behind: inputs, cubins, option values.
+
+use std::sync::Arc;
+
+use cutape_format::layout::field;
+use cutape_format::{Bytes, Call};
+use cutape_registry::Kind;
+
+use super::data::{Cubin, ImageSource, LinkInput};
+use super::objects::Site;
+use super::{State, image_capture, numbers32, numbers64};
+use crate::context::{TraceContext, bytes_of};
+use crate::plan::{Plan, Special};
+
+/// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
+pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
+impl State {
+    /// A link has been completed: its cubin is the state's.
+    pub(super) fn completed(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+        let link = plan
+            .position_of(Kind::Link)
+            .map(|position| call.argument(position));
+        let Some(link) = link.and_then(|handle| self.objects.live(Kind::Link, handle)) else {
+            return;
+        };
+        if let Some(data) = self.link_data_mut(link) {
+            data.completed = Some(site);
+        }
+        let Some(out) = plan.at("cubinOut") else {
+            return;
+        };
+        let Some(address) = call.out(out).filter(|&address| address != 0) else {
+            return;
+        };
+        let file = call.leave.and_then(|leave| leave.capture(out, field::FILE));
+        let source = match file.map(|capture| capture.bytes) {
+            Some(Bytes::Inline(bytes)) => ImageSource::Bytes(Arc::from(bytes)),
+            Some(Bytes::Blob(blob)) => ImageSource::Blob(blob),
+            _ => ImageSource::Unknown,
+        };
+        let size = plan.at("sizeOut").and_then(|position| call.out(position));
+        let size = size
+            .or_else(|| file.and_then(|c| c.bytes.length()))
+            .unwrap_or(1);
+        // The driver has given the block out again: what was there is known to be over.
+        self.cubins.retain(|old| {
+            old.freed.is_none()
+                || old.address >= address + size
+                || address >= old.address + old.size
+        });
+        self.cubins.push(Cubin {
+            address,
+            size,
+            link,
+            completed: site,
+            source,
+            freed: None,
+        });
+    }
+
+    /// A link has taken an input.
+    pub(super) fn input_added(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        context: &dyn TraceContext,
+        site: Site,
+    ) {
+        let input = link_input(plan, call, context, site);
+        if let Some(link) = self.objects.live(Kind::Link, call.argument(0))
+            && let Some(data) = self.link_data_mut(link)
+        {
+            data.inputs.push(input);
+        }
+    }
+
+    /// After a link call: what the driver has written to the option values that the state was created with.
+    pub(super) fn link_values(&mut self, plan: &Plan, call: &Call<'_>) {
+        if !matches!(
+            plan.special,
+            Special::LinkAddData | Special::LinkAddFile | Special::LinkComplete
+        ) {
+            return;
+        }
+        let values = numbers64(
+            call.leave
+                .and_then(|leave| leave.capture(0, field::OPTION_VALUES)),
+        );
+        let Some(link) = self.objects.live(Kind::Link, call.argument(0)) else {
+            return;
+        };
+        let Some(address) = self.link_data(link).map(|data| data.options.values_address) else {
+            return;
+        };
+        if !values.is_empty()
+            && let Some(array) = self.arrays.get_mut(&address)
+            && array.numbers.len() == values.len()
+        {
+            array.left = values;
+        }
+    }
+}
+
+/// What an added input defines and needs.
+pub(crate) fn link_input(
+    plan: &Plan,
+    call: &Call<'_>,
+    context: &dyn TraceContext,
+    site: Site,
+) -> LinkInput {
+    let mut input = LinkInput {
+        site,
+        defines: Vec::new(),
+        needs: Vec::new(),
+        provides: Vec::new(),
+        known: false,
+    };
+    let data = plan
+        .at("data")
+        .and_then(|position| call.capture(position, field::POINTEE));
+    let capture = data.or_else(|| image_capture(plan, call));
+    let bytes = capture.and_then(|capture| bytes_of(context, capture.bytes));
+    let Some(image) = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok()) else {
+        return input;
+    };
+    // Which of several entries the linker takes is the driver's choice.
+    if let [entry] = image.entries.as_slice()
+        && let Ok(content) = &entry.content
+    {
+        input.known = true;
+        input.defines.extend(
+            content
+                .functions
+                .iter()
+                .filter(|f| f.is_entry)
+                .map(|f| f.name.clone()),
+        );
+        input.needs.clone_from(&content.undefined);
+        let functions = content
+            .functions
+            .iter()
+            .filter(|f| !f.is_entry)
+            .map(|f| f.name.clone());
+        let globals = content
+            .globals
+            .iter()
+            .filter(|g| !g.external)
+            .map(|g| g.name.clone());
+        // Device functions and variables may be local to their input, so that equal names need not clash.
+        input.provides.extend(functions.chain(globals));
+    }
+    input
+}
+
+/// The value of a library option, if the call passes that option.
+pub(crate) fn library_option(plan: &Plan, call: &Call<'_>, option: u32) -> Option<u64> {
+    let numbers = numbers32(
+        plan.at("libraryOptions")
+            .and_then(|position| call.capture(position, field::LIBRARY_OPTIONS)),
+    );
+    let values = numbers64(
+        plan.at("libraryOptionValues")
+            .and_then(|position| call.capture(position, field::LIBRARY_OPTION_VALUES)),
+    );
+    let position = numbers.iter().position(|&number| number == option)?;
+    Some(values.get(position).copied().unwrap_or(1))
+}

@@ -1,0 +1,60 @@
+//! For every rule one sequence of calls that breaks it and its nearest correct relatives, which stay silent.
+
+mod script;
+mod tables;
+
+use script::{findings, rules};
+use tables::link::LINKS;
+use tables::module::MODULE;
+use tables::others::{LIBRARIES, OTHERS};
+
+#[test]
+fn every_rule_speaks_and_stays_silent() {
+    let mut wrong = Vec::new();
+    for (rule, start, violation, controls) in
+        [MODULE, LINKS, LIBRARIES, OTHERS].into_iter().flatten()
+    {
+        let found = rules(&format!("{start}\n{violation}"));
+        if found != [*rule] {
+            wrong.push(format!("{rule}: violation found {found:?}\n{violation}"));
+        }
+        for control in *controls {
+            let found = findings(&format!("{start}\n{control}"));
+            if !found.is_empty() {
+                let said: Vec<_> = found
+                    .iter()
+                    .map(|f| format!("{}: {}", f.rule, f.message))
+                    .collect();
+                wrong.push(format!("{rule}: control found {said:?}\n{control}"));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+}
+
+#[test]
+fn every_decidable_rule_has_a_row() {
+    let tested: Vec<&str> = [MODULE, LINKS, LIBRARIES, OTHERS]
+        .into_iter()
+        .flatten()
+        .map(|row| row.0)
+        .collect();
+    for rule in cutape_registry::RULES {
+        assert!(
+            !rule.undecidable.is_empty() || tested.contains(&rule.id),
+            "no test for {}",
+            rule.id
+        );
+    }
+    for id in tested {
+        assert!(
+            cutape_registry::rule(id).is_some(),
+            "{id} is not in the catalogue"
+        );
+    }
+}

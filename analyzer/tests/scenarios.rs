@@ -1,0 +1,311 @@
+//! What holds over all rules: recycled handles, several threads and contexts, unknown calls, calls in flight, findings in
+//! every form of output.
+
+mod script;
+
+use cutape_analyzer::output::{Style, json, junit_cases, sarif, text};
+use cutape_analyzer::render::{Renderer, render_call};
+use cutape_analyzer::{Analyzer, Baseline, Severity, Suppressions};
+use proptest::prelude::*;
+use script::{PTX, findings, rules, trace};
+
+#[test]
+fn handles_come_again_a_thousand_times() {
+    let mut script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n".to_owned();
+    for _ in 0..1000 {
+        script.push_str(
+            "cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+             cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+             cuStreamCreate phStream:=0x300\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+             cuLaunchKernel f=0x200 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
+             cuMemFree_v2 dptr=0x10000\n cuStreamDestroy_v2 hStream=0x300\n cuModuleUnload hmod=0x100\n",
+        );
+    }
+    assert_eq!(rules(&script), [""; 0]);
+    script.push_str("cuModuleUnload hmod=0x100 -> 400\n");
+    let found = findings(&script);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].objects[0].label, "module#1000 0x100");
+}
+
+#[test]
+fn a_free_and_an_allocation_that_overlap() {
+    // Thread 1's allocation is entered first and gets the block that thread 0 frees meanwhile.
+    let script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+        t1> cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n t1<\n\
+        t1 cuMemsetD8_v2 dstDevice=0x10000 N=64\n t1 cuMemFree_v2 dptr=0x10000\n";
+    assert_eq!(rules(script), [""; 0]);
+    assert_eq!(
+        rules(&format!("{script}cuMemFree_v2 dptr=0x10000 -> 1")),
+        ["memory-double-free"]
+    );
+}
+
+#[test]
+fn a_block_goes_through_three_threads() {
+    // Thread 1's allocation takes so long that the block is freed, given to thread 2 and freed again before it gets it.
+    let script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+        t1 cuCtxSetCurrent ctx=0xc1\n t2 cuCtxSetCurrent ctx=0xc1\n\
+        t1> cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
+        t2 cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n t2 cuMemFree_v2 dptr=0x10000\n t1<\n\
+        t1 cuMemsetD8_v2 dstDevice=0x10000 N=64\n t1 cuMemFree_v2 dptr=0x10000\n";
+    assert_eq!(rules(script), [""; 0]);
+    assert_eq!(
+        rules(&format!("{script}t2 cuMemFree_v2 dptr=0x10000 -> 1")),
+        ["memory-double-free"]
+    );
+}
+
+#[test]
+fn an_object_of_one_thread_dies_in_another() {
+    let found = findings(
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+         t1 cuCtxSetCurrent ctx=0xc1\n t1 cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+         cuModuleUnload hmod=0x100\n t1 cuLaunchKernel f=0x200 -> 400",
+    );
+    assert_eq!(found.len(), 1);
+    let call = found[0].call.as_ref().unwrap();
+    assert_eq!((call.thread, call.index), (1, 5));
+    assert!(
+        found[0].objects[0].created.contains("thread 1"),
+        "{:?}",
+        found[0].objects
+    );
+}
+
+#[test]
+fn many_contexts_each_end_their_own() {
+    let mut script = String::new();
+    for n in 0..50 {
+        script.push_str(&format!(
+            "cuCtxCreate_v2 pctx:={} dev=0\n cuModuleLoadData module:={} image@0x5000:PTX\n",
+            0xc00 + n,
+            0x1000 + n
+        ));
+    }
+    script.push_str("cuCtxDestroy_v2 ctx=0xc31\n");
+    for n in 0..48 {
+        script.push_str(&format!(
+            "cuCtxSetCurrent ctx={}\n cuModuleUnload hmod={}\n",
+            0xc00 + n,
+            0x1000 + n
+        ));
+    }
+    assert_eq!(rules(&script), [""; 0]);
+    script.push_str("cuModuleUnload hmod=0x1031 -> 400\n");
+    assert_eq!(rules(&script), ["context-resource-after-destroy"]);
+}
+
+#[test]
+fn what_was_not_seen_is_no_error() {
+    for script in [
+        // Recording began late, or the objects are the driver's own.
+        "cuModuleUnload hmod=0x100",
+        "cuLaunchKernel f=0x200 hStream=0x300",
+        "cuMemFree_v2 dptr=0x10000\n cuLinkDestroy state=0x600\n cuEventDestroy_v2 hEvent=0x400",
+        "cuCtxPopCurrent_v2 pctx:=0xc1\n cuCtxSetCurrent ctx=0\n cuCtxDestroy_v2 ctx=0xc1",
+        // The default streams and missing handles.
+        "cuStreamSynchronize hStream=0\n cuStreamSynchronize hStream=1\n cuStreamSynchronize hStream=2",
+        // A driver that is being shut down.
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
+         cuMemFree_v2 dptr=0x10000 -> 4",
+        // A failed load makes nothing and a failed destroy ends nothing.
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuStreamCreate phStream:=0x300\n cuStreamDestroy_v2 hStream=0x300 -> 700\n\
+         cuStreamDestroy_v2 hStream=0x300",
+    ] {
+        assert_eq!(rules(script), [""; 0], "{script}");
+    }
+}
+
+#[test]
+fn a_loop_says_it_once() {
+    // The same line of the program; the builder gives each line of a script a caller of its own, so distinct lines speak.
+    let once = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuEventCreate phEvent:=0x400\n cuEventDestroy_v2 hEvent=0x400\n\
+        cuEventQuery hEvent=0x400 -> 400\n cuEventQuery hEvent=0x400 -> 400";
+    assert_eq!(rules(once), ["event-use-after-destroy"; 2]);
+    let trace = trace(once);
+    let mut analyzer = Analyzer::new();
+    let calls: Vec<_> = trace.calls().collect();
+    let mut count = 0;
+    for call in calls.iter().chain(&calls[4..]).chain(&calls[4..]) {
+        count += analyzer.push(&trace, call).len();
+    }
+    assert_eq!(count, 2);
+}
+
+const MISUSE: &str = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuLinkCreate_v2 stateOut:=0x600\n\
+    cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n\
+    cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n";
+
+#[test]
+fn a_finding_explains_itself() {
+    let found = findings(MISUSE);
+    let [finding] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!(finding.severity, Severity::Error);
+    for part in [
+        "luck",
+        "0x30000",
+        "cuLinkComplete (call 2)",
+        "cuLinkDestroy (call 3)",
+        "still those of the cubin",
+    ] {
+        assert!(
+            finding.message.contains(part),
+            "{part} is not in: {}",
+            finding.message
+        );
+    }
+    assert_eq!(finding.chain.len(), 3, "{:?}", finding.chain);
+    assert!(
+        finding.objects[0]
+            .destroyed
+            .as_ref()
+            .unwrap()
+            .starts_with("cuLinkDestroy, call 3")
+    );
+    assert!(!finding.advice.is_empty() && !finding.manual.is_empty());
+    let plain = text(finding, &Style::PLAIN);
+    assert!(
+        plain.starts_with("error[link-cubin-after-destroy]: "),
+        "{plain}"
+    );
+    assert!(
+        plain.contains(" --> call 4: cuModuleLoadData(module: "),
+        "{plain}"
+    );
+    for mark in ["= chain: link state#1 0x600", "= help: ", "= manual: "] {
+        assert!(plain.contains(mark), "{mark} is not in:\n{plain}");
+    }
+    assert!(
+        plain
+            .lines()
+            .all(|line| line.chars().count() < 240 && line == line.trim_end()),
+        "{plain}"
+    );
+}
+
+#[test]
+fn outputs_agree() {
+    let found = findings(MISUSE);
+    let value = json(&found);
+    assert_eq!(value["findings"][0]["rule"], "link-cubin-after-destroy");
+    assert_eq!(value["findings"][0]["call"]["index"], 4);
+    let log = sarif(&found, "a b.cutape");
+    let run = &log["runs"][0];
+    assert_eq!(run["results"][0]["ruleId"], "link-cubin-after-destroy");
+    assert_eq!(run["results"][0]["level"], "error");
+    let place = &run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"];
+    assert_eq!(place["uri"], "a%20b.cutape");
+    assert_eq!(
+        run["tool"]["driver"]["rules"][0]["id"],
+        "link-cubin-after-destroy"
+    );
+    let cases = junit_cases(&found);
+    assert_eq!(cases[0].name, "link-cubin-after-destroy call 4");
+    // What is in a baseline, or suppressed, is not shown again.
+    let baseline = Baseline::parse(&value.to_string()).unwrap();
+    assert!(baseline.filter(found.clone()).is_empty());
+    for (rules, left) in [
+        ("link-*", 0),
+        ("* cuModuleLoad*", 0),
+        ("link-* cuLink*", 1),
+        ("module-*", 1),
+    ] {
+        let suppressions = Suppressions::parse(rules).unwrap();
+        assert_eq!(suppressions.filter(found.clone()).len(), left, "{rules}");
+    }
+}
+
+#[test]
+fn calls_are_rendered() {
+    let trace = trace(
+        "cuStreamCreate phStream:=0x300 Flags=1\n cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+         cuModuleLoadData module:=0x100 image@0x5000:PTX\n cuDeviceGetAttribute pi:=9 attrib=75\n\
+         cuCtxSetLimit limit=0 value=-1\n cuModuleGetFunction hmod=0x100 name? -> 1\n\
+         cuLinkCreate_v2 opts=7:3 stateOut:=0x600 -> !",
+    );
+    let calls: Vec<_> = trace.calls().collect();
+    let expected = [
+        "cuStreamCreate(phStream: 0x7ff000000000 -> 0x300, Flags: CU_STREAM_NON_BLOCKING)",
+        "cuModuleGetFunction(hfunc: 0x7ff000000000 -> 0x200, hmod: 0x100, name: 0x7ff000000200 \"k\")",
+        &format!(
+            "cuModuleLoadData(module: 0x7ff000000000 -> 0x100, image: 0x5000 (PTX, {} bytes))",
+            PTX.len() + 1
+        ),
+        "cuDeviceGetAttribute(pi: 0x7ff000000000 -> 9, attrib: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev: 0)",
+        "cuCtxSetLimit(limit: CU_LIMIT_STACK_SIZE, value: 18446744073709551615)",
+        "cuModuleGetFunction(hfunc: NULL, hmod: 0x100, name: 0x7ff000000200 (unreadable))",
+        "cuLinkCreate_v2(numOptions: 1, options: 0x7ff100000000 options CU_JIT_OPTIMIZATION_LEVEL, optionValues: \
+         0x7ff200000000 values 0x3, stateOut: 0x7ff000000300)",
+    ];
+    let mut renderer = Renderer::new();
+    for (call, expected) in calls.iter().zip(expected) {
+        assert_eq!(render_call(call, &trace), expected);
+        assert_eq!(renderer.text(call, &trace), expected);
+    }
+    let value = renderer.json(&calls[1], &trace);
+    assert_eq!(value["function"], "cuModuleGetFunction");
+    assert_eq!(value["arguments"][2]["before"][0]["text"], "\"k\"");
+    assert_eq!(value["arguments"][0]["after"][0]["text"], "0x200");
+    assert_eq!(value["resultName"], "CUDA_SUCCESS");
+    assert_eq!(
+        renderer.json(&calls[6], &trace)["resultName"],
+        "did not return"
+    );
+}
+
+/// Any sequence of calls over few handles.
+fn any_script() -> impl Strategy<Value = String> {
+    let functions = prop::sample::select(
+        cutape_registry::FUNCTIONS
+            .iter()
+            .filter(|function| !function.params.is_empty())
+            .collect::<Vec<_>>(),
+    );
+    let call = (
+        functions,
+        prop::collection::vec(0u64..6, 16),
+        0u32..3,
+        any::<bool>(),
+        0u8..4,
+    )
+        .prop_map(|(function, values, thread, out, result)| {
+            let mut line = format!("t{thread} {}", function.name);
+            for (param, value) in function.params.iter().zip(values) {
+                let pointer = param.c_type.ends_with('*');
+                let name = param.name;
+                match (pointer && out, param.c_type.contains("char"), param.width) {
+                    (_, _, cutape_registry::Width::Memory(_)) => {}
+                    (true, true, _) => line.push_str(&format!(" {name}=\"k\"")),
+                    (true, false, _) => line.push_str(&format!(" {name}:={value}")),
+                    _ => line.push_str(&format!(" {name}={value}")),
+                }
+            }
+            line + match result {
+                0 => " -> 400",
+                _ => "",
+            }
+        });
+    prop::collection::vec(call, 1..60).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn nothing_panics(script in any_script()) {
+        let trace = trace(&script);
+        let mut analyzer = Analyzer::new();
+        let mut renderer = Renderer::new();
+        for call in trace.calls() {
+            for finding in analyzer.push(&trace, &call) {
+                prop_assert!(cutape_registry::rule(finding.rule).is_some(), "{}", finding.rule);
+                prop_assert!(!text(&finding, &Style::COLOUR).is_empty());
+            }
+            prop_assert!(renderer.json(&call, &trace).is_object());
+        }
+        analyzer.finish(&trace);
+    }
+}

@@ -1,0 +1,434 @@
+//! A small language for call sequences, so that a test is a few lines: one call a line,
+//! `[t1] function parameter=value ... [-> result]`.
+//!
+//! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a string; `p@0x5000` puts a pointer
+//! there (else every parameter has an address of its own); `p@0x5000:NAME` an image of that name; `p?` memory that cannot be
+//! read; `p/17="text"` and `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
+//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what stands in the array of a link; `params=1,2`
+//! kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options. `-> !` is a call in flight. `t1> call` enters only,
+//! `t1<` leaves what thread 1 has entered.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cutape_analyzer::{Analyzer, Finding};
+use cutape_format::layout::capture_flag;
+use cutape_format::layout::field;
+use cutape_format::{Captured, Event, Passing, Signatures, Trace, TraceBuilder};
+
+/// PTX with a kernel "k" and a global "g".
+pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
+    .visible .entry k(.param .u64 p)\n{\n ret;\n}\n.visible .entry _Z5scalePf(.param .u64 p)\n{\n ret;\n}\n";
+
+fn image(name: &str) -> Vec<u8> {
+    let text = |text: &str| {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        bytes
+    };
+    let cubin = |number, relocatable| {
+        let function = cutape_image::build::FunctionSpec {
+            name: "k".into(),
+            ..Default::default()
+        };
+        let mut bytes = cutape_image::build::cubin(
+            &[function],
+            &[],
+            cutape_image::Target::from_number(number, cutape_image::Suffix::None),
+        );
+        if relocatable {
+            bytes[16] = 1;
+        }
+        bytes
+    };
+    match name {
+        "PTX" => text(PTX),
+        "PTX_COMMENTED" => text(&format!("\n \n// text\n{PTX}")),
+        "PTX_OTHER" => text(
+            &PTX.replace("entry k", "entry other")
+                .replace("scale", "again"),
+        ),
+        "PTX_NO_NUL" => PTX.as_bytes().to_vec(),
+        "PTX_JUNK" => {
+            let mut bytes = PTX.as_bytes().to_vec();
+            bytes.extend([1, 2, 0xff, 3, 0]);
+            bytes
+        }
+        "PTX_FUTURE" => text(&PTX.replace("7.0", "99.0")),
+        "PTX_NARROW" => text(
+            ".version 7.0\n.target sm_70\n.address_size 32\n.visible .entry k()\n{\n ret;\n}\n",
+        ),
+        "PTX_EXTERN" => text(
+            ".version 7.0\n.target sm_70\n.address_size 64\n.extern .global .u32 missing;\n.visible .entry extern_user()\n{\n \
+             .reg .u32 r;\n ld.global.u32 r, [missing];\n ret;\n}\n",
+        ),
+        "CUBIN" => cubin(90, false),
+        "CUBIN75" => cubin(75, false),
+        "CUBIN_REL" => cubin(90, true),
+        "JUNK" => vec![0xab; 64],
+        "OVERWRITTEN" => {
+            let mut bytes = cubin(90, false);
+            bytes[..32].fill(0x5a);
+            bytes
+        }
+        "BITCODE" => b"BC\xc0\xde\0\0\0\0\0\0\0\0".to_vec(),
+        "NOTHING" => Vec::new(),
+        other => panic!("no image {other}"),
+    }
+}
+
+/// A capture that owns its bytes.
+struct Piece {
+    parameter: u8,
+    field: u8,
+    flags: u16,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn view(&self) -> Captured<'_> {
+        Captured {
+            parameter: self.parameter,
+            field: self.field,
+            flags: self.flags,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+fn number(text: &str) -> u64 {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse::<i64>().ok().map(|value| value as u64),
+    };
+    parsed.unwrap_or_else(|| panic!("no number: {text}"))
+}
+
+fn words(list: &str) -> Vec<u8> {
+    list.split(',')
+        .flat_map(|word| number(word).to_le_bytes())
+        .collect()
+}
+
+struct Line {
+    arguments: Vec<u64>,
+    before: Vec<Piece>,
+    after: Vec<Piece>,
+    layout: Option<(u64, Vec<(u32, u32)>)>,
+}
+
+fn pairs(list: &str) -> (Vec<u8>, Vec<u8>, u64) {
+    let (mut numbers, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+    for pair in list.split(',').filter(|pair| !pair.is_empty()) {
+        let (option, value) = pair.split_once(':').expect("option:value");
+        numbers.extend((number(option) as u32).to_le_bytes());
+        values.extend(number(value).to_le_bytes());
+        count += 1;
+    }
+    (numbers, values, count)
+}
+
+/// The end of a parameter's name in a token.
+fn split(token: &str) -> (&str, &str) {
+    let end = token
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(token.len());
+    token.split_at(end)
+}
+
+fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
+    let signature = signatures
+        .by_name(function)
+        .unwrap_or_else(|| panic!("no function {function}"));
+    let mut line = Line {
+        arguments: vec![0; signature.parameters.len()],
+        before: Vec::new(),
+        after: Vec::new(),
+        layout: None,
+    };
+    let at = |names: &[&str]| {
+        let found = names.iter().find_map(|name| signature.parameter(name));
+        found.unwrap_or_else(|| panic!("{function} has no parameter {names:?}"))
+    };
+    for token in tokens {
+        let (name, rest) = split(token);
+        let (address, rest) = match rest.strip_prefix('@') {
+            Some(rest) => {
+                let end = rest.find([':', '=', '?']).unwrap_or(rest.len());
+                (Some(number(&rest[..end])), &rest[end..])
+            }
+            None => (None, rest),
+        };
+        if matches!(
+            name,
+            "opts" | "left" | "state_values" | "params" | "layout" | "libopts"
+        ) {
+            let list = rest.strip_prefix('=').expect("=");
+            special(&mut line, &at, name, address, list);
+            continue;
+        }
+        let position = at(&[name]);
+        let parameter = position as u8;
+        let pointer = address.unwrap_or(0x7ff0_0000_0000 + 0x100 * position as u64);
+        let piece = |field, bytes| Piece {
+            parameter,
+            field,
+            flags: 0,
+            bytes,
+        };
+        if let Some(value) = rest.strip_prefix(":=") {
+            line.arguments[position] = pointer;
+            let c_type = signature.parameters[position].c_type.as_str();
+            let short = c_type.starts_with("unsigned int")
+                || c_type.starts_with("int")
+                || c_type.contains("Mode");
+            let bytes = match value.strip_prefix('[') {
+                Some(list) => words(list.trim_end_matches(']')),
+                None if short => number(value).to_le_bytes()[..4].to_vec(),
+                None => words(value),
+            };
+            line.after.push(piece(field::POINTEE, bytes));
+        } else if let Some(text) = rest.strip_prefix("=\"") {
+            line.arguments[position] = pointer;
+            let mut bytes = text.trim_end_matches('"').as_bytes().to_vec();
+            bytes.push(0);
+            line.before.push(piece(field::POINTEE, bytes));
+        } else if let Some(value) = rest.strip_prefix('=') {
+            line.arguments[position] = number(value);
+        } else if let Some(image_name) = rest.strip_prefix(':') {
+            line.arguments[position] = pointer;
+            line.before.push(piece(field::POINTEE, image(image_name)));
+        } else if rest == "?" {
+            line.arguments[position] = pointer;
+            let flags = capture_flag::UNREADABLE;
+            line.before.push(Piece {
+                parameter,
+                field: field::POINTEE,
+                flags,
+                bytes: Vec::new(),
+            });
+        } else if let Some(rest) = rest.strip_prefix('/') {
+            let end = rest.find([':', '=', '?']).expect("a piece");
+            let kind = number(&rest[..end]) as u8;
+            let (mark, value) = rest[end..].split_at(1);
+            let mut flags = 0;
+            let bytes = match mark {
+                ":" => image(value),
+                "?" => {
+                    flags = capture_flag::UNREADABLE;
+                    Vec::new()
+                }
+                _ => match value.strip_prefix('"') {
+                    Some(text) => [text.trim_end_matches('"').as_bytes(), &[0]].concat(),
+                    None => vec![number(value) as u8],
+                },
+            };
+            let piece = Piece {
+                parameter,
+                field: kind,
+                flags,
+                bytes,
+            };
+            let late = matches!(kind, field::TEXT | field::INFO_LOG | field::ERROR_LOG)
+                || function.starts_with("cuLinkComplete");
+            if late {
+                line.after.push(piece)
+            } else {
+                line.before.push(piece)
+            }
+        } else {
+            panic!("cannot read {token}");
+        }
+    }
+    // The recorder captures the size that it was told of.
+    if let Some(data) = signature.parameter("data")
+        && let Some(size) = signature.parameter("size")
+        && line.arguments[size] == 0
+        && let Some(piece) = line
+            .before
+            .iter()
+            .find(|piece| usize::from(piece.parameter) == data)
+    {
+        line.arguments[size] = piece.bytes.len() as u64;
+    }
+    line
+}
+
+fn special(
+    line: &mut Line,
+    at: &dyn Fn(&[&str]) -> usize,
+    name: &str,
+    address: Option<u64>,
+    list: &str,
+) {
+    let numbers_at = || at(&["options", "jitOptions"]);
+    let values_at = || at(&["optionValues", "jitOptionsValues"]);
+    let mut piece = |after: bool, parameter: usize, field, bytes| {
+        let piece = Piece {
+            parameter: parameter as u8,
+            field,
+            flags: 0,
+            bytes,
+        };
+        if after {
+            line.after.push(piece)
+        } else {
+            line.before.push(piece)
+        }
+    };
+    match name {
+        "opts" => {
+            let (numbers, values, count) = pairs(list);
+            piece(false, numbers_at(), field::OPTIONS, numbers);
+            piece(false, values_at(), field::OPTION_VALUES, values);
+            line.arguments[numbers_at()] = 0x7ff1_0000_0000;
+            line.arguments[values_at()] = address.unwrap_or(0x7ff2_0000_0000);
+            line.arguments[at(&["numOptions", "numJitOptions"])] = count;
+        }
+        "libopts" => {
+            let (numbers, values, count) = pairs(list);
+            piece(
+                false,
+                at(&["libraryOptions"]),
+                field::LIBRARY_OPTIONS,
+                numbers,
+            );
+            piece(
+                false,
+                at(&["libraryOptionValues"]),
+                field::LIBRARY_OPTION_VALUES,
+                values,
+            );
+            line.arguments[at(&["numLibraryOptions"])] = count;
+        }
+        "left" => piece(true, values_at(), field::OPTION_VALUES, words(list)),
+        "state_values" => piece(true, 0, field::OPTION_VALUES, words(list)),
+        "params" => {
+            piece(
+                false,
+                at(&["kernelParams"]),
+                field::KERNEL_PARAMETERS,
+                words(list),
+            );
+            line.arguments[at(&["kernelParams"])] = 0x7ff3_0000_0000;
+        }
+        _ => {
+            let mut layout = Vec::new();
+            let mut offset = 0;
+            for size in list.split(',').map(|size| number(size) as u32) {
+                layout.push((offset, size));
+                offset += size;
+            }
+            line.layout = Some((line.arguments[0], layout));
+        }
+    }
+}
+
+/// Makes the trace that a script describes.
+pub(crate) fn trace(script: &str) -> Trace {
+    let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).expect("signatures");
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder
+        .meta("device.0.compute-capability", "9.0")
+        .meta("driver.version", "13000");
+    let mut open: std::collections::HashMap<u32, (i32, Vec<Piece>)> = Default::default();
+    for (place, text) in script.lines().enumerate() {
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() {
+            continue;
+        }
+        let mut tokens: Vec<&str> = text.split_whitespace().collect();
+        // `t1` enters and leaves; `t1>` only enters, `t1<` leaves what was entered.
+        let mut thread = 0;
+        let mut only_enter = false;
+        if let Some(word) = tokens.first().and_then(|word| word.strip_prefix('t'))
+            && word.starts_with(|c: char| c.is_ascii_digit())
+        {
+            thread = number(word.trim_end_matches(['>', '<'])) as u32;
+            if word.ends_with('<') {
+                let (result, after) = open.remove(&thread).expect("a call that was entered");
+                let after: Vec<Captured<'_>> = after.iter().map(Piece::view).collect();
+                builder.leave(thread, result, &after);
+                continue;
+            }
+            only_enter = word.ends_with('>');
+            tokens.remove(0);
+        }
+        let mut result = Some(0);
+        if let Some(arrow) = tokens.iter().position(|token| *token == "->") {
+            let word = tokens[arrow + 1];
+            result = (word != "!").then(|| number(word) as i32);
+            tokens.truncate(arrow);
+        }
+        let (function, tokens) = tokens.split_first().expect("a function");
+        let line = line(&signatures, function, tokens);
+        let words: Vec<u64> = signatures
+            .by_name(function)
+            .into_iter()
+            .flat_map(|signature| signature.parameters.iter().zip(&line.arguments))
+            .flat_map(|(parameter, &value)| match parameter.passing {
+                Passing::Memory(bytes) => vec![value; usize::from(bytes).div_ceil(8)],
+                _ => vec![value],
+            })
+            .collect();
+        let before: Vec<Captured<'_>> = line.before.iter().map(Piece::view).collect();
+        builder.call(Event {
+            thread,
+            name: function,
+            arguments: &words,
+            captures: &before,
+            caller: 0x40_0000 + 16 * place as u64,
+        });
+        if let Some((handle, layout)) = &line.layout {
+            builder.layout_note(thread, *handle, layout);
+        }
+        if only_enter {
+            open.insert(thread, (result.expect("a result"), line.after));
+        } else if let Some(result) = result {
+            let after: Vec<Captured<'_>> = line.after.iter().map(Piece::view).collect();
+            let after = if result == 0 {
+                after
+            } else {
+                // A call that failed has no outputs but the option values and logs.
+                after
+                    .into_iter()
+                    .filter(|piece| piece.field != field::POINTEE)
+                    .collect()
+            };
+            builder.leave(thread, result, &after);
+        }
+    }
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!(
+        "analyzer-{}-{}.cutape",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
+    let path: PathBuf = std::env::temp_dir().join(name);
+    builder.write(&path).expect("a trace file");
+    let trace = Trace::open(&path).expect("a sound trace");
+    std::fs::remove_file(&path).expect("the trace file");
+    trace
+}
+
+/// What the analyzer says about a script.
+pub(crate) fn findings(script: &str) -> Vec<Finding> {
+    let trace = trace(script);
+    let mut analyzer = Analyzer::new();
+    let mut findings: Vec<Finding> = trace
+        .calls()
+        .flat_map(|call| analyzer.push(&trace, &call))
+        .collect();
+    findings.extend(analyzer.finish(&trace));
+    findings
+}
+
+/// The rules' ids alone.
+pub(crate) fn rules(script: &str) -> Vec<&'static str> {
+    findings(script)
+        .into_iter()
+        .map(|finding| finding.rule)
+        .collect()
+}

@@ -1,0 +1,24 @@
+//! The sequences, by area.
+
+pub(crate) mod link;
+pub(crate) mod module;
+pub(crate) mod others;
+
+/// A context, a module with a function and a global, a stream, an event, memory.
+pub(crate) const START: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuStreamCreate phStream:=0x300 Flags=1
+    cuEventCreate phEvent:=0x400
+    cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+";
+
+/// Rule, start, what breaks it, what does not.
+pub(crate) type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);

@@ -1,0 +1,213 @@
+//! Libraries, streams, events, memory, contexts.
+
+use super::{Row, START};
+
+const LIBRARY: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuLibraryLoadData library:=0x700 code@0x5000:PTX
+    cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"
+    cuKernelGetFunction pFunc:=0x220 kernel=0x710
+";
+
+pub(crate) const LIBRARIES: &[Row] = &[
+    (
+        "library-use-after-unload",
+        LIBRARY,
+        "cuLibraryUnload library=0x700\n cuLaunchKernel f=0x710 -> 400",
+        &["cuLaunchKernel f=0x710\n cuCtxSynchronize\n cuLibraryUnload library=0x700"],
+    ),
+    (
+        "library-use-after-unload",
+        LIBRARY,
+        "cuLibraryUnload library=0x700\n cuLaunchKernel f=0x220 -> 400",
+        &[],
+    ),
+    (
+        "library-use-after-unload",
+        LIBRARY,
+        "cuLibraryUnload library=0x700\n cuLibraryUnload library=0x700 -> 400",
+        &[],
+    ),
+    (
+        "library-use-after-unload",
+        LIBRARY,
+        "cuLibraryGetGlobal dptr:=0x20000 bytes:=4 library=0x700 name=\"g\"\n cuLibraryUnload library=0x700\n \
+         cuMemsetD8_v2 dstDevice=0x20000 N=4 -> 1",
+        &[],
+    ),
+    (
+        "library-preserved-image-freed",
+        LIBRARY,
+        "cuLibraryLoadFromFile library:=0x701 fileName=\"a.cubin\" libopts=1:1 -> 1",
+        &[
+            "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n cuLibraryUnload library=0x701\n \
+             cuLibraryLoadData library:=0x701 code@0x5100:PTX_OTHER libopts=1:1",
+        ],
+    ),
+    (
+        "library-preserved-image-freed",
+        LIBRARY,
+        "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n cuModuleLoadData module:=0x100 image@0x5100:PTX_OTHER",
+        &[],
+    ),
+    (
+        "library-kernel-as-function",
+        LIBRARY,
+        "cuFuncSetAttribute hfunc=0x710 attrib=8 value=4096 -> 400",
+        &[
+            "cuLaunchKernel f=0x710",
+            "cuFuncSetAttribute hfunc=0x220 attrib=8 value=4096",
+        ],
+    ),
+    (
+        "library-function-attribute-shadows-kernel",
+        LIBRARY,
+        "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n cuKernelSetAttribute attrib=8 val=16384 kernel=0x710\n \
+         cuLaunchKernel f=0x220",
+        &[
+            "cuKernelSetAttribute attrib=8 val=16384 kernel=0x710\n cuLaunchKernel f=0x220",
+            "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n cuKernelSetAttribute attrib=8 val=8192 kernel=0x710\n \
+             cuLaunchKernel f=0x220",
+        ],
+    ),
+    (
+        "library-global-wrong-context",
+        LIBRARY,
+        "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuLaunchKernel f=0x220 -> 400",
+        &["cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuLaunchKernel f=0x710"],
+    ),
+    (
+        "library-global-wrong-context",
+        LIBRARY,
+        "cuCtxPopCurrent_v2 pctx:=0xc1\n cuKernelGetFunction pFunc:=0 kernel=0x710 -> 201",
+        &[],
+    ),
+];
+
+pub(crate) const OTHERS: &[Row] = &[
+    (
+        "stream-use-after-destroy",
+        START,
+        "cuStreamDestroy_v2 hStream=0x300\n cuLaunchKernel f=0x200 hStream=0x300 -> !",
+        &[
+            "cuStreamDestroy_v2 hStream=0x300\n cuStreamCreate phStream:=0x300\n cuStreamSynchronize hStream=0x300",
+        ],
+    ),
+    (
+        "event-use-after-destroy",
+        START,
+        "cuEventDestroy_v2 hEvent=0x400\n cuEventRecord hEvent=0x400 hStream=0x300 -> !",
+        &["cuEventRecord hEvent=0x400 hStream=0x300\n cuEventDestroy_v2 hEvent=0x400"],
+    ),
+    (
+        "memory-double-free",
+        START,
+        "cuMemFree_v2 dptr=0x10000\n cuMemFree_v2 dptr=0x10000 -> 1",
+        &[
+            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=16\n cuMemFree_v2 dptr=0x10000",
+        ],
+    ),
+    (
+        "memory-use-after-free-operand",
+        START,
+        "cuMemFree_v2 dptr=0x10000\n cuMemsetD32_v2 dstDevice=0x10100 N=4 -> 1",
+        &[
+            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n cuMemsetD32_v2 dstDevice=0x10100 N=4",
+            "cuMemFree_v2 dptr=0x10000\n cuMemsetD32_v2 dstDevice=0x10100 N=0",
+        ],
+    ),
+    (
+        "memory-use-after-free-kernel-argument",
+        START,
+        "cuMemFree_v2 dptr=0x10000\n cuLaunchKernel f=0x200 layout=8 params=0x10000",
+        &[
+            "cuLaunchKernel f=0x200 layout=8 params=0x10000\n cuMemFree_v2 dptr=0x10000",
+            // Two numbers of four bytes are no pointer.
+            "cuMemFree_v2 dptr=0x10000\n cuLaunchKernel f=0x200 layout=4,4 params=0x10000",
+        ],
+    ),
+    (
+        "context-use-after-destroy",
+        START,
+        "cuCtxDestroy_v2 ctx=0xc1\n cuCtxPushCurrent_v2 ctx=0xc1 -> 709",
+        &["cuCtxDestroy_v2 ctx=0xc1\n cuCtxCreate_v2 pctx:=0xc1\n cuCtxPushCurrent_v2 ctx=0xc1"],
+    ),
+    (
+        "context-use-after-destroy",
+        START,
+        "t1 cuCtxSetCurrent ctx=0xc1\n cuCtxDestroy_v2 ctx=0xc1\n t1 cuMemAlloc_v2 dptr:=0 bytesize=4 -> 709",
+        &[],
+    ),
+    (
+        "context-resource-after-destroy",
+        START,
+        "cuCtxDestroy_v2 ctx=0xc1\n cuMemFree_v2 dptr=0x10000 -> 1",
+        &["cuMemFree_v2 dptr=0x10000\n cuCtxDestroy_v2 ctx=0xc1"],
+    ),
+    (
+        "context-none-current",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0",
+        "cuMemAlloc_v2 dptr:=0 bytesize=4 -> 201",
+        &["cuCtxSetCurrent ctx=0xc0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4"],
+    ),
+    (
+        "context-unbalanced",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0",
+        "cuDevicePrimaryCtxRelease_v2 dev=0\n cuDevicePrimaryCtxRelease_v2 dev=0 -> 201",
+        &["cuDevicePrimaryCtxRelease_v2 dev=0"],
+    ),
+    (
+        "event-elapsed-invalid",
+        START,
+        "cuEventCreate phEvent:=0x401\n cuEventRecord hEvent=0x400 hStream=0x300\n \
+         cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
+        &[
+            "cuEventCreate phEvent:=0x401\n cuEventRecord hEvent=0x400 hStream=0x300\n \
+           cuEventRecord hEvent=0x401 hStream=0x300\n cuEventElapsedTime pMilliseconds:=0 hStart=0x400 hEnd=0x401",
+        ],
+    ),
+    (
+        "event-elapsed-invalid",
+        START,
+        "cuEventCreate phEvent:=0x401 Flags=2\n cuEventRecord hEvent=0x400 hStream=0x300\n \
+         cuEventRecord hEvent=0x401 hStream=0x300\n cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
+        &[],
+    ),
+    (
+        "memory-free-wrong-kind",
+        START,
+        "cuMemAllocHost_v2 pp:=0x50000 bytesize=64\n cuMemFree_v2 dptr=0x50000 -> 1",
+        &["cuMemAllocHost_v2 pp:=0x50000 bytesize=64\n cuMemFreeHost p=0x50000"],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemsetD32_v2 dstDevice=0x10000 N=4096 -> 1",
+        &[
+            "cuMemsetD32_v2 dstDevice=0x10000 N=1024",
+            "cuMemcpyHtoD_v2 dstDevice=0x10ff0 ByteCount=16",
+        ],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemcpyHtoD_v2 dstDevice=0x10ff0 ByteCount=17",
+        &[],
+    ),
+    (
+        "context-resource-after-destroy",
+        START,
+        "cuCtxDestroy_v2 ctx=0xc1\n cuModuleUnload hmod=0x100 -> 400",
+        &[],
+    ),
+    (
+        "context-resource-after-destroy",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0\n cuStreamCreate phStream:=0x300",
+        "cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300 -> !",
+        &[
+            "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300",
+            // Somebody whom the trace does not show holds the context.
+            "cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300",
+        ],
+    ),
+];

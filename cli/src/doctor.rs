@@ -1,0 +1,352 @@
+//! `cutape doctor`: what of this machine and this installation would stand in the way, and what to do about it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_replay::Driver;
+use object::{Object, ObjectSymbol};
+
+use crate::failure::{Failure, UNUSABLE};
+use crate::library;
+
+/// What `doctor` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The driver to look at: a path, or `null`. Default: the machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+}
+
+/// How wide the names of things are.
+const LABEL: usize = 14;
+/// How wide a line should be.
+const WIDTH: usize = 80;
+/// How many functions that an older driver does not have are named.
+const SHOWN_MISSING: usize = 20;
+
+/// Prints lines `what  how it is`, and remembers whether one was bad.
+struct Sheet<W> {
+    out: W,
+    bad: bool,
+}
+
+impl<W: Write> Sheet<W> {
+    fn line(&mut self, what: &str, how: impl AsRef<str>) -> Result<(), Failure> {
+        Ok(writeln!(self.out, "{what:<LABEL$}{}", how.as_ref())?)
+    }
+
+    fn path(
+        &mut self,
+        what: &str,
+        path: Result<PathBuf, Failure>,
+    ) -> Result<Option<PathBuf>, Failure> {
+        match path {
+            Ok(path) => {
+                self.line(what, path.display().to_string())?;
+                Ok(Some(path))
+            }
+            Err(failure) => {
+                self.bad = true;
+                self.line(what, format!("MISSING: {}", failure.message))?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut sheet = Sheet {
+        out: io::stdout().lock(),
+        bad: false,
+    };
+    sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
+    sheet.path("interposer", library::interposer())?;
+    sheet.path("null driver", library::null_driver())?;
+    if let Some(path) = sheet.path("driver", library::driver(arguments.driver.as_deref()))? {
+        exports(&mut sheet, &path)?;
+        answers(&mut sheet, &path)?;
+    }
+    system(&mut sheet)?;
+    Ok(if sheet.bad {
+        ExitCode::from(UNUSABLE)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Compares the names that the driver exports with those that the registry knows.
+fn exports(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
+    let names = match exported(path) {
+        Ok(names) => names,
+        Err(why) => return sheet.line("exports", format!("cannot be read: {why}")),
+    };
+    let known = |name: &String| cutape_registry::function(name).is_some();
+    let unknown: Vec<&str> = names
+        .iter()
+        .filter(|name| !known(name))
+        .map(String::as_str)
+        .collect();
+    let missing: Vec<&str> = cutape_registry::FUNCTIONS
+        .iter()
+        .map(|function| function.name)
+        .filter(|name| {
+            names
+                .binary_search_by(|other| other.as_str().cmp(name))
+                .is_err()
+        })
+        .collect();
+    sheet.line(
+        "exports",
+        format!(
+            "{} names of functions, {} of them known here",
+            names.len(),
+            names.len() - unknown.len()
+        ),
+    )?;
+    // Asked for through cuGetProcAddress they work and are named in the trace; linked or looked up by name they are not
+    // found while recording.
+    list(sheet, "not known", &unknown, usize::MAX)?;
+    list(sheet, "not there", &missing, SHOWN_MISSING)
+}
+
+fn list(
+    sheet: &mut Sheet<impl Write>,
+    what: &str,
+    names: &[&str],
+    most: usize,
+) -> Result<(), Failure> {
+    let more = names.len().saturating_sub(most);
+    let mut words: Vec<String> = names
+        .iter()
+        .take(most)
+        .map(|&name| name.to_owned())
+        .collect();
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    for (index, line) in lines(&words, WIDTH - LABEL).iter().enumerate() {
+        sheet.line(if index == 0 { what } else { "" }, line)?;
+    }
+    Ok(())
+}
+
+/// Words with blanks between, in lines of at most `width` characters where a word is not longer.
+fn lines(words: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.clone()),
+        }
+    }
+    lines
+}
+
+/// The driver API functions among the exported names, sorted: `cu` and a capital letter.
+fn exported(path: &Path) -> Result<Vec<String>, String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let file = object::File::parse(&*bytes).map_err(|error| error.to_string())?;
+    let mut names: Vec<String> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| symbol.name().ok())
+        .filter(|name| {
+            name.strip_prefix("cu")
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+        })
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Asks the driver itself.
+fn answers(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
+    let driver = match Driver::open(path) {
+        Ok(driver) => driver,
+        Err(error) => {
+            sheet.bad = true;
+            return sheet.line("loading", format!("FAILS: {error}"));
+        }
+    };
+    let ask = |function: u16, arguments: &[u64]| -> String {
+        // SAFETY: the callers below pass what the functions of these ids take, with outputs that are valid for writing.
+        match unsafe { driver.call(function, arguments) } {
+            Ok(0) => String::new(),
+            Ok(code) => {
+                cutape_registry::result_name(code).map_or_else(|| code.to_string(), str::to_owned)
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    let (mut version, mut count) = (0i32, 0i32);
+    let answer = ask(
+        cutape_registry::id::cuDriverGetVersion,
+        &[(&raw mut version) as u64],
+    );
+    sheet.line(
+        "version",
+        if answer.is_empty() {
+            format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+        } else {
+            answer
+        },
+    )?;
+    let answer = ask(cutape_registry::id::cuInit, &[0]);
+    if !answer.is_empty() {
+        sheet.bad = true;
+        return sheet.line("cuInit", format!("FAILS: {answer}"));
+    }
+    ask(
+        cutape_registry::id::cuDeviceGetCount,
+        &[(&raw mut count) as u64],
+    );
+    for ordinal in 0..count.clamp(0, 64) {
+        let mut name = [0u8; 256];
+        let (mut memory, mut major, mut minor) = (0u64, 0i32, 0i32);
+        let device = ordinal as u64;
+        ask(
+            cutape_registry::id::cuDeviceGetName,
+            &[name.as_mut_ptr() as u64, name.len() as u64, device],
+        );
+        ask(
+            cutape_registry::id::cuDeviceTotalMem_v2,
+            &[(&raw mut memory) as u64, device],
+        );
+        ask(
+            cutape_registry::id::cuDeviceGetAttribute,
+            &[(&raw mut major) as u64, 75, device],
+        );
+        ask(
+            cutape_registry::id::cuDeviceGetAttribute,
+            &[(&raw mut minor) as u64, 76, device],
+        );
+        let end = name
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(name.len());
+        let name = String::from_utf8_lossy(&name[..end]);
+        let gigabytes = memory as f64 / f64::from(1 << 30);
+        sheet.line(
+            &format!("device {ordinal}"),
+            format!("{name}, compute capability {major}.{minor}, {gigabytes:.1} GiB"),
+        )?;
+    }
+    Ok(())
+}
+
+/// What the system allows.
+fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
+    // SAFETY: asking for the personality, and setting it to what it is, change nothing.
+    let allowed = unsafe {
+        let now = libc::personality(0xffff_ffff);
+        let fixed =
+            now >= 0 && libc::personality((now | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong) >= 0;
+        if fixed {
+            libc::personality(now as libc::c_ulong);
+        }
+        fixed
+    };
+    sheet.line(
+        "addresses",
+        if allowed {
+            "randomisation can be switched off, as replay wants it"
+        } else {
+            "randomisation stays on here: replay tries processes until addresses are free"
+        },
+    )?;
+    let source =
+        fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    if let Ok(source) = source {
+        let source = source.trim();
+        // The system trusts the processor's counter, or knows why not.
+        let meaning = match source {
+            "tsc" => "calls get the processor's times",
+            _ => "times of calls may be unknown",
+        };
+        sheet.line("clock", format!("{source}: {meaning}"))?;
+    }
+    let folder = std::env::temp_dir();
+    let writable = library::LibraryFolder::new(Path::new("/nonexistent")).is_ok();
+    if !writable {
+        sheet.bad = true;
+    }
+    sheet.line(
+        "temporary",
+        format!(
+            "{}{}",
+            folder.display(),
+            if writable {
+                ""
+            } else {
+                " NOT WRITABLE: set TMPDIR to a folder that is"
+            }
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a sheet says.
+    fn said(write: impl FnOnce(&mut Sheet<Vec<u8>>) -> Result<(), Failure>) -> (String, bool) {
+        let mut sheet = Sheet {
+            out: Vec::new(),
+            bad: false,
+        };
+        write(&mut sheet).unwrap();
+        (String::from_utf8(sheet.out).unwrap(), sheet.bad)
+    }
+
+    #[test]
+    fn lists_are_wrapped_and_end() {
+        let long = "x".repeat(90);
+        for (names, most, text) in [
+            (vec![], 2, String::new()),
+            (vec!["cuA"], 2, "names         cuA\n".to_owned()),
+            (
+                vec!["cuA", "cuB", "cuC"],
+                2,
+                "names         cuA cuB and 1 more\n".to_owned(),
+            ),
+            (
+                vec!["cuA", &long],
+                2,
+                format!("names         cuA\n              {long}\n"),
+            ),
+        ] {
+            let (written, bad) = said(|sheet| list(sheet, "names", &names, most));
+            assert_eq!((written, bad), (text, false));
+        }
+        let names = vec!["cuMemcpyHtoDAsync_v2_ptsz"; 50];
+        let (written, _) = said(|sheet| list(sheet, "names", &names, usize::MAX));
+        assert!(written.lines().all(|line| line.len() <= WIDTH), "{written}");
+    }
+
+    #[test]
+    fn what_is_missing_is_bad() {
+        for (path, bad) in [
+            (Ok(PathBuf::from("/lib/x.so")), false),
+            (Err(Failure::unusable("why")), true),
+        ] {
+            let (written, is_bad) = said(|sheet| sheet.path("driver", path).map(|_| ()));
+            assert_eq!(is_bad, bad, "{written}");
+            assert_eq!(written.contains("MISSING: why"), bad, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_library_without_driver_functions() {
+        // The program itself is an ELF file, and exports none of them.
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(exported(&program), Ok(Vec::new()));
+        assert!(exported(Path::new("/dev/null")).is_err());
+    }
+}

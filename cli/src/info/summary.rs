@@ -1,0 +1,473 @@
+//! Everything that `info` says, gathered in one pass over the calls.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+use cutape_format::layout::FILE_PACKED;
+use cutape_format::{Call, Note, Trace};
+use cutape_registry::Function;
+use serde::Serialize;
+
+use super::clock::Clock;
+use super::copies::Copies;
+use super::images::{Images, RecordedImage};
+use super::objects::{Left, MemoryAccount, MemoryKind, Objects};
+use crate::dump;
+use crate::dump::render::{Limits, Renderer};
+use crate::progress::Progress;
+
+/// How many failed calls are shown.
+const SHOWN_FAILURES: usize = 10;
+/// How many different grids of a kernel are listed.
+const SHOWN_GRIDS: usize = 4;
+
+/// What a trace holds. As JSON its keys are only ever added; times are nanoseconds, `null` where the clock is a mere counter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) trace: TraceFacts,
+    pub(crate) program: ProgramFacts,
+    pub(crate) machine: MachineFacts,
+    /// Nanoseconds since 1970.
+    pub(crate) started_unix_ns: u64,
+    /// From the start of the recording to the last thing that was recorded.
+    pub(crate) duration_ns: Option<u64>,
+    pub(crate) threads: Vec<ThreadFacts>,
+    pub(crate) calls: CallCounts,
+    /// By total time, then by number of calls.
+    pub(crate) functions: Vec<FunctionFacts>,
+    /// By number of launches.
+    pub(crate) kernels: Vec<KernelFacts>,
+    pub(crate) images: Vec<RecordedImage>,
+    /// Uses of images whose bytes the trace does not have.
+    pub(crate) images_not_kept: u64,
+    pub(crate) memory: BTreeMap<MemoryKind, MemoryAccount>,
+    pub(crate) copies: Copies,
+    pub(crate) never_destroyed: Vec<Left>,
+    pub(crate) in_flight: Vec<CallFacts>,
+    /// The first few.
+    pub(crate) failed: Vec<CallFacts>,
+    /// What the recorder had to say: why it stopped, functions that it did not know.
+    pub(crate) remarks: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct TraceFacts {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) packed: bool,
+    /// `MAJOR.MINOR`.
+    pub(crate) format: String,
+    pub(crate) blobs: u64,
+    /// Uncompressed.
+    pub(crate) blob_bytes: u64,
+    pub(crate) recorder_version: Option<String>,
+    pub(crate) payloads: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ProgramFacts {
+    pub(crate) path: Option<String>,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) directory: Option<String>,
+    pub(crate) process: u32,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) exit_status: Option<i64>,
+    pub(crate) exit_signal: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct MachineFacts {
+    pub(crate) kernel: Option<String>,
+    pub(crate) driver_path: Option<String>,
+    /// As `cuDriverGetVersion` says, e.g. 13000.
+    pub(crate) driver_version: Option<u64>,
+    /// `null` for the null driver.
+    pub(crate) driver_kind: Option<String>,
+    pub(crate) devices: Vec<DeviceFacts>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DeviceFacts {
+    pub(crate) name: Option<String>,
+    pub(crate) uuid: Option<String>,
+    pub(crate) compute_capability: Option<String>,
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ThreadFacts {
+    pub(crate) ordinal: u32,
+    /// The operating system's number; 0 if the trace does not say.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) calls: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct CallCounts {
+    pub(crate) total: u64,
+    /// Returned something else than `CUDA_SUCCESS`.
+    pub(crate) failed: u64,
+    pub(crate) in_flight: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct FunctionFacts {
+    pub(crate) name: String,
+    pub(crate) calls: u64,
+    pub(crate) failed: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) total_ns: Option<u64>,
+    pub(crate) mean_ns: Option<u64>,
+    pub(crate) max_ns: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct KernelFacts {
+    /// As in its image; `null` where no call tells.
+    pub(crate) name: Option<String>,
+    pub(crate) launches: u64,
+    pub(crate) failed: u64,
+    /// How many different grids it was launched with.
+    pub(crate) grids: u64,
+    /// The first few of them.
+    pub(crate) first_grids: Vec<[u64; 3]>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CallFacts {
+    pub(crate) index: u64,
+    pub(crate) thread: u32,
+    pub(crate) name: String,
+    /// With all arguments.
+    pub(crate) text: String,
+    /// `null` for a call in flight.
+    pub(crate) result: Option<String>,
+}
+
+impl Summary {
+    /// Looks at all calls of a trace.
+    ///
+    /// # Errors
+    /// If the trace's file is gone.
+    pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> io::Result<Self> {
+        let mut gathering = Gathering::new(trace);
+        for call in trace.calls() {
+            progress.step();
+            gathering.take(&call);
+        }
+        let Gathering {
+            functions,
+            kernels,
+            images,
+            objects,
+            copies,
+            clock,
+            last,
+            ..
+        } = gathering;
+        let (images, images_not_kept) = images.finish();
+        let mut functions: Vec<FunctionFacts> = functions
+            .into_values()
+            .map(|entry| entry.finish(clock))
+            .collect();
+        functions.sort_by(|a, b| {
+            (b.total_ns, b.calls)
+                .cmp(&(a.total_ns, a.calls))
+                .then_with(|| a.name.cmp(&b.name))
+        });
+        let mut kernels: Vec<KernelFacts> = kernels
+            .into_iter()
+            .map(|(name, entry)| KernelFacts {
+                name,
+                launches: entry.launches,
+                failed: entry.failed,
+                grids: entry.grids.len() as u64,
+                first_grids: entry.first_grids,
+            })
+            .collect();
+        kernels.sort_by(|a, b| {
+            b.launches
+                .cmp(&a.launches)
+                .then_with(|| a.name.cmp(&b.name))
+        });
+        Ok(Self {
+            trace: TraceFacts::of(trace)?,
+            program: ProgramFacts::of(trace),
+            machine: MachineFacts::of(trace),
+            started_unix_ns: trace.head().start_unix,
+            duration_ns: clock.since_start(last),
+            threads: gathering.threads,
+            calls: gathering.counts,
+            functions,
+            kernels,
+            images,
+            images_not_kept,
+            memory: objects.memory().clone(),
+            copies,
+            never_destroyed: objects.left(),
+            in_flight: gathering.in_flight,
+            failed: gathering.failed,
+            remarks: gathering.remarks,
+        })
+    }
+}
+
+/// What is known so far.
+struct Gathering<'t> {
+    trace: &'t Trace,
+    renderer: Renderer<'t>,
+    /// By number in the trace; what the registry knows of them.
+    known: HashMap<u16, Option<&'static Function>>,
+    functions: HashMap<u16, FunctionEntry>,
+    kernels: HashMap<Option<String>, KernelEntry>,
+    images: Images,
+    objects: Objects,
+    copies: Copies,
+    threads: Vec<ThreadFacts>,
+    counts: CallCounts,
+    in_flight: Vec<CallFacts>,
+    failed: Vec<CallFacts>,
+    remarks: Vec<String>,
+    clock: Clock,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct FunctionEntry {
+    facts: FunctionFacts,
+    total_ticks: u64,
+    max_ticks: u64,
+}
+
+#[derive(Debug, Default)]
+struct KernelEntry {
+    launches: u64,
+    failed: u64,
+    grids: HashSet<[u64; 3]>,
+    first_grids: Vec<[u64; 3]>,
+}
+
+impl FunctionEntry {
+    fn finish(self, clock: Clock) -> FunctionFacts {
+        let total_ns = clock.between(0, self.total_ticks);
+        let returned = self.facts.calls - self.facts.in_flight;
+        FunctionFacts {
+            total_ns,
+            mean_ns: total_ns.and_then(|total| total.checked_div(returned)),
+            max_ns: clock.between(0, self.max_ticks),
+            ..self.facts
+        }
+    }
+}
+
+impl<'t> Gathering<'t> {
+    fn new(trace: &'t Trace) -> Self {
+        let threads = trace
+            .threads()
+            .into_iter()
+            .zip(0..)
+            .map(|(thread, ordinal)| ThreadFacts {
+                ordinal,
+                number: thread.number,
+                name: thread.name,
+                calls: 0,
+            })
+            .collect();
+        Self {
+            trace,
+            renderer: Renderer::new(trace, Limits::TEXT),
+            known: HashMap::new(),
+            functions: HashMap::new(),
+            kernels: HashMap::new(),
+            images: Images::default(),
+            objects: Objects::default(),
+            copies: Copies::default(),
+            threads,
+            counts: CallCounts::default(),
+            in_flight: Vec::new(),
+            failed: Vec::new(),
+            remarks: Vec::new(),
+            clock: Clock::of(trace),
+            last: trace.head().start_ticks,
+        }
+    }
+
+    fn take(&mut self, call: &Call<'t>) {
+        self.renderer.observe(call);
+        self.count(call);
+        self.take_launch(call);
+        self.images.observe(self.trace, call);
+        // Before what it frees is forgotten.
+        self.copies
+            .observe(call, self.trace.signatures(), &self.objects);
+        let known = *self
+            .known
+            .entry(call.signature.id)
+            .or_insert_with(|| cutape_registry::function(&call.signature.name));
+        if let Some(function) = known {
+            self.objects.observe(function, call);
+        }
+        for note in call.notes() {
+            match note {
+                Note::Stopped(why) => {
+                    self.remarks
+                        .push(format!("recording stopped in call {}: {why}", call.index));
+                }
+                Note::UnknownSymbol(name) => self.remarks.push(format!(
+                    "call {}: the program asked for `{}`, which the recorder does not know",
+                    call.index,
+                    name.escape_debug()
+                )),
+                _ => {}
+            }
+        }
+    }
+
+    fn count(&mut self, call: &Call<'t>) {
+        let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
+        self.last = self.last.max(end);
+        if let Some(thread) = self.threads.get_mut(call.thread as usize) {
+            thread.calls += 1;
+        }
+        let entry = self.functions.entry(call.signature.id).or_default();
+        if entry.facts.calls == 0 {
+            entry.facts.name.clone_from(&call.signature.name);
+        }
+        entry.facts.calls += 1;
+        self.counts.total += 1;
+        // Only a CUresult says whether it failed.
+        let failed = call.signature.returns == "CUresult" && call.result().is_some_and(|r| r != 0);
+        if call.leave.is_none() {
+            entry.facts.in_flight += 1;
+            self.counts.in_flight += 1;
+            let facts = self.describe(call);
+            self.in_flight.push(facts);
+            return;
+        }
+        let ticks = end.saturating_sub(call.ticks);
+        entry.total_ticks = entry.total_ticks.saturating_add(ticks);
+        entry.max_ticks = entry.max_ticks.max(ticks);
+        if failed {
+            entry.facts.failed += 1;
+            self.counts.failed += 1;
+            if self.failed.len() < SHOWN_FAILURES {
+                let facts = self.describe(call);
+                self.failed.push(facts);
+            }
+        }
+    }
+
+    fn describe(&mut self, call: &Call<'t>) -> CallFacts {
+        let code = call.result();
+        let results = self.trace.signatures().enumeration("CUresult");
+        CallFacts {
+            index: call.index,
+            thread: call.thread,
+            name: call.signature.name.clone(),
+            text: dump::call_text(call, &mut self.renderer),
+            result: code.map(|code| {
+                let name = results.and_then(|results| results.name_of(i64::from(code)));
+                name.map_or_else(|| code.to_string(), str::to_owned)
+            }),
+        }
+    }
+
+    fn take_launch(&mut self, call: &Call<'t>) {
+        let Some(launch) = self.renderer.launch(call) else {
+            return;
+        };
+        let entry = self
+            .kernels
+            .entry(launch.kernel().map(str::to_owned))
+            .or_default();
+        entry.launches += 1;
+        entry.failed += u64::from(call.result().is_some_and(|result| result != 0));
+        if let Some(grid) = launch.grid()
+            && entry.grids.insert(grid)
+            && entry.first_grids.len() < SHOWN_GRIDS
+        {
+            entry.first_grids.push(grid);
+        }
+    }
+}
+
+impl TraceFacts {
+    fn of(trace: &Trace) -> io::Result<Self> {
+        let head = trace.head();
+        let (blobs, blob_bytes) = trace.blobs().fold((0, 0_u64), |(count, sum), (_, length)| {
+            (count + 1, sum + length)
+        });
+        Ok(Self {
+            path: trace.path().display().to_string(),
+            bytes: std::fs::metadata(trace.path())?.len(),
+            packed: head.flags & FILE_PACKED != 0,
+            format: format!("{}.{}", head.major, head.minor),
+            blobs,
+            blob_bytes,
+            recorder_version: text(trace, "recorder.version"),
+            payloads: text(trace, "payloads"),
+        })
+    }
+}
+
+impl ProgramFacts {
+    fn of(trace: &Trace) -> Self {
+        let arguments = (0..)
+            .map_while(|place: usize| text(trace, &format!("argument.{place}")))
+            .collect();
+        let environment = trace
+            .meta()
+            .iter()
+            .filter_map(|(key, value)| {
+                Some((key.strip_prefix("environment.")?.to_owned(), value.clone()))
+            })
+            .collect();
+        Self {
+            path: text(trace, "program"),
+            arguments,
+            directory: text(trace, "directory"),
+            process: trace.head().process,
+            environment,
+            exit_status: number(trace, "exit.status"),
+            exit_signal: number(trace, "exit.signal"),
+        }
+    }
+}
+
+impl MachineFacts {
+    fn of(trace: &Trace) -> Self {
+        // What a damaged or hostile trace says of their number is not trusted.
+        let devices = (0..)
+            .map(|place: usize| {
+                let of = |what: &str| text(trace, &format!("device.{place}.{what}"));
+                let key = format!("device.{place}.memory");
+                DeviceFacts {
+                    name: of("name"),
+                    uuid: of("uuid"),
+                    compute_capability: of("compute-capability"),
+                    memory_bytes: number(trace, &key),
+                }
+            })
+            .take_while(|device| device.name.is_some() || device.compute_capability.is_some())
+            .collect();
+        Self {
+            kernel: text(trace, "host.kernel"),
+            driver_path: text(trace, "driver.path"),
+            driver_version: number(trace, "driver.version"),
+            driver_kind: text(trace, "driver.kind"),
+            devices,
+        }
+    }
+}
+
+fn text(trace: &Trace, key: &str) -> Option<String> {
+    trace.meta_value(key).map(str::to_owned)
+}
+
+fn number<N: std::str::FromStr>(trace: &Trace, key: &str) -> Option<N> {
+    trace.meta_value(key)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,536 @@
+//! A summary as tables for people.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::quantity::{bytes, count, grouped, moment, time, time_or_unknown};
+use super::summary::{CallFacts, Summary};
+use crate::output::{printable, shortened, without_middle};
+use crate::{session, symbols};
+
+/// How many rows of functions, kernels and images are shown; JSON has all.
+const MOST_ROWS: usize = 40;
+
+/// What a column is never made narrower than.
+const LEAST_COLUMN: usize = 16;
+/// From what length on names of kernels lose their namespaces.
+const LONG_NAME: usize = 50;
+/// How wide a fact's name is.
+const FACT: usize = 12;
+/// How many lines of a terminal a call may take.
+const CALL_LINES: usize = 3;
+
+/// Writes the whole summary, in lines of at most `columns` characters but for paths and calls.
+pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
+    write_facts(summary, columns, out)?;
+    let mut page = Page { columns, out };
+    write_functions(summary, &mut page)?;
+    write_kernels(summary, &mut page)?;
+    write_images(summary, &mut page)?;
+    write_memory(summary, &mut page)?;
+    write_objects(summary, &mut page)?;
+    write_calls(
+        "Failed calls",
+        summary.calls.failed,
+        &summary.failed,
+        &mut page,
+    )?;
+    write_calls(
+        "In flight at the end",
+        summary.calls.in_flight,
+        &summary.in_flight,
+        &mut page,
+    )?;
+    let Page { out, .. } = page;
+    if !summary.remarks.is_empty() {
+        writeln!(out, "\nRemarks of the recorder")?;
+        for remark in &summary.remarks {
+            writeln!(out, "  {remark}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Where tables go.
+struct Page<'o> {
+    columns: usize,
+    out: &'o mut dyn Write,
+}
+
+fn unknown() -> String {
+    "unknown".into()
+}
+
+fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
+    let Summary {
+        trace,
+        program,
+        machine,
+        ..
+    } = summary;
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    rows.push(("program", program.path.clone().unwrap_or_else(unknown)));
+    if !program.arguments.is_empty() {
+        let words: Vec<String> = program.arguments.iter().map(|word| quoted(word)).collect();
+        rows.push(("command", cut(&words.join(" "), columns)));
+    }
+    if let Some(directory) = &program.directory {
+        rows.push(("directory", directory.clone()));
+    }
+    for (name, value) in &program.environment {
+        rows.push(("environment", cut(&format!("{name}={value}"), columns)));
+    }
+    rows.push(("process", program.process.to_string()));
+    rows.push(("ended", ending(summary)));
+    rows.push(("started", moment(summary.started_unix_ns)));
+    rows.push(("duration", summary.duration_ns.map_or_else(unknown, time)));
+    if let Some(kernel) = &machine.kernel {
+        rows.push(("system", kernel.clone()));
+    }
+    let version = machine.driver_version.map_or_else(unknown, |version| {
+        format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+    });
+    let kind = match machine.driver_kind.as_deref() {
+        Some("null") => " (null driver: runs no kernels)",
+        _ => "",
+    };
+    let path = machine.driver_path.clone().unwrap_or_else(unknown);
+    rows.push(("driver", format!("{version}, {path}{kind}")));
+    for device in &machine.devices {
+        let mut text = device.name.clone().unwrap_or_else(unknown);
+        if let Some(capability) = &device.compute_capability {
+            text += &format!(", compute capability {capability}");
+        }
+        if let Some(memory) = device.memory_bytes {
+            text += &format!(", {}", bytes(memory));
+        }
+        rows.push(("GPU", text));
+        if let Some(uuid) = &device.uuid {
+            rows.push(("", gpu_uuid(uuid)));
+        }
+    }
+    let packed = if trace.packed { ", packed" } else { "" };
+    rows.push((
+        "trace",
+        format!(
+            "{}, {}{packed}, format {}, {} with {}",
+            trace.path,
+            bytes(trace.bytes),
+            trace.format,
+            count(trace.blobs, "blob"),
+            bytes(trace.blob_bytes)
+        ),
+    ));
+    let recorder = trace.recorder_version.clone().unwrap_or_else(unknown);
+    let payloads = trace.payloads.clone().unwrap_or_else(unknown);
+    rows.push((
+        "recorder",
+        format!("version {recorder}, payloads {payloads}"),
+    ));
+    for thread in &summary.threads {
+        let name = match thread.name.as_str() {
+            "" => String::new(),
+            name => format!(" \"{}\"", name.escape_debug()),
+        };
+        let calls = count(thread.calls, "call");
+        rows.push((
+            "thread",
+            format!("@{} = {}{name}, {calls}", thread.ordinal, thread.number),
+        ));
+    }
+    rows.push((
+        "calls",
+        format!(
+            "{}, {} failed, {} in flight",
+            grouped(summary.calls.total),
+            grouped(summary.calls.failed),
+            grouped(summary.calls.in_flight)
+        ),
+    ));
+    for (name, value) in rows {
+        writeln!(out, "{name:<FACT$}{value}")?;
+    }
+    Ok(())
+}
+
+/// A fact's value, so long that it stays on its line; JSON has all of it.
+fn cut(value: &str, columns: usize) -> String {
+    shortened(&printable(value), columns.saturating_sub(FACT)).into_owned()
+}
+
+/// Sixteen bytes in hexadecimal as `nvidia-smi -L` writes them: `GPU-8-4-4-4-12`; anything else as it is.
+fn gpu_uuid(text: &str) -> String {
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return text.to_owned();
+    }
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &text[range]);
+    format!("GPU-{}", parts.join("-"))
+}
+
+/// A word of a command line, so that it can be told from its neighbours.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("{word:?}")
+    }
+}
+
+fn ending(summary: &Summary) -> String {
+    match (summary.program.exit_signal, summary.program.exit_status) {
+        (Some(signal), _) => {
+            let name = i32::try_from(signal).map_or("", session::signal_name);
+            format!("by signal {signal}{name}")
+        }
+        (None, Some(status)) => format!("with exit status {status}"),
+        (None, None) => unknown(),
+    }
+}
+
+/// A table without lines; columns but the first `left` are numbers. Those of text give way where it is wider than `columns`.
+fn table(header: &[&str], mut rows: Vec<Vec<String>>, left: usize, columns: usize) -> Vec<String> {
+    narrow(header, &mut rows, left, columns);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.iter().copied());
+    table.add_rows(rows);
+    for place in left..header.len() {
+        if let Some(column) = table.column_mut(place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+/// Shortens columns of text until a row fits, the last of them first.
+fn narrow(header: &[&str], rows: &mut [Vec<String>], left: usize, columns: usize) {
+    let length = |text: &str| text.chars().count();
+    for cell in rows.iter_mut().flatten() {
+        if let Cow::Owned(clean) = printable(cell) {
+            *cell = clean;
+        }
+    }
+    let mut widths: Vec<usize> = header.iter().map(|title| length(title)).collect();
+    for row in rows.iter() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(length(cell));
+        }
+    }
+    // A blank before the table, and one on either side of each column; the last one is cut off.
+    let too_wide = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>() > columns;
+    for least in [2 * LEAST_COLUMN, LEAST_COLUMN] {
+        while too_wide(&widths) {
+            // The first column says what the row is about: it gives way last.
+            let wide = |width: &&mut usize| **width > least;
+            match widths[..left].iter_mut().rev().find(wide) {
+                Some(width) => *width -= 1,
+                None => break,
+            }
+        }
+    }
+    for row in rows {
+        for (cell, &width) in row.iter_mut().zip(&widths[..left]) {
+            if length(cell) > width {
+                *cell = without_middle(cell, width).into_owned();
+            }
+        }
+    }
+}
+
+fn write_table(
+    title: &str,
+    header: &[&str],
+    mut rows: Vec<Vec<String>>,
+    left: usize,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let Page { columns, out } = page;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let more = rows.len().saturating_sub(MOST_ROWS);
+    rows.truncate(MOST_ROWS);
+    writeln!(out, "\n{title}")?;
+    for line in table(header, rows, left, *columns) {
+        writeln!(out, " {line}")?;
+    }
+    if more > 0 {
+        writeln!(out, "  … {more} more, all in --format json")?;
+    }
+    Ok(())
+}
+
+fn write_functions(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.functions.iter().map(|entry| {
+        vec![
+            entry.name.clone(),
+            grouped(entry.calls),
+            grouped(entry.failed),
+            time_or_unknown(entry.total_ns),
+            time_or_unknown(entry.mean_ns),
+            time_or_unknown(entry.max_ns),
+        ]
+    });
+    let header = ["function", "calls", "failed", "total", "mean", "max"];
+    write_table("Calls by function", &header, rows.collect(), 1, page)
+}
+
+/// A kernel's name without its result, which is void, and without its parameters.
+fn kernel_name(name: &str) -> String {
+    let readable = symbols::demangle(name);
+    let bare = readable.strip_prefix("void ").unwrap_or(&readable);
+    let mut depth = 0_usize;
+    let opening = bare.char_indices().rev().find(|&(_, character)| {
+        match character {
+            ')' => depth += 1,
+            '(' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    let bare = match opening {
+        Some((place, '(')) if place > 0 => &bare[..place],
+        _ => bare,
+    };
+    match bare.chars().count() > LONG_NAME {
+        true => unqualified(bare),
+        false => bare.to_owned(),
+    }
+}
+
+/// A C++ name without its namespaces, which in long names hide what differs.
+fn unqualified(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)::", "");
+    let mut short = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(place) = rest.find("::") {
+        let (before, behind) = rest.split_at(place);
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let kept = before.trim_end_matches(word);
+        short.push_str(kept);
+        if kept.len() == before.len() {
+            // Of a class with template arguments: the name behind says too little alone.
+            short.push_str("::");
+        }
+        rest = &behind["::".len()..];
+    }
+    short + rest
+}
+
+fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.kernels.iter().map(|entry| {
+        let name = entry
+            .name
+            .as_deref()
+            .map_or_else(|| "(name unknown)".into(), kernel_name);
+        let shown: Vec<String> = entry
+            .first_grids
+            .iter()
+            .map(|[x, y, z]| format!("{x}x{y}x{z}"))
+            .collect();
+        let mut grids = shown.join(" ");
+        if entry.grids > shown.len() as u64 {
+            grids += &format!(" and {} more", entry.grids - shown.len() as u64);
+        }
+        vec![name, grids, grouped(entry.launches), grouped(entry.failed)]
+    });
+    let header = ["kernel", "grids", "launches", "failed"];
+    write_table("Launches by kernel", &header, rows.collect(), 2, page)
+}
+
+fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.images.iter().map(|image| {
+        let facts = &image.facts;
+        let kernels = facts.kernels.iter().take(4).map(|name| kernel_name(name));
+        let mut kernels: Vec<String> = kernels.collect();
+        if facts.kernels.len() > 4 {
+            kernels.push(format!("and {} more", facts.kernels.len() - 4));
+        }
+        vec![
+            facts.kind.to_owned(),
+            facts.targets.join(" "),
+            match &facts.problem {
+                Some(problem) => format!("cannot be read: {problem}"),
+                None => kernels.join(" "),
+            },
+            format!("call {}", image.call),
+            bytes(facts.bytes),
+            grouped(facts.entries as u64),
+            grouped(image.uses),
+        ]
+    });
+    let header = [
+        "image",
+        "for",
+        "kernels",
+        "first seen",
+        "size",
+        "entries",
+        "uses",
+    ];
+    write_table("Images", &header, rows.collect(), 4, page)?;
+    if summary.images_not_kept > 0 {
+        writeln!(
+            page.out,
+            "  {} whose bytes the trace does not have",
+            count(summary.images_not_kept, "image use")
+        )?;
+    }
+    Ok(())
+}
+
+fn write_memory(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.memory.iter().map(|(kind, account)| {
+        vec![
+            kind.name().to_owned(),
+            grouped(account.allocations),
+            grouped(account.freed),
+            bytes(account.total_bytes),
+            bytes(account.peak_bytes),
+            bytes(account.live_bytes),
+        ]
+    });
+    let header = [
+        "memory",
+        "allocations",
+        "freed",
+        "total",
+        "peak",
+        "at the end",
+    ];
+    write_table("Memory", &header, rows.collect(), 1, page)?;
+    let copies = &summary.copies;
+    let rows = [
+        ("host to device", copies.host_to_device_bytes),
+        ("device to host", copies.device_to_host_bytes),
+        ("device to device", copies.device_to_device_bytes),
+        ("host to host", copies.host_to_host_bytes),
+        ("filled", copies.filled_bytes),
+    ];
+    let rows = rows
+        .iter()
+        .filter(|row| row.1 > 0)
+        .map(|(name, number)| vec![(*name).to_owned(), bytes(*number)]);
+    write_table("Copies", &["direction", "bytes"], rows.collect(), 1, page)?;
+    if copies.unknown_copies > 0 {
+        let number = grouped(copies.unknown_copies);
+        writeln!(
+            page.out,
+            "  of {number} more the trace does not say size or direction"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_objects(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let rows = summary.never_destroyed.iter().map(|left| {
+        let mut first: Vec<String> = left
+            .first
+            .iter()
+            .map(|object| {
+                format!(
+                    "{:#x} ({}, call {})",
+                    object.handle, object.function, object.call
+                )
+            })
+            .collect();
+        if left.count > first.len() as u64 {
+            first.push(format!("and {} more", left.count - first.len() as u64));
+        }
+        vec![left.kind.clone(), first.join(", "), grouped(left.count)]
+    });
+    let header = ["kind", "made by", "count"];
+    write_table("Never destroyed", &header, rows.collect(), 2, page)
+}
+
+fn write_calls(
+    title: &str,
+    total: u64,
+    calls: &[CallFacts],
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let Page { columns, out } = page;
+    writeln!(out, "\n{title}")?;
+    for call in calls {
+        let result = call.result.as_deref().unwrap_or("? (did not return)");
+        let text = shortened(&call.text, CALL_LINES * *columns);
+        writeln!(out, "  {} @{} {text} = {result}", call.index, call.thread)?;
+    }
+    if total > calls.len() as u64 {
+        writeln!(out, "  … {} more", grouped(total - calls.len() as u64))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_fit() {
+        let long = "void at::native::vectorized_elementwise_kernel<4>".repeat(20);
+        for (columns, cells, widest) in [
+            (80, ["short", "1x1x1", "7"], 25),
+            (80, [&long, "1x1x1", "7"], 80),
+            (100, [&long, "1x1x1", "7"], 100),
+            (80, [&long, &long, "7"], 80),
+            // What is not text does not give way.
+            (80, ["short", "1x1x1", &long], long.len() + 17),
+        ] {
+            let rows = vec![cells.map(str::to_owned).to_vec(), vec![String::new(); 3]];
+            let lines = table(&["kernel", "grids", "launches"], rows, 2, columns);
+            let width = lines.iter().map(|line| 1 + line.chars().count()).max();
+            assert_eq!(width, Some(widest), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn names_of_kernels() {
+        for (name, shown) in [
+            ("saxpy", "saxpy"),
+            ("_Z1kv", "k"),
+            ("_Z1kILi4EEvPfi", "k<4>"),
+            (
+                "_ZN12_GLOBAL__N_11kIiEEvT_",
+                "(anonymous namespace)::k<int>",
+            ),
+            ("(odd)", "(odd)"),
+            ("odd)", "odd)"),
+            ("at::native::short", "at::native::short"),
+            (
+                "at::native::elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1> >",
+                "elementwise_kernel<4, FillFunctor<float>, array<char*, 1> >",
+            ),
+            (
+                "void at::(anonymous namespace)::scan<at::Wide<float>::value_type, __at::more_and_more>(int)",
+                "scan<Wide<float>::value_type, more_and_more>",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(kernel_name(name), shown);
+        }
+    }
+
+    #[test]
+    fn uuids() {
+        for (text, shown) in [
+            (
+                "6375746170652d6e756c6c2d00000000",
+                "GPU-63757461-7065-2d6e-756c-6c2d00000000",
+            ),
+            ("GPU-1", "GPU-1"),
+            ("", ""),
+        ] {
+            assert_eq!(gpu_uuid(text), shown);
+        }
+    }
+}

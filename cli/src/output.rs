@@ -1,0 +1,203 @@
+//! Where results go: how they look on stdout, and files beside it that must not cost anybody a trace.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anstream::{AutoStream, ColorChoice};
+use cutape_format::layout::MAGIC;
+
+use crate::failure::Failure;
+
+/// Whether stdout gets colours: a terminal that can show them, and neither the user nor `NO_COLOR` or `TERM=dumb` against it.
+pub(crate) fn coloured(no_color: bool) -> bool {
+    !no_color && AutoStream::choice(&io::stdout()) != ColorChoice::Never
+}
+
+/// A file for a report: known to be writable before the work begins, written when it is done.
+#[derive(Debug)]
+pub(crate) struct ReportFile {
+    path: PathBuf,
+}
+
+impl ReportFile {
+    /// Makes the file, or sees that an existing one can be written; a trace is never a report.
+    ///
+    /// # Errors
+    /// If it cannot be written, or holds a trace.
+    pub(crate) fn prepare(path: &Path) -> Result<Self, Failure> {
+        let existed = path.exists();
+        if existed && !path.is_file() && !path.is_dir() {
+            // A pipe or a terminal: opening it twice would be seen at its other end.
+            return Ok(Self {
+                path: path.to_owned(),
+            });
+        }
+        let mut begin = [0; MAGIC.len()];
+        let is_trace = path.is_file()
+            && fs::File::open(path)
+                .and_then(|mut file| file.read_exact(&mut begin))
+                .is_ok()
+            && begin == MAGIC;
+        if is_trace {
+            return Err(Failure::unusable(format!(
+                "--report {}: that is a trace; choose another name",
+                path.display()
+            )));
+        }
+        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| cannot_write(path, &error))?;
+        if !existed {
+            // Made only to see that it can be: a run that ends early leaves no empty report.
+            let _ = fs::remove_file(path);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes it, in place of what was there.
+    ///
+    /// # Errors
+    /// Whatever writing meets.
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        fs::write(&self.path, text).map_err(|error| cannot_write(&self.path, &error))
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::unusable(format!(
+        "cannot write {}: {error}; choose another place with --report",
+        path.display()
+    ))
+}
+
+/// How many columns stdout has: the terminal's, at least 60; 100 where it is none.
+pub(crate) fn columns() -> usize {
+    // SAFETY: an all-zero winsize is a value of that type.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
+    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    match (answer, size.ws_col) {
+        (0, 1..) => usize::from(size.ws_col).max(60),
+        _ => 100,
+    }
+}
+
+/// At most so many characters of a text, the last of them … if there were more.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.chars().nth(most).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    Cow::Owned(kept + "…")
+}
+
+/// At most so many characters of a text, with … in place of its middle if there were more: of names both ends tell.
+pub(crate) fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= most {
+        return Cow::Borrowed(text);
+    }
+    let kept = most.saturating_sub(1);
+    let tail = kept * 2 / 5;
+    let mut short: String = text.chars().take(kept - tail).collect();
+    short.push('…');
+    short.extend(text.chars().skip(length - tail));
+    Cow::Owned(short)
+}
+
+/// A text on one line: control characters as escapes.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => clean.extend(character.escape_debug()),
+            false => clean.push(character),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// A path as a user would type it here: without the current folder in front.
+pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
+    let here = std::env::current_dir().ok();
+    let short = here
+        .as_deref()
+        .and_then(|folder| path.strip_prefix(folder).ok());
+    short
+        .filter(|short| short.as_os_str() != OsStr::new(""))
+        .unwrap_or(path)
+        .display()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_no_trace_and_can_be_written() {
+        let folder = std::env::temp_dir().join(format!("cutape-report-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("trace"), [&MAGIC[..], b"rest"].concat()).unwrap();
+        fs::write(folder.join("old"), "old").unwrap();
+        for (name, usable) in [
+            ("new", true),
+            ("old", true),
+            ("trace", false),
+            ("none/new", false),
+            (".", false),
+        ] {
+            let path = folder.join(name);
+            let before = fs::read(&path).ok();
+            let prepared = ReportFile::prepare(&path);
+            assert_eq!(prepared.is_ok(), usable, "{name}");
+            assert_eq!(
+                fs::read(&path).ok(),
+                before,
+                "{name}: preparing changes nothing"
+            );
+            if let Ok(file) = prepared {
+                file.write("text").unwrap();
+                assert_eq!(fs::read(&path).unwrap(), b"text", "{name}");
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn long_texts() {
+        for (text, most, short, middle) in [
+            ("", 0, "", ""),
+            ("abc", 3, "abc", "abc"),
+            ("abcd", 3, "ab…", "ab…"),
+            ("äöüß", 4, "äöüß", "äöüß"),
+            ("äöüßx", 4, "äöü…", "äö…x"),
+            ("0123456789", 6, "01234…", "012…89"),
+            ("ab", 0, "…", "…"),
+        ] {
+            assert_eq!(shortened(text, most), short, "{text} {most}");
+            assert_eq!(without_middle(text, most), middle, "{text} {most}");
+        }
+        for (text, clean) in [("a b", "a b"), ("a\n\x1b[0mß", "a\\n\\u{1b}[0mß")] {
+            assert_eq!(printable(text), clean);
+        }
+    }
+
+    #[test]
+    fn paths_as_typed() {
+        let here = std::env::current_dir().unwrap();
+        for (path, text) in [
+            (here.join("a/b.cutape"), "a/b.cutape".to_owned()),
+            (here.clone(), here.display().to_string()),
+            (PathBuf::from("/none/b.cutape"), "/none/b.cutape".to_owned()),
+        ] {
+            assert_eq!(shown(&path).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Do no harm: programs that are hard on whoever sits in them behave with the interposer as they do without it, and what they
+//! called is in a sound trace. Compiles a driver and a program in C.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use cutape_format::{Bytes, Note, Trace};
+
+/// A program that takes longer than this hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The compiled driver and program, and the library under test.
+struct Parts {
+    folder: PathBuf,
+    interposer: PathBuf,
+}
+
+fn parts() -> &'static Parts {
+    static PARTS: OnceLock<Parts> = OnceLock::new();
+    PARTS.get_or_init(|| {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("harm");
+        fs::create_dir_all(&folder).unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        for (output, source, options) in [
+            (
+                "libcuda.so.1",
+                "driver.c",
+                &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"][..],
+            ),
+            (
+                "program",
+                "program.c",
+                &["libcuda.so.1", "-lpthread", "-ldl"],
+            ),
+            ("constructor.so", "constructor.c", &["-shared", "-fPIC"]),
+        ] {
+            let status = Command::new("cc")
+                .current_dir(&folder)
+                .args(["-O1", "-Wall", "-Wno-unused-result", "-o", output])
+                .arg(sources.join(source))
+                .args(options)
+                .status()
+                .expect("a C compiler");
+            assert!(status.success(), "{source}");
+        }
+        // A test does not link to the library, so nobody has built it. Alone, so that it has no features of the tests'.
+        let test = std::env::current_exe().unwrap();
+        let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+        let name = match profile.file_name().and_then(OsStr::to_str) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "cutape-interposer"])
+            .args(["--profile", name, "--manifest-path"])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(profile.parent().expect("target/PROFILE"))
+            .status()
+            .unwrap();
+        assert!(status.success(), "the interposer cannot be built");
+        let interposer = profile.join("libcutape_interposer.so");
+        Parts { folder, interposer }
+    })
+}
+
+/// A program's run: what it printed, and the traces of its processes by file name.
+struct Run {
+    output: Output,
+    traces: Vec<Trace>,
+}
+
+/// Runs the program without (`None`) or with the interposer; without end if it does not end in time.
+fn run(arguments: &[&str], trace: Option<&Path>, stderr: Stdio) -> Output {
+    let parts = parts();
+    let mut command = Command::new("./program");
+    command
+        .current_dir(&parts.folder)
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", &parts.folder)
+        .stdout(Stdio::piped())
+        .stderr(stderr);
+    if let Some(trace) = trace {
+        command
+            .env("LD_PRELOAD", &parts.interposer)
+            .env("CUTAPE_TRACE", trace)
+            .env("CUTAPE_DRIVER", parts.folder.join("libcuda.so.1"));
+    }
+    let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("{arguments:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Runs the program bare and recorded, and compares what can be seen of it.
+fn record(arguments: &[&str]) -> Run {
+    let folder = parts().folder.join(format!("{}.traces", arguments[0]));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let bare = run(arguments, None, Stdio::piped());
+    assert!(bare.status.success(), "{arguments:?} alone: {bare:?}");
+    let output = run(arguments, Some(&folder.join("t.cutape")), Stdio::piped());
+    assert_eq!(output.status, bare.status, "{arguments:?}: {output:?}");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&output.stdout), text(&bare.stdout), "{arguments:?}");
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let traces: Vec<_> = files
+        .iter()
+        .map(|path| Trace::open(path).unwrap())
+        .collect();
+    for trace in &traces {
+        let damage = trace.verify();
+        assert!(damage.is_empty(), "{arguments:?}: {damage:?}");
+    }
+    // Mapped or read: the files may go.
+    fs::remove_dir_all(&folder).unwrap();
+    Run { output, traces }
+}
+
+/// How often each function was called, and how many of these calls have not returned.
+fn counts(trace: &Trace) -> BTreeMap<String, (usize, usize)> {
+    let mut counts = BTreeMap::new();
+    for call in trace.calls() {
+        let entry: &mut (usize, usize) = counts.entry(call.signature.base.clone()).or_default();
+        entry.0 += 1;
+        entry.1 += usize::from(call.leave.is_none());
+    }
+    counts
+}
+
+/// How often a function must have been called, and how many of these calls are in flight.
+type Expected = (&'static str, usize, usize);
+
+/// Programs, and the calls that their traces must hold.
+#[test]
+fn programs_behave_as_ever_and_their_calls_are_recorded() {
+    let table: [(&[&str], &[Expected]); 15] = [
+        (
+            &["jump"],
+            &[("cuLaunchHostFunc", 2, 2), ("cuCtxSynchronize", 3, 0)],
+        ),
+        // What a driver calls, or what is called from within it, is not recorded.
+        (&["nested"], &[("cuLaunchHostFunc", 1, 0)]),
+        (
+            &["cancel"],
+            &[("cuEventSynchronize", 1, 1), ("cuCtxSynchronize", 1, 0)],
+        ),
+        (
+            &["exit-inside"],
+            &[("cuLaunchHostFunc", 1, 1), ("cuCtxSynchronize", 1, 0)],
+        ),
+        (
+            &["cancelled-copy"],
+            &[("cuInit", 1, 0), ("cuMemcpyHtoD", 1, 0)],
+        ),
+        (&["short-threads"], &[("cuCtxSynchronize", 2000, 0)]),
+        (&["many-threads"], &[("cuCtxSynchronize", 4000, 0)]),
+        (
+            &["close-all"],
+            &[("cuInit", 1, 0), ("cuCtxSynchronize", 50_000, 0)],
+        ),
+        (&["pipe"], &[("cuModuleLoad", 1, 0)]),
+        (&["wrong-lengths"], &[("cuMemcpyHtoD", 12, 0)]),
+        (&["constructor", "./constructor.so"], &[("cuInit", 2, 0)]),
+        (
+            &["small-stack"],
+            &[("cuInit", 1, 0), ("cuCtxSynchronize", 1, 0)],
+        ),
+        (&["mask"], &[("cuCtxSynchronize", 1, 0)]),
+        (
+            &["launches"],
+            &[
+                ("cuModuleLoadData", 1, 0),
+                ("cuModuleGetFunction", 1, 0),
+                ("cuModuleUnload", 1, 0),
+                ("cuLaunchKernel", 3, 0),
+                ("cuParamSetf", 1, 0),
+            ],
+        ),
+        (
+            &["arrivals"],
+            &[("cuMemcpyDtoHAsync", 3, 0), ("cuStreamSynchronize", 2, 0)],
+        ),
+    ];
+    for (arguments, expected) in table {
+        let recorded = record(arguments);
+        assert!(
+            recorded.output.stderr.is_empty(),
+            "{arguments:?}: {:?}",
+            recorded.output
+        );
+        let [trace] = &recorded.traces[..] else {
+            panic!("{arguments:?}: {} traces", recorded.traces.len());
+        };
+        let expected: BTreeMap<_, _> = expected
+            .iter()
+            .map(|&(name, calls, open)| (name.to_owned(), (calls, open)))
+            .collect();
+        assert_eq!(counts(trace), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn signal_handlers_call_the_driver_at_any_moment() {
+    let recorded = record(&["handlers"]);
+    let trace = &recorded.traces[0];
+    // Each was sometimes met outside our code, and then its call is in the trace, whole.
+    let counts = counts(trace);
+    assert_eq!(counts["cuCtxGetCurrent"].1, 0);
+    // On a stack of its own a handler looks like a call that comes after one that was left by a jump.
+    assert!(counts["cuCtxSynchronize"].0 > 1000);
+    assert!(trace.calls().filter(|call| call.leave.is_none()).count() < 1000);
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let recorded = record(&["file-limit"]);
+    let trace = &recorded.traces[0];
+    let stderr = String::from_utf8_lossy(&recorded.output.stderr);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    // The copy that did not fit any more is there, without its bytes but with its result.
+    let last = trace.calls().last().unwrap();
+    assert_eq!(last.signature.base, "cuMemcpyHtoD");
+    assert!(matches!(
+        last.capture(1, 0).unwrap().bytes,
+        Bytes::Omitted(0x10_0000)
+    ));
+    assert!(last.leave.is_some());
+    assert!(last.notes().any(|note| matches!(note, Note::Stopped(_))));
+}
+
+#[test]
+fn a_record_that_goes_to_the_next_chunk_keeps_its_blob() {
+    let recorded = record(&["copies"]);
+    let blobs: Vec<u64> = recorded.traces[0]
+        .calls()
+        .map(|call| match call.capture(1, 0).unwrap().bytes {
+            Bytes::Blob(blob) => blob.position,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(blobs.len(), 4000);
+    // From one blob to the next there is nothing but that blob (20,000 bytes and a head, in pages), or a chunk of calls.
+    let mut chunks = 0;
+    for pair in blobs.windows(2) {
+        let between = pair[1] - pair[0] - 20_480;
+        assert!(
+            [0, 64 << 10, 256 << 10, 1 << 20].contains(&between),
+            "{between} bytes between blobs"
+        );
+        chunks += u32::from(between > 0);
+    }
+    assert!(chunks >= 1, "all in one chunk: nothing was tried");
+}
+
+#[test]
+fn messages_raise_no_signal() {
+    let trace = parts().folder.join("signal.cutape");
+    let _ = fs::remove_file(&trace);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = run(&["file-limit"], Some(&trace), writer.into());
+    assert!(output.status.success(), "{output:?}");
+    fs::remove_file(&trace).unwrap();
+}
+
+#[test]
+fn processes_have_files_of_their_own() {
+    // Three programs in one process, and a child that comes back from its parent's call.
+    let table: [(&[&str], &[usize]); 2] =
+        [(&["exec", "2"], &[1, 1, 1]), (&["fork-inside"], &[10, 20])];
+    for (arguments, expected) in table {
+        let recorded = record(arguments);
+        let mut calls: Vec<_> = recorded
+            .traces
+            .iter()
+            .map(|trace| counts(trace)["cuCtxSynchronize"].0)
+            .collect();
+        calls.sort_unstable();
+        assert_eq!(calls, expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn kernel_parameters_and_what_arrives() {
+    let recorded = record(&["launches"]);
+    let parameters: Vec<_> = recorded.traces[0]
+        .calls()
+        .filter(|call| call.signature.base == "cuLaunchKernel")
+        .map(|call| match call.capture(9, 1).unwrap().bytes {
+            Bytes::Inline(bytes) => Some(bytes.to_vec()),
+            _ => None,
+        })
+        .collect();
+    let mut packed = [100_u64.to_le_bytes(), 1000_u64.to_le_bytes()].concat();
+    packed[4..8].fill(0);
+    assert_eq!(parameters, [Some(packed), None, None]);
+
+    let recorded = record(&["arrivals"]);
+    let mut arrived = Vec::new();
+    for call in recorded.traces[0].calls() {
+        for note in call.notes() {
+            if let Note::Arrived(note, capture) = note {
+                let length = match capture.bytes {
+                    Bytes::Inline(bytes) => bytes.len() as u64,
+                    Bytes::Blob(blob) => blob.length,
+                    _ => 0,
+                };
+                arrived.push((call.index, note.number, length));
+            }
+        }
+    }
+    // By whichever name the legacy stream goes; each copy in the call that waits for its stream.
+    assert_eq!(arrived, [(3, 0, 64), (3, 2, 1), (4, 1, 1 << 20)]);
+}

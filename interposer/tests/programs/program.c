@@ -1,0 +1,418 @@
+/* What programs do that an interposer has to stand: the first argument says which. Prints what it sees. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+typedef unsigned long long ptr;
+int cuInit(unsigned);
+int cuCtxGetCurrent(void **);
+int cuCtxSynchronize(void);
+int cuStreamSynchronize(void *);
+int cuEventSynchronize(void *);
+int cuLaunchHostFunc(void *, void (*)(void *), void *);
+int cuMemcpyHtoD_v2(ptr, const void *, size_t);
+int cuMemcpyDtoHAsync_v2(void *, ptr, size_t, void *);
+int cuModuleLoad(void **, const char *);
+int cuModuleLoadData(void **, const void *);
+int cuModuleUnload(void *);
+int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int cuParamSetf(void *, int, float);
+
+static jmp_buf place;
+static volatile int reached;
+
+static void jump(void *data) { (void)data; longjmp(place, 1); }
+
+static void __attribute__((noinline)) synchronise_deep(int depth)
+{
+    volatile char room[512];
+    memset((void *)room, depth, sizeof room);
+    if (depth > 0)
+        synchronise_deep(depth - 1);
+    else
+        printf("deep %d\n", cuCtxSynchronize());
+    room[0] = 0;
+}
+
+/* A call that is left by a jump, then calls from above and from below its frame. */
+static void program_jump(void)
+{
+    if (setjmp(place) == 0)
+        cuLaunchHostFunc(0, jump, 0);
+    synchronise_deep(20);
+    if (setjmp(place) == 0)
+        cuLaunchHostFunc(0, jump, 0);
+    printf("%d\n", cuCtxSynchronize());
+    synchronise_deep(3);
+}
+
+static void nested(void *data) { *(int *)data = cuCtxSynchronize() + 5; }
+
+static void program_nested(void)
+{
+    int result = 0;
+    printf("%d ", cuLaunchHostFunc(0, nested, &result));
+    printf("%d\n", result);
+}
+
+static pthread_key_t key;
+static void at_thread_end(void *value) { (void)value; reached += cuCtxSynchronize() + 1; }
+
+static void *wait_for_cancellation(void *data)
+{
+    (void)data;
+    pthread_setspecific(key, &key);
+    cuEventSynchronize(0);
+    return 0;
+}
+
+static void end_thread(void *data) { pthread_exit(data); }
+
+static void *exit_inside(void *data)
+{
+    pthread_setspecific(key, &key);
+    cuLaunchHostFunc(0, end_thread, data);
+    return 0;
+}
+
+/* A thread that ends itself within a call. */
+static void program_exit_inside(void)
+{
+    pthread_t thread;
+    void *result;
+    pthread_key_create(&key, at_thread_end);
+    pthread_create(&thread, 0, exit_inside, &key);
+    pthread_join(thread, &result);
+    printf("%d %d\n", result == &key, reached);
+}
+
+static void program_cancel(void)
+{
+    pthread_t thread;
+    void *result;
+    pthread_key_create(&key, at_thread_end);
+    pthread_create(&thread, 0, wait_for_cancellation, 0);
+    usleep(200000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    printf("%d %d\n", result == PTHREAD_CANCELED, reached);
+}
+
+static void *copy_while_cancelled(void *data)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    pthread_cancel(pthread_self());
+    cuInit(0);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
+    cuMemcpyHtoD_v2(0, data, 1 << 20);
+    reached = 1;
+    pthread_testcancel();
+    reached = 2;
+    return 0;
+}
+
+/* A copy of memory is no point of cancellation. */
+static void program_cancelled_copy(void)
+{
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, 0, copy_while_cancelled, calloc(1, 1 << 20));
+    pthread_join(thread, &result);
+    printf("%d %d\n", result == PTHREAD_CANCELED, reached);
+}
+
+static void *one_call(void *data)
+{
+    *(int *)data += 1 + cuCtxSynchronize();
+    return 0;
+}
+
+static int mappings(void)
+{
+    char line[4096];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, maps))
+        count += strstr(line, ".cutape") != 0;
+    fclose(maps);
+    return count;
+}
+
+static void program_short_threads(void)
+{
+    int calls = 0;
+    for (int i = 0; i < 2000; i++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, one_call, &calls);
+        pthread_join(thread, 0);
+    }
+    printf("%d %d\n", calls, mappings() < 20);
+}
+
+static pthread_barrier_t barrier;
+
+static void *call_and_wait(void *data)
+{
+    cuCtxSynchronize();
+    pthread_barrier_wait(&barrier);
+    cuCtxSynchronize();
+    return data;
+}
+
+static void program_many_threads(void)
+{
+    enum { COUNT = 2000 };
+    static pthread_t threads[COUNT];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 64 << 10);
+    pthread_barrier_init(&barrier, 0, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        if (pthread_create(&threads[i], &attributes, call_and_wait, 0))
+            exit(9);
+    for (int i = 0; i < COUNT; i++)
+        pthread_join(threads[i], 0);
+    printf("done\n");
+}
+
+/* No file may become longer than that. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit = {bytes, bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void program_file_limit(void)
+{
+    char *data = calloc(1, 1 << 20);
+    int sum = cuInit(0);
+    limit_files(3 << 20);
+    for (int i = 0; i < 20; i++) {
+        errno = 55;
+        sum += cuMemcpyHtoD_v2(0, data, 1 << 20) + errno;
+        sum += cuCtxSynchronize() + errno;
+    }
+    for (int i = 0; i < 100000; i++)
+        sum += cuCtxSynchronize();
+    printf("%d\n", sum);
+}
+
+static void program_close_all(void)
+{
+    cuInit(0);
+    for (int descriptor = 3; descriptor < 1024; descriptor++)
+        close(descriptor);
+    chdir("/");
+    for (int i = 0; i < 50000; i++)
+        cuCtxSynchronize();
+    printf("closed\n");
+}
+
+static void program_pipe(void)
+{
+    char path[] = "pipe-XXXXXX", name[64];
+    void *module;
+    mkdtemp(path);
+    snprintf(name, sizeof name, "%s/pipe", path);
+    mkfifo(name, 0600);
+    if (fork() == 0) {
+        int descriptor = open(name, O_WRONLY);
+        write(descriptor, "ABC", 3);
+        usleep(300000);
+        _exit(0);
+    }
+    printf("%d\n", cuModuleLoad(&module, name));
+    wait(0);
+    unlink(name);
+    rmdir(path);
+}
+
+/* Lengths and addresses that are wrong cost the program an error, and the recording nothing. */
+static void program_wrong_lengths(void)
+{
+    static const size_t lengths[] = {1ull << 33, 1ull << 40, 1ull << 63, -1ull, 1 << 20, 100};
+    char *page = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(page + 4096, 4096);
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        errno = 66;
+        printf("%d ", cuMemcpyHtoD_v2(0, page + 4090, lengths[i]));
+        printf("%d %d\n", cuMemcpyHtoD_v2(0, (void *)16, lengths[i]), errno);
+    }
+}
+
+static void *first_call(void *data) { (void)data; usleep(100000); cuInit(0); return 0; }
+
+/* A library's constructor calls the driver while another thread makes the program's first call. */
+static void program_constructor(const char *library)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, first_call, 0);
+    void *handle = dlopen(library, RTLD_NOW);
+    pthread_join(thread, 0);
+    printf("%d\n", handle != 0);
+}
+
+static void program_exec(char **arguments)
+{
+    cuCtxSynchronize();
+    int left = atoi(arguments[2]);
+    printf("%d\n", left);
+    fflush(stdout);
+    if (left > 0) {
+        arguments[2][0]--;
+        execv(arguments[0], arguments);
+    }
+}
+
+static void fork_inside(void *data) { *(int *)data = fork(); }
+
+/* The child comes back from a call that its parent has made. */
+static void program_fork_inside(void)
+{
+    int child = -1, status = 0;
+    cuLaunchHostFunc(0, fork_inside, &child);
+    for (int i = 0; i < 10; i++)
+        cuCtxSynchronize();
+    if (child == 0)
+        _exit(7);
+    waitpid(child, &status, 0);
+    for (int i = 0; i < 10; i++)
+        cuCtxSynchronize();
+    printf("%d\n", WEXITSTATUS(status));
+}
+
+static volatile long handled;
+static char stream;
+
+static void call_in_handler(int number)
+{
+    void *context;
+    (void)number;
+    cuCtxGetCurrent(&context);
+    handled++;
+}
+
+static void program_handlers(void)
+{
+    stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
+    struct sigaction action = {.sa_handler = call_in_handler, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct itimerval often = {{0, 300}, {0, 300}};
+    void *context;
+    cuInit(0);
+    sigaltstack(&stack, 0);
+    sigaction(SIGALRM, &action, 0);
+    setitimer(ITIMER_REAL, &often, 0);
+    while (handled < 1000)
+        cuCtxSynchronize();
+    memset(&often, 0, sizeof often);
+    setitimer(ITIMER_REAL, &often, 0);
+    cuCtxGetCurrent(&context);
+    printf("done\n");
+}
+
+/* Copies that are longer than what stands in a record, more than one chunk holds. */
+static void program_copies(void)
+{
+    static char data[20000];
+    for (int i = 0; i < 4000; i++)
+        cuMemcpyHtoD_v2(0, data, sizeof data);
+}
+
+static void program_launches(void)
+{
+    void *module, *function;
+    int number = 100;
+    long other = 1000;
+    void *parameters[] = {&number, &other};
+    cuModuleLoadData(&module, ".version 7.0\n");
+    cuModuleGetFunction(&function, module, "f");
+    printf("%d\n", cuLaunchKernel(function, 1, 2, 3, 4, 5, 6, 7, &number, parameters, 0));
+    printf("%d\n", cuParamSetf(function, 3, 40.0f));
+    cuModuleUnload(module);
+    /* Now the parameters are not the driver's to look at. */
+    parameters[1] = (void *)0x123456789000;
+    printf("%d\n", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 1, 0, parameters, 0));
+    printf("%d\n", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 1, 0, (void **)0x123456789000, 0));
+}
+
+/* A driver function that begins at the very end of a stack. */
+static void program_small_stack(void)
+{
+    static ucontext_t here, there;
+    char *stack = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(stack + (1 << 15), 1 << 15);
+    cuInit(0);
+    getcontext(&there);
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = 1 << 15;
+    there.uc_link = &here;
+    makecontext(&there, (void (*)(void))cuCtxSynchronize, 0);
+    swapcontext(&here, &there);
+    printf("back\n");
+}
+
+static void program_arrivals(void)
+{
+    unsigned char near[64], *far = malloc(1 << 20);
+    cuMemcpyDtoHAsync_v2(near, 3, sizeof near, 0);
+    cuMemcpyDtoHAsync_v2(far, 4, 1 << 20, &stream);
+    cuMemcpyDtoHAsync_v2(near, 5, 1, (void *)1);
+    printf("%d\n", cuStreamSynchronize((void *)1));
+    printf("%d\n", cuStreamSynchronize(&stream));
+    printf("%d %d %d\n", near[0], near[1], far[1]);
+}
+
+static void *abandon(void *data)
+{
+    sigset_t set;
+    cuCtxSynchronize();
+    pthread_sigmask(SIG_SETMASK, 0, &set);
+    *(int *)data = sigisemptyset(&set);
+    return 0;
+}
+
+static void program_mask(void)
+{
+    pthread_t thread;
+    int empty = 0;
+    pthread_create(&thread, 0, abandon, &empty);
+    pthread_join(thread, 0);
+    printf("%d\n", empty);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct { const char *name; void (*run)(void); } programs[] = {
+        {"jump", program_jump}, {"nested", program_nested}, {"cancel", program_cancel},
+        {"exit-inside", program_exit_inside},
+        {"cancelled-copy", program_cancelled_copy}, {"short-threads", program_short_threads},
+        {"many-threads", program_many_threads}, {"file-limit", program_file_limit},
+        {"close-all", program_close_all}, {"pipe", program_pipe}, {"wrong-lengths", program_wrong_lengths},
+        {"fork-inside", program_fork_inside}, {"handlers", program_handlers}, {"copies", program_copies}, {"launches", program_launches},
+        {"small-stack", program_small_stack}, {"arrivals", program_arrivals}, {"mask", program_mask},
+    };
+    if (count > 2 && !strcmp(arguments[1], "constructor"))
+        program_constructor(arguments[2]);
+    if (count > 2 && !strcmp(arguments[1], "exec"))
+        program_exec(arguments);
+    for (unsigned i = 0; i < sizeof programs / sizeof *programs; i++)
+        if (!strcmp(arguments[1], programs[i].name))
+            programs[i].run();
+    return 0;
+}

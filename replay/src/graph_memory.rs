@@ -1,0 +1,123 @@
+//! Host memory of the program that copies in graphs read and write: it must stay where it is as long as any graph may run.
+
+use std::collections::BTreeMap;
+
+use cutape_format::Call;
+
+use crate::buffer::Buffer;
+use crate::frame::Skip;
+use crate::interpret::Player;
+
+/// Most bytes that stand in for pageable memory of the program in all graphs together.
+const LARGEST: u64 = 16 << 30;
+/// Pieces before an address that are looked at for one that reaches over it.
+const LOOKED_AT: usize = 64;
+
+/// Stand-ins for pageable host memory, by recorded address and length.
+#[derive(Debug, Default)]
+pub(crate) struct GraphMemory {
+    pieces: BTreeMap<(u64, u64), Buffer>,
+    bytes: u64,
+}
+
+impl GraphMemory {
+    /// Where recorded bytes are now, if a graph was given them or more around them.
+    pub(crate) fn find(&self, address: u64, length: u64) -> Option<u64> {
+        if let Some(buffer) = self.pieces.get(&(address, length)) {
+            return Some(buffer.address());
+        }
+        let end = address.checked_add(length)?;
+        self.pieces
+            .range(..=(address, u64::MAX))
+            .rev()
+            .take(LOOKED_AT)
+            .find(|&(&(start, size), _)| start.saturating_add(size) >= end)
+            .map(|(&(start, _), buffer)| buffer.address() + (address - start))
+    }
+
+    /// As `find`; provides zeroed memory where there is none. `None` if that would be too much.
+    pub(crate) fn place(&mut self, address: u64, length: u64) -> Option<u64> {
+        if let Some(live) = self.find(address, length) {
+            return Some(live);
+        }
+        self.bytes = self
+            .bytes
+            .checked_add(length)
+            .filter(|&bytes| bytes <= LARGEST)?;
+        let buffer = Buffer::zeroed(usize::try_from(length).ok()?);
+        let live = buffer.address();
+        self.pieces.insert((address, length), buffer);
+        Some(live)
+    }
+}
+
+impl<'t> Player<'t> {
+    /// Where host memory lies that a copy in a graph reads or writes: pinned memory where it was put back, pageable memory
+    /// in a stand-in that stays.
+    pub(crate) fn graph_host(&mut self, address: u64, length: u64) -> Result<u64, Skip> {
+        if let Some(live) = self.live_host(address, length) {
+            return Ok(live);
+        }
+        self.capturing.memory.place(address, length).ok_or_else(|| {
+            Skip::because("copies of more host memory in graphs than replay provides")
+        })
+    }
+
+    /// The same for rows of host memory: the distance from recorded to live addresses is one for all.
+    pub(crate) fn graph_rows(&mut self, rows: &[(u64, usize)]) -> Result<Vec<(u64, usize)>, Skip> {
+        let start = rows.iter().map(|row| row.0).min().unwrap_or(0);
+        let end = rows
+            .iter()
+            .map(|row| row.0.saturating_add(row.1 as u64))
+            .max()
+            .unwrap_or(0);
+        let live = self.graph_host(start, end - start)?;
+        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
+        Ok(rows.iter().map(moved).collect())
+    }
+
+    /// Where the rows that a launched graph copies are, if any of its nodes was re-issued with them.
+    pub(crate) fn find_graph_rows(&self, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
+        let start = rows.iter().map(|row| row.0).min()?;
+        let end = rows
+            .iter()
+            .map(|row| row.0.saturating_add(row.1 as u64))
+            .max()?;
+        let live = self
+            .live_host(start, end - start)
+            .or_else(|| self.capturing.memory.find(start, end - start))?;
+        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
+        Some(rows.iter().map(moved).collect())
+    }
+
+    /// True while the call in hand is captured into a graph instead of being carried out.
+    pub(crate) fn is_captured(&self, _call: &Call<'t>) -> bool {
+        self.capturing.is_captured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_stands_in_for_what_lies_in_it() {
+        let mut memory = GraphMemory::default();
+        let whole = memory.place(0x1000, 0x100).unwrap();
+        for (address, length, expected) in [
+            (0x1000, 0x100, Some(whole)),
+            (0x1010, 0x10, Some(whole + 0x10)),
+            (0x10f0, 0x10, Some(whole + 0xf0)),
+            (0x10f0, 0x11, None),
+            (0xfff, 1, None),
+            (0x1100, 1, None),
+            (u64::MAX, 2, None),
+        ] {
+            assert_eq!(memory.find(address, length), expected, "{address:#x}");
+        }
+        let larger = memory.place(0x1000, 0x200).unwrap();
+        assert_ne!(larger, whole);
+        assert_eq!(memory.find(0x1000, 0x100), Some(whole), "that one first");
+        assert_eq!(memory.place(1, u64::MAX / 2), None, "too much");
+    }
+}

@@ -1,0 +1,126 @@
+//! The order in which calls are re-issued: as they were entered, but a call that gives out a handle or waits, when it returned.
+//!
+//! Threads overlap: one may enter a create that returns only after another thread has destroyed the object that had the same
+//! handle before. Nobody can use a handle before the call that gives it out has returned, so that moment is its place; an
+//! object that is being destroyed is used by nobody from the moment that the destroying call is entered.
+
+use std::collections::HashMap;
+
+use cutape_format::{Call, Calls, Trace};
+use cutape_registry::{Role, Waits};
+
+/// The calls of a trace in the order of a replay.
+pub(crate) struct Ordered<'t> {
+    calls: Calls<'t>,
+    /// The next in the order of enter.
+    next: Option<Call<'t>>,
+    /// Entered already, with the moment of their return.
+    held: Vec<(u64, Call<'t>)>,
+    /// By signature number: whether such a call has its place where it returned.
+    late: HashMap<u16, bool>,
+    /// Calls from that index on are left out.
+    end: u64,
+}
+
+impl<'t> Ordered<'t> {
+    /// The calls before the index `end`.
+    pub(crate) fn new(trace: &'t Trace, end: u64) -> Self {
+        Self {
+            calls: trace.calls(),
+            next: None,
+            held: Vec::new(),
+            late: HashMap::new(),
+            end,
+        }
+    }
+
+    /// The moment of a call that has its place where it returned.
+    fn late(&mut self, call: &Call<'t>) -> Option<u64> {
+        let leave = call.leave?;
+        let signature = call.signature;
+        let late = *self.late.entry(signature.id).or_insert_with(|| {
+            cutape_registry::function(&signature.name).is_some_and(|function| {
+                let gives =
+                    |role| matches!(role, Role::Make(..) | Role::Find(..) | Role::FindMany(..));
+                function.waits != Waits::No || function.params.iter().any(|param| gives(param.role))
+            })
+        });
+        late.then_some(leave.ticks)
+    }
+
+    /// Takes the held call that returned first, if that was before `moment`.
+    fn returned_before(&mut self, moment: u64) -> Option<Call<'t>> {
+        let (at, &(ticks, _)) = self
+            .held
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, (ticks, call))| (*ticks, call.index))?;
+        (ticks <= moment).then(|| self.held.swap_remove(at).1)
+    }
+}
+
+impl<'t> Iterator for Ordered<'t> {
+    type Item = Call<'t>;
+
+    fn next(&mut self) -> Option<Call<'t>> {
+        loop {
+            if self.next.is_none() {
+                self.next = self.calls.next().filter(|call| call.index < self.end);
+            }
+            let Some(entered) = self.next.as_ref().map(|call| call.ticks) else {
+                return self.returned_before(u64::MAX);
+            };
+            if let Some(call) = self.returned_before(entered) {
+                return Some(call);
+            }
+            let call = self.next.take()?;
+            match self.late(&call) {
+                Some(moment) => self.held.push((moment, call)),
+                None => return Some(call),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutape_format::{Captured, Event, TraceBuilder};
+
+    /// One thread's create is entered before, and returns after, another thread's destroy of the same handle.
+    #[test]
+    fn a_recycled_handle_is_given_out_after_it_was_given_back() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let handle = 0x5500_u64.to_le_bytes();
+        let event = |thread, name, arguments| Event {
+            thread,
+            name,
+            arguments,
+            ..Event::default()
+        };
+        builder.call(event(0, "cuStreamCreate", &[8, 0])).leave(
+            0,
+            0,
+            &[Captured::pointee(0, &handle)],
+        );
+        builder.call(event(1, "cuStreamCreate", &[16, 0]));
+        builder.call(event(0, "cuStreamDestroy_v2", &[0x5500]));
+        builder.leave(0, 0, &[]);
+        builder.leave(1, 0, &[Captured::pointee(0, &handle)]);
+        builder
+            .call(event(1, "cuStreamDestroy_v2", &[0x5500]))
+            .leave(1, 0, &[]);
+        builder.call(event(0, "cuCtxSynchronize", &[]));
+        let path = std::env::temp_dir().join(format!("cutape-order-{}.cutape", std::process::id()));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let order: Vec<u64> = Ordered::new(&trace, u64::MAX)
+            .map(|call| call.index)
+            .collect();
+        // The call in flight at the end keeps its place.
+        assert_eq!(order, [0, 2, 1, 3, 4]);
+        let order: Vec<u64> = Ordered::new(&trace, 2).map(|call| call.index).collect();
+        assert_eq!(order, [0, 1]);
+    }
+}

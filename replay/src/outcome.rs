@@ -1,0 +1,458 @@
+//! What a call has done: its results compared, its objects and memory entered into the books.
+
+use cutape_format::{Bytes, Call, layout::field};
+use cutape_registry::{Function, Kind, Parent, Role, Waits};
+
+use crate::address::{Range, Way};
+use crate::api::{Code, NOT_READY};
+use crate::buffer::{Buffer, number};
+use crate::frame::{Expect, Frame, Place, handle_size, is_address_kind, length_of};
+use crate::handles::{Key, Resolved};
+use crate::interpret::{Player, is_asynchronous, is_query};
+use crate::overrides;
+use crate::plan::made_length;
+use crate::report::{Translated, What};
+
+/// Addresses that are listed in the report as translated.
+const TRANSLATED_KEPT: usize = 10_000;
+/// Host memory that is lent to copies back whose arrival nothing proves, before they are given up.
+const LENT_LIMIT: usize = 1 << 30;
+/// Host memory that is kept for copies in flight before the device is waited for.
+const RETAINED_LIMIT: usize = 256 << 20;
+
+impl<'t> Player<'t> {
+    /// Compares what came back, and keeps the books.
+    pub(crate) fn conclude(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        frame: Frame,
+        received: Code,
+    ) {
+        let recorded = call.result().unwrap_or(0);
+        let polled = is_query(function) && recorded == NOT_READY && received == 0;
+        if !polled && !self.compare_result(call, function, recorded, received) && recorded == 0 {
+            self.forgo(call, function);
+        }
+        if recorded != 0 || received != 0 {
+            return;
+        }
+        let context = self.api.current_context().unwrap_or(0);
+        for place in frame.places.clone() {
+            self.take(call, function, &frame, &place, context);
+        }
+        for (position, param) in function.params.iter().enumerate() {
+            if let Role::Destroy(kind) = param.role {
+                self.destroyed(call, function, kind, call.argument(position));
+            }
+        }
+        overrides::context::after(self, call, function);
+        let waited = function.waits == Waits::Context || function.base == "cuMemFree";
+        self.settle(call, function, frame, waited);
+    }
+
+    /// Frees or keeps the memory that was lent for a call.
+    fn settle(&mut self, call: &Call<'t>, function: &'static Function, frame: Frame, waited: bool) {
+        if waited {
+            self.retained.clear();
+            self.retained_bytes = 0;
+            self.in_flight_reads.clear();
+        }
+        if !is_asynchronous(function) {
+            return;
+        }
+        for (position, param) in function.params.iter().enumerate() {
+            if let Role::HostRead(length) = param.role
+                && let Some(&address) = frame.args.get(position)
+            {
+                let length = length_of(call, function, length);
+                self.in_flight_reads
+                    .push((address, address.saturating_add(length)));
+            }
+        }
+        let buffers = self.arrivals.adopt(call, frame.buffers);
+        self.retained_bytes += buffers.iter().map(Buffer::len).sum::<usize>();
+        self.retained.extend(buffers);
+        if self.arrivals.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
+            self.report.bytes_not_compared += self.arrivals.give_up();
+        }
+        if (self.retained_bytes > RETAINED_LIMIT || self.in_flight_reads.len() > 1 << 16)
+            && self.wait_for_device().is_ok()
+        {
+            self.retained.clear();
+            self.retained_bytes = 0;
+            self.in_flight_reads.clear();
+        }
+    }
+
+    /// Takes what a successful call has put behind one pointer.
+    fn take(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        frame: &Frame,
+        place: &Place,
+        context: u64,
+    ) {
+        let position = place.position;
+        match place.expect {
+            Expect::Made(kind, parent) | Expect::Found(kind, parent) => {
+                let found = matches!(place.expect, Expect::Found(..));
+                let Some(recorded) = call.out_bytes(position).map(<[u8]>::to_vec) else {
+                    return;
+                };
+                let size = handle_size(kind);
+                let parent = self.parent_key(call, function, parent);
+                let received = frame.received(place);
+                for (recorded, live) in recorded.chunks_exact(size).zip(received.chunks_exact(size))
+                {
+                    let (recorded, live) = (number(recorded), number(live));
+                    self.made(
+                        call,
+                        function,
+                        frame,
+                        (kind, recorded),
+                        live,
+                        parent,
+                        context,
+                        found,
+                    );
+                }
+            }
+            Expect::Got(kind) => {
+                if let Some(recorded) = call.out(position) {
+                    let live = number(&frame.received(place));
+                    self.got(call, function, position, kind, recorded, live, context);
+                }
+            }
+            Expect::Value => self.compare_out(call, function, position, &frame.received(place)),
+            Expect::Text => {
+                if !function.params[position].may_differ
+                    && let Some(expected) = call.out_bytes(position)
+                {
+                    self.compare_text(call, function, position, expected, &frame.received(place));
+                }
+            }
+            Expect::DriverString => self.take_driver_string(call, function, position, frame, place),
+            Expect::Bytes => {
+                let expected = call
+                    .leave
+                    .and_then(|leave| leave.capture(position, field::POINTEE));
+                match expected {
+                    Some(expected) => {
+                        let received = frame.received(place);
+                        self.compare_bytes(call, function, position, &expected, &received, None);
+                    }
+                    None => self
+                        .arrivals
+                        .expect(call, function, place.address, place.length),
+                }
+            }
+            Expect::Ignore => {}
+        }
+    }
+
+    fn take_driver_string(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        position: usize,
+        frame: &Frame,
+        place: &Place,
+    ) {
+        let expected = call
+            .leave
+            .and_then(|leave| leave.capture(position, field::TEXT));
+        let Some(Bytes::Inline(expected)) = expected.map(|capture| capture.bytes) else {
+            return;
+        };
+        let pointer = number(&frame.received(place)) as *const libc::c_char;
+        if pointer.is_null() {
+            return self.compare_text(call, function, position, expected, b"(no string)");
+        }
+        // SAFETY: the driver returned success and says that a NUL-terminated string of its own is there.
+        let text = unsafe { std::ffi::CStr::from_ptr(pointer) }
+            .to_bytes()
+            .to_vec();
+        self.compare_text(call, function, position, expected, &text);
+    }
+
+    fn parent_key(
+        &self,
+        call: &Call<'t>,
+        function: &'static Function,
+        parent: Parent,
+    ) -> Option<Key> {
+        let Parent::Param(position) = parent else {
+            return None;
+        };
+        let value = call.argument(usize::from(position));
+        match function.params.get(usize::from(position))?.role {
+            Role::Use(Kind::Function)
+                if self
+                    .handles
+                    .get((Kind::Function, value))
+                    .is_none_or(|object| !object.alive) =>
+            {
+                Some((Kind::Kernel, value))
+            }
+            Role::Use(kind) => Some((kind, value)),
+            _ => None,
+        }
+    }
+
+    /// Enters a new or found object into the books.
+    #[allow(clippy::too_many_arguments)]
+    fn made(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        frame: &Frame,
+        key: Key,
+        live: u64,
+        parent: Option<Key>,
+        context: u64,
+        found: bool,
+    ) {
+        let (kind, recorded) = key;
+        if is_address_kind(kind) {
+            return self.add_range(call, function, frame, key, live, parent, context);
+        }
+        let global = matches!(
+            kind,
+            Kind::Device | Kind::Context | Kind::Library | Kind::Kernel | Kind::Allocation
+        );
+        let context = if global { 0 } else { context };
+        if recorded == 0 {
+            return;
+        }
+        if matches!(kind, Kind::TextureObject | Kind::SurfaceObject) && recorded != live {
+            self.report.note(
+                "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
+            );
+        }
+        if found {
+            self.handles
+                .find(key, Some(live), parent, context, call.index, function.name);
+        } else {
+            self.handles
+                .insert(key, Some(live), parent, context, call.index, function.name);
+        }
+    }
+
+    /// Enters memory into the books, and into the report.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn add_range(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        frame: &Frame,
+        (kind, start): Key,
+        live: u64,
+        owner: Option<Key>,
+        context: u64,
+    ) {
+        if start == 0 {
+            return;
+        }
+        // No request can put managed memory anywhere (the driver refuses to create it for a reservation): it is told
+        // among the translated.
+        // What is allocated in a capture is a graph's, which the driver places.
+        let of_graph = self.capturing.is_captured;
+        let placeable = function.base != "cuMemAllocManaged" && !of_graph;
+        if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
+            self.report.placed.allocations += 1;
+            self.report.placed.at_recorded_address += u64::from(start == live);
+        }
+        let mut length = made_length(call, function);
+        if kind == Kind::Global
+            && let Some(place) = frame
+                .places
+                .iter()
+                .find(|place| place.expect == Expect::Ignore)
+        {
+            length = number(&frame.received(place));
+        }
+        // A global is asked for again and again.
+        let told = self
+            .ranges
+            .at(start)
+            .is_some_and(|known| known.live == live && known.length == length);
+        if start != live && !told && self.report.translated.len() < TRANSLATED_KEPT {
+            let reason = frame.refusal.clone().unwrap_or_else(|| match of_graph {
+                true => "the driver places the memory of graphs".to_owned(),
+                false => why_translated(kind).to_owned(),
+            });
+            self.report.translated.push(Translated {
+                call: call.index,
+                function: function.name.to_owned(),
+                recorded: start,
+                replayed: live,
+                length,
+                reason,
+            });
+        }
+        let flags = call.argument_named("Flags").unwrap_or(0);
+        self.ranges.insert(Range {
+            start,
+            length,
+            live,
+            kind,
+            way: frame.way.unwrap_or(Way::Plain),
+            context: if kind == Kind::Reservation {
+                0
+            } else {
+                context
+            },
+            owner,
+            made: call.index,
+            made_by: function.name,
+            ended: None,
+            flags,
+        });
+    }
+
+    /// Checks that a handle that the driver returned is the object of the recording.
+    #[allow(clippy::too_many_arguments)]
+    fn got(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        position: usize,
+        kind: Kind,
+        recorded: u64,
+        live: u64,
+        context: u64,
+    ) {
+        let expected = match self.handles.resolve(kind, recorded) {
+            _ if recorded == 0 => Some(0),
+            Resolved::Live(expected) | Resolved::Dead(expected) => Some(expected),
+            Resolved::Missing => return,
+            Resolved::Unknown if kind == Kind::Device => Some(recorded),
+            Resolved::Unknown if kind == Kind::Stream && recorded <= 2 => Some(recorded),
+            Resolved::Unknown => None,
+        };
+        match expected {
+            Some(expected) if expected == live => {}
+            Some(expected) => {
+                if self.comparing {
+                    let texts = (format!("the object at {expected:#x}"), format!("{live:#x}"));
+                    let what = What::OutParameter;
+                    self.diverge(
+                        call,
+                        function,
+                        what,
+                        Some(position),
+                        texts.0,
+                        texts.1,
+                        None,
+                        None,
+                    );
+                }
+            }
+            None => {
+                // An object that no re-issued call made, e.g. a context of the driver's own: known from here on.
+                let context = if kind == Kind::Context { 0 } else { context };
+                self.handles.find(
+                    (kind, recorded),
+                    Some(live),
+                    None,
+                    context,
+                    call.index,
+                    function.name,
+                );
+            }
+        }
+    }
+
+    /// Books the end of an object.
+    fn destroyed(&mut self, call: &Call<'t>, function: &'static Function, kind: Kind, value: u64) {
+        if value == 0 {
+            return;
+        }
+        if kind == Kind::Reservation {
+            self.ranges.end_reservation(value);
+            return;
+        }
+        if is_address_kind(kind) {
+            self.ranges.end(value, call.index);
+            return;
+        }
+        let context = (kind == Kind::Context)
+            .then(|| {
+                self.handles
+                    .get((kind, value))
+                    .and_then(|object| object.live)
+            })
+            .flatten();
+        let ended = self.handles.end((kind, value), call.index, function.name);
+        let owns_memory = |key: &Key| matches!(key.0, Kind::Module | Kind::Library | Kind::Context);
+        if ended.iter().any(owns_memory) {
+            self.end_ranges(call.index, &ended, context);
+        }
+    }
+
+    /// Ends memory whose owner or context has ended.
+    pub(crate) fn end_ranges(&mut self, index: u64, owners: &[Key], context: Option<u64>) {
+        let owned = |range: &Range| range.owner.is_some_and(|owner| owners.contains(&owner));
+        let in_context = |range: &Range| {
+            context.is_some_and(|context| context == range.context)
+                && matches!(
+                    range.kind,
+                    Kind::Memory | Kind::HostMemory | Kind::Registration | Kind::Global
+                )
+                && range.made_by != "cuMemAllocManaged"
+        };
+        let ended = self
+            .ranges
+            .end_where(index, |range| owned(range) || in_context(range));
+        for range in ended {
+            if matches!(range.way, Way::Granules | Way::PinnedGranules) {
+                self.placement.unmap(&self.api, range.start, range.length);
+            }
+        }
+        if let Some(context) = context {
+            self.placement.forget_context(context);
+        }
+    }
+
+    /// Books the effects of a call that replay did not make: its objects are missing, those that it ended have ended.
+    pub(crate) fn forgo(&mut self, call: &Call<'t>, function: &'static Function) {
+        if !call.succeeded() {
+            return;
+        }
+        for (position, param) in function.params.iter().enumerate() {
+            match param.role {
+                Role::Make(kind, _) | Role::Find(kind, _) if !is_address_kind(kind) => {
+                    let Some(recorded) = call.out(position).filter(|&value| value != 0) else {
+                        continue;
+                    };
+                    let made = matches!(param.role, Role::Make(..));
+                    if made || self.handles.get((kind, recorded)).is_none() {
+                        self.handles.insert(
+                            (kind, recorded),
+                            None,
+                            None,
+                            0,
+                            call.index,
+                            function.name,
+                        );
+                    }
+                }
+                Role::Destroy(kind) => {
+                    self.destroyed(call, function, kind, call.argument(position))
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn why_translated(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Global => "the driver places a module's globals",
+        Kind::Reservation => "the driver did not honour the hint",
+        Kind::HostMemory | Kind::Registration => "placement is off",
+        _ => "memory of this kind is not placed",
+    }
+}

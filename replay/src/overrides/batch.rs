@@ -1,0 +1,379 @@
+//! Batches of copies, whose addresses may be the host's or the device's: each is told by itself.
+
+use cutape_format::Call;
+use cutape_registry::{Function, Kind};
+
+use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
+use crate::buffer::{Buffer, number};
+use crate::frame::{Frame, Skip};
+use crate::interpret::{Played, Player};
+
+/// A CUDA_MEMCPY3D_BATCH_OP: its size, its operands, its extent.
+const OPERATION_BYTES: usize = 112;
+const SOURCE: usize = 0;
+const TARGET: usize = 40;
+const EXTENT: usize = 80;
+/// In an operand: address or array, elements between rows, rows between layers.
+const OPERAND: usize = 8;
+const ROW_LENGTH: usize = 16;
+const LAYER_HEIGHT: usize = 24;
+/// CU_MEMCPY_OPERAND_TYPE_POINTER and _ARRAY.
+const POINTER: u64 = 1;
+const ARRAY: u64 = 2;
+
+/// What is put together for one batch.
+#[derive(Default)]
+struct Batch {
+    /// Host bytes that the batch reads, as recorded, and how many of them have been used.
+    source: Vec<u8>,
+    used: usize,
+    arriving: Vec<(u64, usize)>,
+    buffers: Vec<Buffer>,
+}
+
+impl Batch {
+    fn lend(&mut self, buffer: Buffer) -> u64 {
+        let address = buffer.address();
+        self.buffers.push(buffer);
+        address
+    }
+
+    fn next(&mut self, length: usize) -> Result<Vec<u8>, Skip> {
+        let end = self.used.saturating_add(length);
+        let bytes = self
+            .source
+            .get(self.used..end)
+            .ok_or_else(|| Skip::because("the trace holds fewer host bytes than it reads"))?;
+        self.used = end;
+        Ok(bytes.to_vec())
+    }
+}
+
+/// cuMemcpyBatchAsync: arrays of addresses and sizes.
+pub(crate) fn lines<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let mut arrays = [Vec::new(), Vec::new(), Vec::new()];
+    for (position, array) in arrays.iter_mut().enumerate() {
+        let Some(bytes) = player.input(call, position, 8)? else {
+            // NULL: the driver refuses it.
+            return player.plain(call, function);
+        };
+        *array = bytes.chunks_exact(8).map(number).collect::<Vec<u64>>();
+    }
+    let [mut targets, mut sources, sizes] = arrays;
+    let host: Vec<(bool, bool)> = targets
+        .iter()
+        .zip(&sources)
+        .map(|(&target, &source)| {
+            let by_host =
+                |address, is_source| address != 0 && is_host(player, call, address, is_source);
+            (by_host(target, false), by_host(source, true))
+        })
+        .collect();
+    let total = |side: fn(&(bool, bool)) -> bool| {
+        host.iter()
+            .zip(&sizes)
+            .filter(|(host, _)| side(host))
+            .fold(0u64, |sum, (_, &size)| sum.saturating_add(size))
+    };
+    let read = total(|host| host.1);
+    let mut batch = begin(player, call, read, total(|host| host.0))?;
+    for (index, &(target_is_host, source_is_host)) in host.iter().enumerate() {
+        let length = sizes.get(index).copied().unwrap_or(0);
+        let source = sources[index];
+        sources[index] = if source_is_host {
+            let bytes = batch.next(length as usize)?;
+            match player.live_host(source, length) {
+                Some(live) => {
+                    player.store_host(live, &bytes);
+                    live
+                }
+                None => batch.lend(Buffer::of(&bytes)),
+            }
+        } else {
+            player.live_address(call, source)?
+        };
+        let target = targets[index];
+        targets[index] = if target_is_host {
+            let live = match player.live_host(target, length) {
+                Some(live) => live,
+                None => batch.lend(Buffer::zeroed(length as usize)),
+            };
+            batch.arriving.push((live, length as usize));
+            live
+        } else {
+            player.live_address(call, target)?
+        };
+    }
+    let presets = [
+        (0, batch.lend(Buffer::of_words(&targets))),
+        (1, batch.lend(Buffer::of_words(&sources))),
+    ];
+    issue(player, call, function, &presets, batch)
+}
+
+/// cuMemcpy3DBatchAsync: an array of structs.
+pub(crate) fn boxes<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let Some(mut operations) = player.input(call, 1, OPERATION_BYTES as u64)? else {
+        return player.plain(call, function);
+    };
+    let (mut read, mut written) = (0u64, 0u64);
+    for operation in operations.chunks_exact(OPERATION_BYTES) {
+        for (side, is_source) in [(SOURCE, true), (TARGET, false)] {
+            if host_side(player, call, operation, side, is_source)? {
+                let sum = if is_source { &mut read } else { &mut written };
+                *sum = sum.saturating_add(volume(operation));
+            }
+        }
+    }
+    let mut batch = begin(player, call, read, written)?;
+    for operation in operations.chunks_exact_mut(OPERATION_BYTES) {
+        for (side, is_source) in [(SOURCE, true), (TARGET, false)] {
+            operand(player, call, operation, side, is_source, &mut batch)?;
+        }
+    }
+    let presets = [(1, batch.lend(Buffer::of(&operations)))];
+    issue(player, call, function, &presets, batch)
+}
+
+fn get(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).map_or(0, number)
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    if let Some(place) = bytes.get_mut(at..at + 8) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn kind_of(operation: &[u8], side: usize) -> u64 {
+    get(operation, side) & 0xffff_ffff
+}
+
+/// Width, height, depth.
+fn extent(operation: &[u8]) -> (u64, u64, u64) {
+    (
+        get(operation, EXTENT),
+        get(operation, EXTENT + 8),
+        get(operation, EXTENT + 16),
+    )
+}
+
+/// Bytes of a copy between two pointers, whose elements are bytes.
+fn volume(operation: &[u8]) -> u64 {
+    let (width, height, depth) = extent(operation);
+    width.saturating_mul(height).saturating_mul(depth)
+}
+
+/// Whether a side is memory of the host.
+fn host_side<'t>(
+    player: &Player<'t>,
+    call: &Call<'t>,
+    operation: &[u8],
+    side: usize,
+    is_source: bool,
+) -> Result<bool, Skip> {
+    let address = get(operation, side + OPERAND);
+    let is_pointer = kind_of(operation, side) == POINTER && address != 0;
+    if !is_pointer || !is_host(player, call, address, is_source) {
+        return Ok(false);
+    }
+    let (_, height, depth) = extent(operation);
+    if volume(operation) > LONGEST || height.saturating_mul(depth) > MOST_ROWS {
+        return Err(Skip::because(
+            "more host memory in one copy than replay provides",
+        ));
+    }
+    let other = if is_source { TARGET } else { SOURCE };
+    if kind_of(operation, other) == ARRAY {
+        return Err(Skip::because(
+            "the host side of a copy with an array in a batch is not recorded",
+        ));
+    }
+    Ok(true)
+}
+
+/// Makes one operand live.
+fn operand<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    operation: &mut [u8],
+    side: usize,
+    is_source: bool,
+    batch: &mut Batch,
+) -> Result<(), Skip> {
+    let recorded = get(operation, side + OPERAND);
+    match kind_of(operation, side) {
+        ARRAY => {
+            let live = player.live_handle(call, Kind::Array, recorded)?;
+            put(operation, side + OPERAND, live);
+            return Ok(());
+        }
+        POINTER => {}
+        _ => return Ok(()),
+    }
+    if !host_side(player, call, operation, side, is_source)? {
+        let live = player.live_address(call, recorded)?;
+        put(operation, side + OPERAND, live);
+        return Ok(());
+    }
+    let length = volume(operation) as usize;
+    let rows = rows(operation, side);
+    let pinned = rows
+        .iter()
+        .map(|&(row, length)| Some((player.live_host(row, length as u64)?, length)))
+        .collect::<Option<Vec<_>>>();
+    let bytes = if is_source {
+        batch.next(length)?
+    } else {
+        Vec::new()
+    };
+    let pieces = match pinned {
+        Some(pieces) => {
+            let mut rest = bytes.as_slice();
+            for &(row, length) in pieces.iter().filter(|_| is_source) {
+                let (part, behind) = rest.split_at(length.min(rest.len()));
+                player.store_host(row, part);
+                rest = behind;
+            }
+            if let Some(((row, _), (live, _))) = rows.first().zip(pieces.first()) {
+                put(
+                    operation,
+                    side + OPERAND,
+                    recorded.wrapping_add(live.wrapping_sub(*row)),
+                );
+            }
+            pieces
+        }
+        None => {
+            // Rows without gaps in memory of our own; zero means as wide and as high as the copy.
+            let live = batch.lend(if is_source {
+                Buffer::of(&bytes)
+            } else {
+                Buffer::zeroed(length)
+            });
+            put(operation, side + OPERAND, live);
+            put(operation, side + ROW_LENGTH, 0);
+            put(operation, side + LAYER_HEIGHT, 0);
+            vec![(live, length)]
+        }
+    };
+    if !is_source {
+        batch.arriving.extend(pieces);
+    }
+    Ok(())
+}
+
+/// The rows of a side in memory: address, length.
+fn rows(operation: &[u8], side: usize) -> Vec<(u64, usize)> {
+    let (width, height, depth) = extent(operation);
+    let or = |value, otherwise| if value == 0 { otherwise } else { value };
+    let pitch = or(get(operation, side + ROW_LENGTH), width);
+    let layer = or(get(operation, side + LAYER_HEIGHT), height).wrapping_mul(pitch);
+    let base = get(operation, side + OPERAND);
+    (0..depth)
+        .flat_map(|z| (0..height).map(move |y| (y, z)))
+        .map(|(y, z)| {
+            let offset = z.wrapping_mul(layer).wrapping_add(y.wrapping_mul(pitch));
+            (base.wrapping_add(offset), width as usize)
+        })
+        .collect()
+}
+
+/// Gets the host bytes of a batch; refuses absurd ones.
+fn begin<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    read: u64,
+    written: u64,
+) -> Result<Batch, Skip> {
+    if read > LONGEST || written > LONGEST {
+        return Err(Skip::because(
+            "more host memory in one batch than replay provides",
+        ));
+    }
+    let source = if read == 0 {
+        Vec::new()
+    } else {
+        source_bytes(player, call, read)?
+    };
+    Ok(Batch {
+        source,
+        ..Batch::default()
+    })
+}
+
+fn issue<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    presets: &[(usize, u64)],
+    batch: Batch,
+) -> Played {
+    if player.is_captured(call) {
+        return Err(Skip::because(
+            "batches of copies that are captured into a graph are not re-issued",
+        ));
+    }
+    let mut frame: Frame = player.marshal(call, function, presets)?;
+    frame.buffers.extend(batch.buffers);
+    let result = player.issue(call, function, &frame)?;
+    if call.succeeded() && result == 0 && !batch.arriving.is_empty() {
+        player
+            .arrivals
+            .expect_pieces(call, function, batch.arriving);
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_struct_is_where_cuda_h_has_it() {
+        let layout = cutape_registry::structure("CUDA_MEMCPY3D_BATCH_OP").expect("known");
+        assert_eq!(layout.size as usize, OPERATION_BYTES);
+        for (name, offset) in [
+            ("src.type", SOURCE),
+            ("src.op.ptr.ptr", SOURCE + OPERAND),
+            ("src.op.array.array", SOURCE + OPERAND),
+            ("dst.type", TARGET),
+            ("dst.op.ptr.rowLength", TARGET + ROW_LENGTH),
+            ("dst.op.ptr.layerHeight", TARGET + LAYER_HEIGHT),
+            ("extent.width", EXTENT),
+            ("extent.depth", EXTENT + 16),
+        ] {
+            let field = layout.fields.iter().find(|field| field.name == name);
+            assert_eq!(
+                field.map(|field| field.offset as usize),
+                Some(offset),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_have_pitch_and_layer() {
+        let mut operation = [0; OPERATION_BYTES];
+        put(&mut operation, OPERAND, 1000);
+        for (at, value) in [(0, 4), (8, 2), (16, 2)] {
+            put(&mut operation, EXTENT + at, value);
+        }
+        assert_eq!(volume(&operation), 16);
+        let tight = [(1000, 4), (1004, 4), (1008, 4), (1012, 4)];
+        assert_eq!(rows(&operation, SOURCE), tight);
+        put(&mut operation, ROW_LENGTH, 10);
+        put(&mut operation, LAYER_HEIGHT, 3);
+        let wide = [(1000, 4), (1010, 4), (1030, 4), (1040, 4)];
+        assert_eq!(rows(&operation, SOURCE), wide);
+    }
+}

@@ -1,0 +1,431 @@
+//! Graphs: launches with the host memory of their copies, lists of nodes, captures in progress, callbacks, files.
+
+use std::collections::VecDeque;
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind};
+
+use crate::buffer::{Buffer, number};
+use crate::compare::Payload;
+use crate::frame::{Expect, Frame, Skip, read_memory};
+use crate::handles::Resolved;
+use crate::interpret::{Played, Player};
+use crate::overrides::module::piece;
+use crate::overrides::{callback, launch};
+use crate::report::What;
+
+/// Most rows of host memory of one copy in a graph.
+const MOST_ROWS: u64 = 1 << 26;
+
+/// Host memory that a copy of a launched graph reads or writes, as the recorder described it.
+#[derive(Debug, PartialEq, Eq)]
+struct HostRange {
+    is_source: bool,
+    address: u64,
+    rows: Vec<(u64, usize)>,
+}
+
+/// Reads the description: eight numbers each (`field::HOST_RANGES`).
+fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
+    let describe = |words: &[u8]| {
+        let word = |at: usize| number(&words[at * 8..at * 8 + 8]);
+        let (address, row, pitch, rows) = (word(1), word(2), word(3), word(4));
+        let (slice_pitch, slices) = (word(5), word(6));
+        if rows.checked_mul(slices)? > MOST_ROWS {
+            return None;
+        }
+        let row = usize::try_from(row).ok()?;
+        let at = |slice: u64, index: u64| {
+            let offset = slice.wrapping_mul(slice_pitch);
+            let offset = offset.wrapping_add(index.wrapping_mul(pitch));
+            (address.wrapping_add(offset), row)
+        };
+        let rows = (0..slices).flat_map(|slice| (0..rows).map(move |index| (slice, index)));
+        Some(HostRange {
+            is_source: word(0) == 1,
+            address,
+            rows: rows.map(|(slice, index)| at(slice, index)).collect(),
+        })
+    };
+    bytes.chunks_exact(64).filter_map(describe).collect()
+}
+
+/// cuGraphLaunch: what its copies read from host memory is put there before; what they write is awaited.
+pub(crate) fn launch<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
+    let ranges = host_ranges(&ranges);
+    let sources = ranges.iter().filter(|range| range.is_source);
+    let captures: Vec<_> = call
+        .captures()
+        .filter(|capture| capture.field == field::HOST_BYTES)
+        .collect();
+    for (range, capture) in sources.zip(captures) {
+        let Some(rows) = player.find_graph_rows(&range.rows) else {
+            continue;
+        };
+        match player.payload(&capture) {
+            Payload::Here(bytes) => {
+                player.look_for_stale(call, &bytes);
+                let mut rest: &[u8] = &bytes;
+                for &(row, length) in &rows {
+                    let Some((part, behind)) = rest.split_at_checked(length) else {
+                        break;
+                    };
+                    rest = behind;
+                    // A copy that is on its way there brings what the recorder did not see yet.
+                    if !player
+                        .arrivals
+                        .any_in(row, row.saturating_add(length as u64))
+                    {
+                        player.store_host(row, part);
+                    }
+                }
+            }
+            Payload::Left(..) => player.bytes_are_missing(),
+            Payload::Unreadable => {}
+        }
+        let ends = rows.iter().map(|&(row, length)| (row, row + length as u64));
+        player.in_flight_reads.extend(ends);
+    }
+    let frame = player.marshal(call, function, &[])?;
+    let result = player.issue(call, function, &frame)?;
+    if call.succeeded() && result == 0 && !player.is_captured(call) {
+        for range in ranges.iter().filter(|range| !range.is_source) {
+            if let Some(rows) = player.find_graph_rows(&range.rows) {
+                let arrivals = &mut player.arrivals;
+                arrivals.expect_of_graph(call, function, range.address, rows);
+            }
+        }
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// Puts the live handles of a list in the order of the recorded ones, as far as the books know which is which; what they do
+/// not know keeps the driver's order. `Err` has the first recorded handle whose live one is not in the list.
+fn matched(
+    recorded: &[u64],
+    live: &[u64],
+    known: impl Fn(u64) -> Option<u64>,
+) -> Result<Vec<u64>, u64> {
+    let mut left: VecDeque<u64> = live.iter().copied().collect();
+    let mut ordered = Vec::with_capacity(recorded.len());
+    for &handle in recorded {
+        let place = match known(handle) {
+            Some(wanted) => match left.iter().position(|&one| one == wanted) {
+                Some(at) => left.remove(at),
+                None => return Err(handle),
+            },
+            None => None,
+        };
+        ordered.push(place);
+    }
+    let ordered = ordered.into_iter();
+    Ok(ordered
+        .map(|place| place.or_else(|| left.pop_front()).unwrap_or(0))
+        .collect())
+}
+
+fn handles_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(number).collect()
+}
+
+/// The live node of a recorded one, if the books know it.
+fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
+    match player.handles.resolve(Kind::GraphNode, handle) {
+        Resolved::Live(live) => Some(live),
+        _ => None,
+    }
+}
+
+/// cuGraphGetNodes and its like: lists of nodes, which need not come in the same order.
+pub(crate) fn list_nodes<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let mut frame = player.marshal(call, function, &[])?;
+    let result = player.issue(call, function, &frame)?;
+    if result == 0 && call.succeeded() {
+        for place in frame.places.clone() {
+            if !matches!(place.expect, Expect::Found(Kind::GraphNode, _)) {
+                continue;
+            }
+            let recorded = handles_of(call.out_bytes(place.position).unwrap_or_default());
+            let mut live = handles_of(&frame.received(&place));
+            live.truncate(recorded.len());
+            match matched(&recorded, &live, |handle| known_node(player, handle)) {
+                Ok(ordered) => {
+                    let bytes: Vec<u8> = ordered.iter().flat_map(|one| one.to_le_bytes()).collect();
+                    overwrite(&mut frame, place.address, &bytes);
+                }
+                Err(missing) => {
+                    let expected = format!("node {missing:#x} in the list");
+                    let received = "another node".to_owned();
+                    let position = Some(place.position);
+                    let what = What::OutParameter;
+                    player.diverge(
+                        call, function, what, position, expected, received, None, None,
+                    );
+                    frame
+                        .places
+                        .retain(|other| other.position != place.position);
+                }
+            }
+        }
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+fn overwrite(frame: &mut Frame, address: u64, bytes: &[u8]) {
+    for buffer in &mut frame.buffers {
+        if buffer.address() == address {
+            let length = buffer.len().min(bytes.len());
+            buffer.bytes_mut()[..length].copy_from_slice(&bytes[..length]);
+        }
+    }
+}
+
+/// cuStreamGetCaptureInfo: the nodes that what is captured next depends on become known.
+pub(crate) fn capture_info<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let frame = player.marshal(call, function, &[])?;
+    let result = player.issue(call, function, &frame)?;
+    let at = |name: &str| function.params.iter().position(|param| param.name == name);
+    if result == 0
+        && call.succeeded()
+        && let (Some(nodes), Some(count)) = (at("dependencies_out"), at("numDependencies_out"))
+        && let Some(leave) = call.leave
+        && let Some(recorded) = leave.capture(nodes, field::ELEMENTS)
+        && let Some(recorded) = recorded.bytes.inline()
+        && let (Some(nodes), Some(count)) = (frame.place(nodes), frame.place(count))
+    {
+        let recorded = handles_of(recorded);
+        let (array, count) = (
+            number(&frame.received(nodes)),
+            number(&frame.received(count)),
+        );
+        if array != 0 && count as usize == recorded.len() {
+            let live = handles_of(&read_memory(array, recorded.len() * 8));
+            let ordered = matched(&recorded, &live, |handle| known_node(player, handle));
+            for (&recorded, live) in recorded.iter().zip(ordered.unwrap_or_default()) {
+                let key = (Kind::GraphNode, recorded);
+                player
+                    .handles
+                    .find(key, Some(live), None, 0, call.index, function.name);
+            }
+        }
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// cuGraphInstantiateWithParams: the stream that it uploads on is in the struct.
+pub(crate) fn instantiate<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    use cutape_driver::types::CUDA_GRAPH_INSTANTIATE_PARAMS as Params;
+    const PARAMS: usize = 2;
+    const STREAM: usize = std::mem::offset_of!(Params, hUploadStream);
+    let Some(mut bytes) = player.input(call, PARAMS, 0)? else {
+        return player.plain(call, function);
+    };
+    if let Some(stream) = bytes.get(STREAM..STREAM + 8).map(number) {
+        let live = player.live_handle(call, Kind::Stream, stream)?;
+        bytes[STREAM..STREAM + 8].copy_from_slice(&live.to_le_bytes());
+    }
+    let mut own = Frame::default();
+    let params = own.lend(Buffer::of(&bytes));
+    let mut frame = player.marshal(call, function, &[(PARAMS, params)])?;
+    frame.buffers.extend(own.buffers);
+    player.reissue(call, function, frame)
+}
+
+/// cuGraphKernelNodeSetAttribute.
+pub(crate) fn set_attribute<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    const VALUE: usize = 2;
+    let Some(bytes) = player.input(call, VALUE, 0)? else {
+        return player.plain(call, function);
+    };
+    let bytes = launch::attribute_value_live(player, call, call.argument(1), &bytes)?;
+    let mut own = Frame::default();
+    let value = own.lend(Buffer::of(&bytes));
+    let mut frame = player.marshal(call, function, &[(VALUE, value)])?;
+    frame.buffers.extend(own.buffers);
+    player.reissue(call, function, frame)
+}
+
+/// How many bytes of an attribute's value are numbers that can be compared (CUlaunchAttributeValue).
+fn comparable(attribute: u64) -> usize {
+    match attribute {
+        2 | 3 | 5 | 6 | 8 | 10 | 14 | 15 => 4,
+        4 | 11 => 12,
+        9 => 2,
+        _ => 0,
+    }
+}
+
+/// cuGraphKernelNodeGetAttribute: of the union, what the attribute has is compared.
+pub(crate) fn get_attribute<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    const VALUE: usize = 2;
+    let mut frame = player.marshal(call, function, &[])?;
+    let place = frame
+        .places
+        .iter()
+        .position(|place| place.position == VALUE);
+    let result = player.issue(call, function, &frame)?;
+    if let Some(place) = place.map(|at| frame.places.remove(at))
+        && result == 0
+        && let Some(expected) = call.out_bytes(VALUE)
+    {
+        let mut value = expected.to_vec();
+        let length = comparable(call.argument(1)).min(value.len());
+        value[..length].copy_from_slice(&frame.received(&place)[..length]);
+        player.compare_out(call, function, VALUE, &value);
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// cuGraphConditionalHandleCreate: the handle is a number that kernels are given.
+pub(crate) fn condition<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let frame = player.marshal(call, function, &[])?;
+    let result = player.issue(call, function, &frame)?;
+    if result == 0
+        && call.succeeded()
+        && let (Some(recorded), Some(place)) = (call.out(0), frame.place(0))
+    {
+        let live = number(&frame.received(place));
+        player.capturing.conditions.insert(recorded, live);
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// cuUserObjectCreate: the destructor of the program is replaced by one that does nothing.
+pub(crate) fn user_object<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    const POINTER: usize = 1;
+    const DESTROY: usize = 2;
+    let stand_in = match call.argument(DESTROY) {
+        0 => 0,
+        _ => callback::stand_in(player),
+    };
+    let pointer = match call.argument(POINTER) {
+        0 => 0,
+        _ => player.nothing.address(),
+    };
+    let presets = [(POINTER, pointer), (DESTROY, stand_in)];
+    let frame = player.marshal(call, function, &presets)?;
+    player.reissue(call, function, frame)
+}
+
+/// cuGraphDebugDotPrint: into a file that is taken away again.
+pub(crate) fn dot<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    const PATH: usize = 1;
+    if call.argument(PATH) == 0 || !call.succeeded() {
+        // Without a path it is refused; where the program's path was the cause, nobody can know.
+        if call.argument(PATH) == 0 {
+            return player.plain(call, function);
+        }
+        return Err(Skip::because("failed to write a file of the program's"));
+    }
+    let path = std::env::temp_dir().join(format!("cutape-graph-{}.dot", std::process::id()));
+    let Some(text) = path.to_str() else {
+        return Err(Skip::because(
+            "the folder for temporary files has no name in UTF-8",
+        ));
+    };
+    let mut own = Frame::default();
+    let mut name = text.as_bytes().to_vec();
+    name.push(0);
+    let name = own.lend(Buffer::of(&name));
+    let mut frame = player.marshal(call, function, &[(PATH, name)])?;
+    frame.buffers.extend(own.buffers);
+    let played = player.reissue(call, function, frame);
+    if let Err(error) = std::fs::remove_file(&path) {
+        tracing::debug!("{text}: {error}");
+    }
+    played
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_matched_by_what_is_known() {
+        let known = |handle| match handle {
+            1 => Some(11),
+            2 => Some(12),
+            9 => Some(99),
+            _ => None,
+        };
+        for (recorded, live, expected) in [
+            (
+                &[1u64, 2, 3][..],
+                &[12u64, 13, 11][..],
+                Ok(vec![11, 12, 13]),
+            ),
+            (&[3, 4], &[20, 21], Ok(vec![20, 21])),
+            (&[3, 4], &[20], Ok(vec![20, 0])),
+            (&[3, 9], &[20, 21], Err(9)),
+            (&[1, 1], &[11], Err(1)),
+            (&[], &[], Ok(vec![])),
+        ] {
+            assert_eq!(matched(recorded, live, known), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn host_ranges_are_read_as_they_were_described() {
+        let words = [
+            [1u64, 0x1000, 8, 8, 1, 0, 1, 5],
+            [2, 0x2000, 4, 16, 2, 64, 2, 6],
+            [1, 0, 1, 1, u64::MAX, 0, 2, 7],
+        ];
+        let mut bytes: Vec<u8> = words
+            .iter()
+            .flatten()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        bytes.push(0);
+        let ranges = host_ranges(&bytes);
+        assert_eq!(ranges.len(), 2, "too many rows are left out");
+        assert!(ranges[0].is_source && !ranges[1].is_source);
+        assert_eq!(ranges[0].rows, [(0x1000, 8)]);
+        assert_eq!(
+            ranges[1].rows,
+            [(0x2000, 4), (0x2010, 4), (0x2040, 4), (0x2050, 4)]
+        );
+    }
+}

@@ -1,0 +1,536 @@
+//! The parameters of graph nodes: structs with live handles, addresses and arrays put in; those that come back compared.
+
+use std::ops::Range as Bytes;
+
+use cutape_driver::types::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUstreamBatchMemOpParams,
+};
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind, Role};
+use std::mem::offset_of;
+
+use crate::address::{Range, Way};
+use crate::buffer::{Buffer, number};
+use crate::frame::{Frame, Skip, read_memory};
+use crate::interpret::{Played, Player};
+use crate::overrides::module::piece;
+use crate::overrides::{callback, copy, launch};
+use crate::report::Translated;
+
+/// What a struct describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Kernel,
+    Copy,
+    Memset,
+    Host,
+    Child,
+    Event,
+    Allocation,
+    Free,
+    Operations,
+    Condition,
+    /// Nothing in it stands for anything.
+    Plain,
+    /// A semaphore of another API.
+    External,
+    /// `CUgraphNodeParams`, which says itself.
+    Any,
+}
+
+/// Where the union of CUgraphNodeParams begins, and where in its memcpy member context and copy stand.
+const BODY: usize = 16;
+const COPY_CONTEXT: usize = 8;
+const COPY: usize = 16;
+
+/// What an opaque member of a struct stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Handle(Kind),
+    Address,
+}
+
+impl Shape {
+    /// By the C type of the parameter.
+    fn of(c_type: &str) -> Option<Self> {
+        let table = [
+            ("CUDA_KERNEL_NODE_PARAMS", Self::Kernel),
+            ("CUDA_MEMCPY3D", Self::Copy),
+            ("CUDA_MEMSET_NODE_PARAMS", Self::Memset),
+            ("CUDA_HOST_NODE_PARAMS", Self::Host),
+            ("CUDA_BATCH_MEM_OP_NODE_PARAMS", Self::Operations),
+            ("CUDA_MEM_ALLOC_NODE_PARAMS", Self::Allocation),
+            ("CUgraphNodeParams", Self::Any),
+        ];
+        let found = table.iter().find(|entry| c_type.contains(entry.0))?;
+        Some(found.1)
+    }
+
+    /// By CUgraphNodeType.
+    fn of_type(kind: u64) -> Self {
+        match kind {
+            0 => Self::Kernel,
+            1 => Self::Copy,
+            2 => Self::Memset,
+            3 => Self::Host,
+            4 => Self::Child,
+            6 | 7 => Self::Event,
+            8 | 9 => Self::External,
+            10 => Self::Allocation,
+            11 => Self::Free,
+            12 => Self::Operations,
+            13 => Self::Condition,
+            _ => Self::Plain,
+        }
+    }
+
+    /// Members by offset; a shorter version of the struct ends before the last ones.
+    fn members(self) -> &'static [(usize, Member)] {
+        use Member::{Address, Handle};
+        match self {
+            Self::Kernel => &[
+                (
+                    offset_of!(CUDA_KERNEL_NODE_PARAMS, func),
+                    Handle(Kind::Function),
+                ),
+                (
+                    offset_of!(CUDA_KERNEL_NODE_PARAMS, kern),
+                    Handle(Kind::Kernel),
+                ),
+                (
+                    offset_of!(CUDA_KERNEL_NODE_PARAMS, ctx),
+                    Handle(Kind::Context),
+                ),
+            ],
+            Self::Memset => &[
+                (offset_of!(CUDA_MEMSET_NODE_PARAMS_v2, dst), Address),
+                (
+                    offset_of!(CUDA_MEMSET_NODE_PARAMS_v2, ctx),
+                    Handle(Kind::Context),
+                ),
+            ],
+            Self::Child => &[(0, Handle(Kind::Graph))],
+            Self::Event => &[(0, Handle(Kind::Event))],
+            Self::Free => &[(0, Address)],
+            Self::Operations => &[(0, Handle(Kind::Context))],
+            Self::Condition => &[(
+                offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, ctx),
+                Handle(Kind::Context),
+            )],
+            _ => &[],
+        }
+    }
+
+    /// The bytes that mean something by themselves when they come back.
+    fn numbers(self, struct_bytes: &[u8]) -> Vec<Bytes<usize>> {
+        match self {
+            // From the grid to the dynamic shared memory.
+            Self::Kernel => std::iter::once(8..36).collect(),
+            Self::Copy => copy::node_numbers(struct_bytes),
+            Self::Memset => std::iter::once(8..40).collect(),
+            // Type, handle type and location; the size.
+            Self::Allocation => vec![0..16, 104..112],
+            Self::Operations => vec![8..12, 24..28],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Where a struct stands and what it describes.
+fn place_of(function: &Function) -> Option<(usize, Shape)> {
+    let mut found = function.params.iter().enumerate();
+    found.find_map(|(position, param)| {
+        let described = matches!(param.role, Role::In(_) | Role::InOut(_) | Role::Out(_));
+        Some((position, Shape::of(param.c_type).filter(|_| described)?))
+    })
+}
+
+/// Splits CUgraphNodeParams: what it describes and where that begins.
+fn body(shape: Shape, bytes: &[u8]) -> (Shape, usize) {
+    if shape != Shape::Any {
+        return (shape, 0);
+    }
+    let shape = Shape::of_type(bytes.get(..4).map_or(u64::MAX, number));
+    (
+        shape,
+        if shape == Shape::Copy {
+            BODY + COPY
+        } else {
+            BODY
+        },
+    )
+}
+
+fn get(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).map_or(0, number)
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    if let Some(place) = bytes.get_mut(at..at + 8) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Functions that are given the parameters of a node.
+pub(crate) fn given<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let Some((position, shape)) = place_of(function) else {
+        return player.plain(call, function);
+    };
+    let Some(mut bytes) = player.input(call, position, 0)? else {
+        return player.plain(call, function);
+    };
+    let (shape, begin) = body(shape, &bytes);
+    let mut buffers = Vec::new();
+    if function.params[position]
+        .c_type
+        .contains("CUgraphNodeParams")
+        && shape == Shape::Copy
+    {
+        let context = player.live_handle(call, Kind::Context, get(&bytes, BODY + COPY_CONTEXT))?;
+        put(&mut bytes, BODY + COPY_CONTEXT, context);
+    }
+    let recorded = bytes.clone();
+    let described = bytes.get_mut(begin..).unwrap_or_default();
+    make_live(player, call, position, shape, described, &mut buffers)?;
+    let buffer = Buffer::of(&bytes);
+    let address = buffer.address();
+    let mut frame = player.marshal(call, function, &[(position, address)])?;
+    frame.buffers.extend(buffers);
+    frame.buffers.push(buffer);
+    let result = player.issue(call, function, &frame)?;
+    if result == 0 && call.succeeded() {
+        let returned = read_memory(address + begin as u64, recorded.len() - begin);
+        match shape {
+            Shape::Allocation => allocated(player, call, function, position, begin, &returned),
+            Shape::Condition => bodies(player, call, function, position, &returned),
+            _ => {}
+        }
+    }
+    // The driver has copied all of it when it returns.
+    frame.buffers.retain(|buffer| {
+        let lent = buffer.address();
+        frame.places.iter().any(|place| place.address == lent)
+    });
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// Puts live values into one struct.
+fn make_live<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+    shape: Shape,
+    bytes: &mut [u8],
+    buffers: &mut Vec<Buffer>,
+) -> Result<(), Skip> {
+    let recorded_kernel = match get(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, func)) {
+        0 => get(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)),
+        function => function,
+    };
+    for &(at, member) in shape.members() {
+        let recorded = get(bytes, at);
+        if at + 8 > bytes.len() || recorded == 0 {
+            continue;
+        }
+        let live = match member {
+            Member::Handle(kind) => player.live_handle(call, kind, recorded)?,
+            Member::Address => player.live_address(call, recorded)?,
+        };
+        put(bytes, at, live);
+    }
+    let mut lend = |buffer: Buffer| {
+        let address = buffer.address();
+        buffers.push(buffer);
+        address
+    };
+    match shape {
+        Shape::Kernel => {
+            let params = offset_of!(CUDA_KERNEL_NODE_PARAMS, kernelParams);
+            let extra = offset_of!(CUDA_KERNEL_NODE_PARAMS, extra);
+            let given = (get(bytes, params) != 0, get(bytes, extra) != 0);
+            let built = launch::node_parameters(player, call, position, recorded_kernel, given)?;
+            put(bytes, params, built.kernel_params);
+            put(bytes, extra, built.extra);
+            buffers.extend(built.buffers);
+        }
+        Shape::Copy => copy::node_live(player, call, bytes)?,
+        Shape::Host => {
+            if get(bytes, 0) != 0 {
+                put(bytes, 0, callback::stand_in(player));
+            }
+            put(bytes, 8, 0);
+        }
+        Shape::Operations => {
+            let array = offset_of!(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
+            let live = match get(bytes, array) {
+                0 => 0,
+                _ => lend(operations(player, call, position)?),
+            };
+            put(bytes, array, live);
+        }
+        Shape::Allocation => {
+            let array = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, accessDescs);
+            let live = match get(bytes, array) {
+                0 => 0,
+                _ => lend(Buffer::of(&elements(player, call, position)?)),
+            };
+            put(bytes, array, live);
+        }
+        Shape::Condition => {
+            let recorded = get(bytes, 0);
+            let live = player.capturing.conditions.get(&recorded).copied();
+            put(bytes, 0, live.unwrap_or(recorded));
+            put(
+                bytes,
+                offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out),
+                0,
+            );
+        }
+        Shape::External => {
+            return Err(Skip::because(
+                "needs a semaphore that another API or process exported",
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The array that a member leads to.
+fn elements<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Result<Vec<u8>, Skip> {
+    piece(player, call, position, field::ELEMENTS)
+        .ok_or_else(|| Skip::because("an array that its parameters lead to is not in the trace"))
+}
+
+/// The operations of a batch, with live addresses.
+fn operations<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+) -> Result<Buffer, Skip> {
+    let mut operations = elements(player, call, position)?;
+    for operation in operations.chunks_exact_mut(size_of::<CUstreamBatchMemOpParams>()) {
+        // Waits and writes of 32 and 64 bits; the other kinds name no memory. The alias is the driver's.
+        if matches!(number(&operation[..4]), 1 | 2 | 4 | 5) {
+            let live = player.live_address(call, get(operation, 8))?;
+            put(operation, 8, live);
+            put(operation, 32, 0);
+        }
+    }
+    Ok(Buffer::of(&operations))
+}
+
+/// Enters the memory of an allocation node into the books.
+fn allocated<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    position: usize,
+    begin: usize,
+    returned: &[u8],
+) {
+    let at = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
+    let Some(recorded) = call.out_bytes(position) else {
+        return;
+    };
+    let start = get(recorded, begin + at);
+    let length = get(
+        recorded,
+        begin + offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize),
+    );
+    let live = get(returned, at);
+    if start == 0 || live == 0 {
+        return;
+    }
+    if start != live {
+        player.report.translated.push(Translated {
+            call: call.index,
+            function: function.name.to_owned(),
+            recorded: start,
+            replayed: live,
+            length,
+            reason: "the driver places the memory of graphs".to_owned(),
+        });
+    }
+    let context = player.api.current_context().unwrap_or(0);
+    player.ranges.insert(Range {
+        start,
+        length,
+        live,
+        kind: Kind::Memory,
+        way: Way::Plain,
+        context,
+        owner: None,
+        made: call.index,
+        made_by: function.name,
+        ended: None,
+        flags: 0,
+    });
+}
+
+/// Enters the body graphs of a conditional node into the books.
+fn bodies<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    position: usize,
+    returned: &[u8],
+) {
+    let recorded = call
+        .leave
+        .and_then(|leave| leave.capture(position, field::ELEMENTS))
+        .and_then(|capture| capture.bytes.inline());
+    let Some(recorded) = recorded else { return };
+    let graphs = get(
+        returned,
+        offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out),
+    );
+    let count = get(returned, offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, size) - 4) >> 32;
+    let count = (recorded.len() / 8).min(count as usize);
+    if graphs == 0 {
+        return;
+    }
+    let live = read_memory(graphs, count * 8);
+    let node = call.out(0).map(|node| (Kind::GraphNode, node));
+    for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
+        let key = (Kind::Graph, number(recorded));
+        let live = Some(number(live));
+        player
+            .handles
+            .insert(key, live, node, 0, call.index, function.name);
+    }
+}
+
+/// Functions that give the parameters of a node back: numbers are compared, and handles and addresses where the books
+/// know them; pointers are the driver's own.
+pub(crate) fn asked<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let Some((position, shape)) = place_of(function) else {
+        return player.plain(call, function);
+    };
+    let mut frame: Frame = player.marshal(call, function, &[])?;
+    let place = frame
+        .places
+        .iter()
+        .position(|place| place.position == position);
+    let result = player.issue(call, function, &frame)?;
+    if let Some(place) = place.map(|at| frame.places.remove(at))
+        && result == 0
+        && let Some(expected) = call.out_bytes(position)
+    {
+        let received = frame.received(&place);
+        let masked = masked(player, shape, expected, &received);
+        player.compare_out(call, function, position, &masked);
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}
+
+/// The recorded bytes, with those received where they can be compared; what remains is as `compare_out` expects it here.
+fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -> Vec<u8> {
+    let mut masked = expected.to_vec();
+    let mut ranges = shape.numbers(expected);
+    let members = shape.members().iter().map(|member| member.0);
+    ranges.extend(members.map(|at| at..at + 8));
+    if shape == Shape::Allocation {
+        let at = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
+        ranges.push(at..at + 8);
+    }
+    if shape == Shape::Copy {
+        for (at, meaning, counts) in copy::node_memory(expected) {
+            let range = at..at + 8;
+            if counts {
+                ranges.push(range);
+            } else if let (Some(value), Some(here)) =
+                (masked.get_mut(range.clone()), received.get(range))
+            {
+                player.value_expected(meaning, value, here);
+            }
+        }
+    }
+    for range in ranges {
+        if let (Some(to), Some(from)) = (masked.get_mut(range.clone()), received.get(range)) {
+            to.copy_from_slice(from);
+        }
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutape_registry::FUNCTIONS;
+
+    #[test]
+    fn every_function_with_parameters_of_nodes_has_its_struct_found() {
+        let mut shapes = Vec::new();
+        for function in FUNCTIONS.iter().filter(|function| {
+            function.section == "Graph Management"
+                && function.class == cutape_registry::Class::Override
+                && function
+                    .params
+                    .iter()
+                    .any(|param| param.c_type.contains("NODE_PARAMS"))
+        }) {
+            let (position, shape) = place_of(function).expect(function.name);
+            assert!(
+                function.params[position].c_type.ends_with('*'),
+                "{}",
+                function.name
+            );
+            shapes.push(shape);
+        }
+        for shape in [Shape::Kernel, Shape::Memset, Shape::Host, Shape::Allocation] {
+            assert!(shapes.contains(&shape), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn the_struct_of_a_node_says_what_it_is() {
+        for (kind, expected) in [
+            (0u32, (Shape::Kernel, 16)),
+            (1, (Shape::Copy, 32)),
+            (7, (Shape::Event, 16)),
+            (13, (Shape::Condition, 16)),
+            (77, (Shape::Plain, 16)),
+        ] {
+            let mut bytes = vec![0; 256];
+            bytes[..4].copy_from_slice(&kind.to_le_bytes());
+            assert_eq!(body(Shape::Any, &bytes), expected, "{kind}");
+        }
+        assert_eq!(body(Shape::Any, &[]), (Shape::Plain, 16), "too short");
+        assert_eq!(body(Shape::Memset, &[]), (Shape::Memset, 0));
+    }
+
+    #[test]
+    fn members_are_where_cuda_h_has_them() {
+        assert_eq!(
+            Shape::Kernel
+                .members()
+                .iter()
+                .map(|m| m.0)
+                .collect::<Vec<_>>(),
+            [0, 56, 64]
+        );
+        assert_eq!(
+            Shape::Memset
+                .members()
+                .iter()
+                .map(|m| m.0)
+                .collect::<Vec<_>>(),
+            [0, 40]
+        );
+        assert_eq!(offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr), 112);
+        assert_eq!(offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out), 16);
+        assert_eq!(size_of::<CUstreamBatchMemOpParams>(), 48);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the driver says about an address: of placed memory it would describe the placement, not what the program had made.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{AttributeType, FUNCTIONS, Function, Meaning, Role, id};
+
+use crate::address::{Found, Way};
+use crate::buffer::{Buffer, number};
+use crate::compare::Payload;
+use crate::frame::Skip;
+use crate::interpret::{Played, Player};
+use crate::report::What;
+
+/// Room for one answer.
+const ANSWER_BYTES: usize = 256;
+/// Most questions of one call.
+const MOST_QUESTIONS: usize = 4096;
+
+/// Whether an address is in memory that the replay has placed.
+fn is_placed(player: &Player<'_>, address: u64) -> bool {
+    matches!(
+        player.ranges.find(address),
+        Found::Live(range, _) if !matches!(range.way, Way::Plain | Way::Reserved)
+    )
+}
+
+/// cuPointerSetAttribute: its one attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is not for mapped memory, which placed
+/// memory is; what it changes, when copies return, a replay does not depend on.
+pub(crate) fn set_attribute<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let Some(result) = call
+        .result()
+        .filter(|_| is_placed(player, call.argument(2)))
+    else {
+        return player.plain(call, function);
+    };
+    let frame = player.marshal(call, function, &[])?;
+    player.answer(call, function, frame, result)
+}
+
+/// cuPointerGetAttribute.
+pub(crate) fn attribute<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let Some(result) = call
+        .result()
+        .filter(|_| is_placed(player, call.argument(2)))
+    else {
+        return player.plain(call, function);
+    };
+    let mut frame = player.marshal(call, function, &[])?;
+    if let (Some(recorded), Some(param)) = (call.out_bytes(0), function.params.first())
+        && let cutape_registry::Role::Out(length) = param.role
+    {
+        let expected = player.expected_here(call, param, length, recorded, recorded);
+        frame.answer(0, crate::buffer::number(&expected[..expected.len().min(8)]));
+    }
+    player.answer(call, function, frame, result)
+}
+
+/// cuPointerGetAttributes.
+pub(crate) fn attributes<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let questions = player.input(call, 1, 4)?.unwrap_or_default();
+    let types: Vec<AttributeType> = questions
+        .chunks_exact(4)
+        .map(|question| pointer_attribute(number(question)))
+        .collect();
+    let placed = is_placed(player, call.argument(3));
+    scattered(player, call, function, 2, &types, placed)
+}
+
+/// cuMemRangeGetAttributes: the sizes are the program's, and the values are numbers.
+pub(crate) fn range_attributes<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let sizes = player.input(call, 1, 8)?.unwrap_or_default();
+    let types: Vec<AttributeType> = sizes
+        .chunks_exact(8)
+        .map(|size| AttributeType {
+            attribute: 0,
+            bytes: u32::try_from(number(size)).unwrap_or(u32::MAX),
+            meaning: Meaning::Plain,
+        })
+        .collect();
+    scattered(player, call, function, 0, &types, false)
+}
+
+/// The type of a pointer attribute; one that this build does not know has no bytes to compare.
+fn pointer_attribute(attribute: u64) -> AttributeType {
+    let unknown = AttributeType {
+        attribute: attribute as u32,
+        bytes: 0,
+        meaning: Meaning::Plain,
+    };
+    match FUNCTIONS[usize::from(id::cuPointerGetAttribute)].params[0].role {
+        Role::Out(types) => types.attribute_type(attribute).copied().unwrap_or(unknown),
+        _ => unknown,
+    }
+}
+
+/// Asks for all attributes, into memory of the replayer's own, and compares answer by answer. `data` is the position of
+/// the array of pointers.
+fn scattered<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    data: usize,
+    types: &[AttributeType],
+    placed: bool,
+) -> Played {
+    let longest = types.iter().map(|known| known.bytes as usize).max();
+    let room = longest.unwrap_or(0).max(ANSWER_BYTES);
+    if types.len() > MOST_QUESTIONS || room > 1 << 20 {
+        return Err(Skip::because("asks for more than replay has room for"));
+    }
+    let answers = Buffer::zeroed(room * types.len());
+    let places: Vec<u64> = (0..types.len())
+        .map(|index| answers.address() + (index * room) as u64)
+        .collect();
+    let places = Buffer::of_words(&places);
+    let array = if call.argument(data) == 0 {
+        0
+    } else {
+        places.address()
+    };
+    let frame = player.marshal(call, function, &[(data, array)])?;
+    if let Some(result) = call.result().filter(|_| placed) {
+        return player.answer(call, function, frame, result);
+    }
+    let result = player.issue(call, function, &frame)?;
+    let recorded = call
+        .leave
+        .and_then(|leave| leave.capture(data, field::HOST_BYTES))
+        .map(|capture| player.payload(&capture));
+    if let Some(Payload::Here(recorded)) = recorded
+        && result == 0
+        && player.comparing
+    {
+        let mut rest: &[u8] = &recorded;
+        for (known, here) in types.iter().zip(answers.bytes().chunks_exact(room)) {
+            let length = known.bytes as usize;
+            let (Some((value, behind)), Some(here)) =
+                (rest.split_at_checked(length), here.get(..length))
+            else {
+                break;
+            };
+            rest = behind;
+            let mut expected = value.to_vec();
+            player.value_expected(known.meaning, &mut expected, here);
+            if expected != here {
+                let text =
+                    |bytes: &[u8]| format!("attribute {}: {:#x}", known.attribute, number(bytes));
+                let texts = (text(&expected), text(here));
+                player.diverge(
+                    call,
+                    function,
+                    What::OutParameter,
+                    Some(data),
+                    texts.0,
+                    texts.1,
+                    None,
+                    None,
+                );
+            }
+        }
+    }
+    player.conclude(call, function, frame, result);
+    Ok(())
+}

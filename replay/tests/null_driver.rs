@@ -1,0 +1,404 @@
+//! Traces recorded call by call on the null driver, replayed in guarded children on the same driver.
+
+mod recorder;
+
+use std::time::Duration;
+
+use cutape_format::layout::ArrivedNote;
+use cutape_format::{Captured, Event};
+use cutape_replay::{Guard, What};
+
+use recorder::{Behind, Recorder, assert_agrees, pattern};
+
+#[test]
+fn child() {
+    recorder::child();
+}
+
+#[test]
+fn memory_comes_back_where_it_was_with_its_bytes() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let bytes = pattern(100_000);
+    let memory = [
+        recorder.allocate(100_000),
+        recorder.allocate(300),
+        recorder.allocate(5 << 20),
+    ];
+    recorder.upload(memory[0], &bytes);
+    recorder.call(
+        "cuMemcpyDtoD_v2",
+        &[memory[2] + 4096, memory[0], 100_000],
+        &mut [],
+    );
+    assert_eq!(recorder.download(memory[2] + 4096, 100_000), bytes);
+    for address in memory {
+        recorder.call("cuMemFree_v2", &[address], &mut []);
+    }
+    recorder.end(context);
+    let report = recorder.replayed("placed", "");
+    assert_agrees(&report);
+    assert_eq!(
+        (report.placed.allocations, report.placed.at_recorded_address),
+        (3, 3)
+    );
+    assert_eq!(
+        (report.bytes_compared, report.bytes_not_compared),
+        (100_000, 0)
+    );
+    assert_eq!(report.calls_emulated.get("cuMemAlloc_v2"), Some(&3));
+    assert!(report.translated.is_empty() && report.skipped.is_empty());
+
+    let report = recorder.replayed("translated", "no-placement");
+    assert_agrees(&report);
+    assert_eq!(report.bytes_compared, 100_000);
+    assert!(
+        report.calls_emulated.is_empty(),
+        "the driver was asked for everything"
+    );
+    assert_eq!(report.calls_replayed, report.calls);
+}
+
+#[test]
+fn misuse_of_memory_fails_as_it_did() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let (memory, neighbour) = (recorder.allocate(512), recorder.allocate(512));
+    recorder.call("cuMemFree_v2", &[memory], &mut []);
+    let twice = recorder.call("cuMemFree_v2", &[memory], &mut []);
+    let used = recorder.call("cuMemsetD8_v2", &[memory, 1, 16], &mut []);
+    let too_long = recorder.call("cuMemsetD8_v2", &[neighbour, 1, 8 << 20], &mut []);
+    assert_eq!(
+        (twice, used, too_long),
+        (1, 1, 1),
+        "the null driver sees all three"
+    );
+    recorder.call("cuMemsetD8_v2", &[neighbour, 1, 512], &mut []);
+    recorder.end(context);
+    let after = recorder.call("cuMemFree_v2", &[neighbour], &mut []);
+    assert_ne!(after, 0);
+    for flags in ["", "no-placement"] {
+        let report = recorder.replayed("misuse", flags);
+        assert_agrees(&report);
+        assert_eq!(report.calls_skipped(), 0, "{flags}: {:?}", report.skipped);
+    }
+}
+
+#[test]
+fn what_differs_is_said_with_call_and_byte() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let memory = recorder.allocate(64);
+    recorder.upload(memory, &pattern(64));
+    // The recording of another run: byte 37 was 255 there.
+    let mut expected = pattern(64);
+    expected[37] = 255;
+    let arguments = [0x1000, memory, 64];
+    let copy = recorder.index;
+    recorder.builder.call(Event {
+        name: "cuMemcpyDtoH_v2",
+        arguments: &arguments,
+        ..Event::default()
+    });
+    recorder
+        .builder
+        .leave(0, 0, &[Captured::pointee(0, &expected)]);
+    recorder.index += 1;
+    let failing = recorder.index;
+    let mut event = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut event))];
+    recorder.call_on(0, "cuEventCreate", &[0, 0], behind, Some(2));
+    recorder.end(context);
+
+    let report = recorder.replayed("differs", "keep-going");
+    assert_eq!(report.divergence_count, 2, "{:#?}", report.divergences);
+    let bytes = &report.divergences[0];
+    assert_eq!(
+        (bytes.call, bytes.what, bytes.first_differing_byte),
+        (copy, What::Bytes, Some(37))
+    );
+    assert_eq!(bytes.differing_bytes, Some(1));
+    assert_eq!(bytes.parameter.as_deref(), Some("dstHost"));
+    assert!(
+        bytes
+            .history
+            .iter()
+            .any(|line| line.contains("made by cuMemAlloc_v2 at call 2"))
+    );
+    let result = &report.divergences[1];
+    assert_eq!((result.call, result.what), (failing, What::Result));
+    assert_eq!(result.expected, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(result.received, "CUDA_SUCCESS");
+
+    let report = recorder.replayed("stops", "");
+    assert_eq!(
+        report.divergence_count, 1,
+        "without keep-going the first one ends it"
+    );
+    let report = recorder.replayed("until", &format!("until={copy}"));
+    assert_agrees(&report);
+    let report = recorder.replayed("only", "only=cuMemcpyHtoD_v2");
+    assert_agrees(&report);
+    assert_eq!(report.calls_not_compared, 3, "what the copy depends on");
+}
+
+#[test]
+fn calls_that_would_crash_the_driver_are_left_out_and_named() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let stream = recorder.make("cuStreamCreate", &[0, 0]);
+    recorder.call("cuStreamDestroy_v2", &[stream], &mut []);
+    // Written down without calling the driver, which would crash.
+    recorder.builder.call(Event {
+        name: "cuStreamQuery",
+        arguments: &[stream],
+        ..Event::default()
+    });
+    recorder.builder.leave(0, 400, &[]);
+    recorder.builder.call(Event {
+        thread: 1,
+        name: "cuStreamSynchronize",
+        arguments: &[stream],
+        ..Event::default()
+    });
+    recorder.end(context);
+    let report = recorder.replayed("crashing", "");
+    assert_agrees(&report);
+    let skipped: Vec<_> = report
+        .skipped
+        .iter()
+        .map(|s| (s.function.as_str(), s.reason.as_str(), s.count))
+        .collect();
+    let destroyed = "would use a destroyed stream (crashes the driver)";
+    let in_flight = "in flight when the recording ended";
+    assert_eq!(
+        skipped,
+        [
+            ("cuStreamQuery", destroyed, 1),
+            ("cuStreamSynchronize", in_flight, 1)
+        ]
+    );
+}
+
+#[test]
+fn a_driver_that_crashes_or_hangs_ends_in_a_report() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let call = recorder.index;
+    recorder.make("cuStreamCreate", &[0, 0]);
+    recorder.end(context);
+    let crash = [("CUTAPE_NULL_CRASH", "cuStreamCreate@1")];
+    let report = recorder.replayed_with("crash", "", &crash, Duration::from_secs(60));
+    let died = report.died.expect("it crashed");
+    assert_eq!(
+        (died.signal, died.hung, died.call),
+        (Some(11), false, Some(call))
+    );
+    assert_eq!(died.function.as_deref(), Some("cuStreamCreate"));
+
+    let delay = [("CUTAPE_NULL_DELAY", "cuStreamCreate=20s")];
+    let report = recorder.replayed_with("hang", "", &delay, Duration::from_millis(1500));
+    let died = report.died.expect("it hung");
+    assert_eq!(
+        (died.signal, died.hung, died.call),
+        (None, true, Some(call))
+    );
+}
+
+#[test]
+fn bytes_of_asynchronous_copies_are_compared_when_they_had_arrived() {
+    for pinned in [false, true] {
+        for tampered in [false, true] {
+            let mut recorder = Recorder::new();
+            let context = recorder.begin();
+            let stream = recorder.make("cuStreamCreate", &[0, 1]);
+            let memory = recorder.allocate(4096);
+            let mut bytes = pattern(4096);
+            recorder.upload(memory, &bytes);
+            let mut own = vec![0; 4096];
+            let place = match pinned {
+                true => recorder.make("cuMemAllocHost_v2", &[0, 4096]),
+                false => own.as_mut_ptr() as u64,
+            };
+            // SAFETY: 4096 bytes of `own`, or of pinned memory that is freed only below.
+            let target = unsafe { std::slice::from_raw_parts_mut(place as *mut u8, 4096) };
+            let number = recorder.numbers[0];
+            let copy = recorder.index;
+            let arguments = [0, memory, 4096, stream];
+            let behind = &mut [(0, Behind::Later(target))];
+            assert_eq!(recorder.call("cuMemcpyDtoHAsync_v2", &arguments, behind), 0);
+            bytes[4095] ^= u8::from(tampered);
+            recorder.builder.call(Event {
+                name: "cuStreamSynchronize",
+                arguments: &[stream],
+                ..Event::default()
+            });
+            let note = ArrivedNote {
+                thread: 0,
+                number,
+                address: place,
+            };
+            recorder
+                .builder
+                .arrived_note(0, note, Captured::pointee(0, &bytes));
+            recorder.builder.leave(0, 0, &[]);
+            if pinned {
+                recorder.call("cuMemFreeHost", &[place], &mut []);
+            }
+            recorder.call("cuStreamDestroy_v2", &[stream], &mut []);
+            recorder.end(context);
+            let report = recorder.replayed(&format!("async-{pinned}-{tampered}"), "keep-going");
+            if tampered {
+                assert_eq!(report.divergence_count, 1, "{:#?}", report.divergences);
+                let divergence = &report.divergences[0];
+                assert_eq!(divergence.enqueued_by, Some(copy));
+                assert_eq!(divergence.first_differing_byte, Some(4095));
+            } else {
+                assert_agrees(&report);
+                assert_eq!(report.bytes_compared, 4096);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_recorded_thread_keeps_its_own_context() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let current = |recorder: &mut Recorder, thread: u32, value: u64| {
+        recorder.builder.call(Event {
+            thread,
+            name: "cuCtxGetCurrent",
+            arguments: &[0x1000],
+            ..Event::default()
+        });
+        recorder
+            .builder
+            .leave(thread, 0, &[Captured::pointee(0, &value.to_le_bytes())]);
+    };
+    for _ in 0..3 {
+        current(&mut recorder, 0, context);
+        current(&mut recorder, 1, 0);
+    }
+    let event = Event {
+        thread: 1,
+        name: "cuCtxSetCurrent",
+        arguments: &[context],
+        ..Event::default()
+    };
+    recorder.builder.call(event);
+    recorder.builder.leave(1, 0, &[]);
+    current(&mut recorder, 1, context);
+    current(&mut recorder, 2, 0);
+    let report = recorder.replayed("threads", "keep-going");
+    assert_agrees(&report);
+    assert_eq!(report.calls_replayed, 11);
+
+    current(&mut recorder, 2, context);
+    let report = recorder.replayed("threads-wrong", "keep-going");
+    assert_eq!(report.divergence_count, 1);
+    assert_eq!(report.divergences[0].what, What::OutParameter);
+}
+
+#[test]
+fn handles_that_are_none_are_refused_without_a_crash() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    for (name, arguments, string) in [
+        (
+            "cuModuleGetFunction",
+            &[0x1000, 0x6543_2100_0000, 0][..],
+            Some(2),
+        ),
+        ("cuModuleUnload", &[0x6543_2100_0000][..], None),
+        ("cuMemFree_v2", &[0x6543_2100_0000][..], None),
+        ("cuMemsetD8_v2", &[0x6543_2100_0000, 0, 4][..], None),
+    ] {
+        let text = b"name\0";
+        let captures: Vec<_> = string
+            .iter()
+            .map(|&position| Captured::pointee(position, text))
+            .collect();
+        let mut arguments = arguments.to_vec();
+        if let Some(position) = string {
+            arguments[usize::from(position)] = 0x2000;
+        }
+        recorder.builder.call(Event {
+            name,
+            arguments: &arguments,
+            captures: &captures,
+            ..Event::default()
+        });
+        let code = if name.starts_with("cuMem") { 1 } else { 400 };
+        recorder.builder.leave(0, code, &[]);
+    }
+    recorder.end(context);
+    let report = recorder.replayed("wild", "keep-going");
+    assert_agrees(&report);
+}
+
+#[test]
+fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    // Where a position-independent executable lies without address randomisation.
+    let taken = 0x5555_5555_5000_u64;
+    recorder.builder.call(Event {
+        name: "cuMemHostRegister_v2",
+        arguments: &[taken, 4096, 0],
+        ..Event::default()
+    });
+    recorder.builder.leave(0, 0, &[]);
+    let memory = recorder.allocate(4096);
+    let bytes = pattern(4096);
+    recorder.builder.call(Event {
+        name: "cuMemcpyHtoD_v2",
+        arguments: &[memory, taken, 4096],
+        captures: &[Captured::pointee(1, &bytes)],
+        ..Event::default()
+    });
+    recorder.builder.leave(0, 0, &[]);
+    recorder.builder.call(Event {
+        name: "cuMemcpyDtoH_v2",
+        arguments: &[taken, memory, 4096],
+        ..Event::default()
+    });
+    recorder
+        .builder
+        .leave(0, 0, &[Captured::pointee(0, &bytes)]);
+    recorder.builder.call(Event {
+        name: "cuMemHostUnregister",
+        arguments: &[taken],
+        ..Event::default()
+    });
+    recorder.builder.leave(0, 0, &[]);
+    recorder.end(context);
+
+    let report = recorder.replayed("fresh", "");
+    assert_agrees(&report);
+    assert_eq!(
+        report.placed.at_recorded_address, 2,
+        "{:?}",
+        report.translated
+    );
+    assert_eq!(
+        (report.attempts, report.randomised),
+        (1, true),
+        "the first layout is the same each time"
+    );
+
+    let once = Guard {
+        attempts: 1,
+        watchdog: Duration::from_secs(60),
+    };
+    let report = recorder.replayed_by("fallback", "", &[], &once);
+    assert_agrees(&report);
+    assert_eq!(report.placed.at_recorded_address, 1);
+    assert_eq!(report.translated.len(), 1);
+    assert!(
+        report.translated[0].reason.contains("taken"),
+        "{:?}",
+        report.translated
+    );
+    assert_eq!(report.bytes_compared, 4096);
+}

@@ -1,0 +1,327 @@
+//! What real programs do and hand-written ones do not: each case was seen in a recording of a framework on a real driver.
+
+mod recorder;
+
+use cutape_format::Captured;
+use cutape_format::layout::{OriginNote, field};
+use cutape_replay::Report;
+
+use recorder::{Behind, Recorder, assert_agrees};
+
+#[test]
+fn child() {
+    recorder::child();
+}
+
+fn bytes(value: u64) -> [u8; 8] {
+    value.to_le_bytes()
+}
+
+fn skipped(report: &Report) -> Vec<(&str, &str)> {
+    report
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.function.as_str(), skipped.reason.as_str()))
+        .collect()
+}
+
+/// A handle that no driver gives out.
+const ELSEWHERE: u64 = 0x5eed_0000_1000;
+
+#[test]
+fn a_primary_context_is_made_current_before_it_is_retained() {
+    let mut recorder = Recorder::new();
+    let none = |_: &mut _| {};
+    recorder.write("cuInit", &[0], &[], none, 0, &[]);
+    let context = bytes(ELSEWHERE);
+    let there = [Captured::pointee(0, &context)];
+    // cudart: a private table gives the handle.
+    recorder.write("cuCtxSetCurrent", &[ELSEWHERE], &[], none, 0, &[]);
+    recorder.write("cuCtxGetCurrent", &[0x1000], &[], none, 0, &there);
+    recorder.write(
+        "cuDevicePrimaryCtxRetain",
+        &[0x1000, 0],
+        &[],
+        none,
+        0,
+        &there,
+    );
+    recorder.write("cuCtxGetCurrent", &[0x1000], &[], none, 0, &there);
+    recorder.write("cuCtxSynchronize", &[], &[], none, 0, &[]);
+    let memory = bytes(0x7e00_1230_0000);
+    let placed = [Captured::pointee(0, &memory)];
+    recorder.write("cuMemAlloc_v2", &[0x1000, 4096], &[], none, 0, &placed);
+    recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 0, &[]);
+    // The program's reference was the last one: there is no context any more.
+    recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 201, &[]);
+    for flags in ["", "no-placement"] {
+        let report = recorder.replayed("primary", flags);
+        assert_agrees(&report);
+        assert_eq!(skipped(&report), [], "{flags}");
+    }
+}
+
+#[test]
+fn calls_of_a_driver_that_shuts_down_are_left_out_and_named() {
+    let mut recorder = Recorder::new();
+    recorder.begin();
+    let none = |_: &mut _| {};
+    recorder.write("cuLibraryUnload", &[ELSEWHERE], &[], none, 4, &[]);
+    recorder.write("cuDevicePrimaryCtxRelease", &[0], &[], none, 4, &[]);
+    let report = recorder.replayed("exit", "");
+    assert_agrees(&report);
+    let reason =
+        "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)";
+    assert_eq!(
+        skipped(&report),
+        [
+            ("cuLibraryUnload", reason),
+            ("cuDevicePrimaryCtxRelease", reason)
+        ]
+    );
+}
+
+const PTX: &[u8] = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p, .param .align 4 .b8 q[16]) { ret; }\n\0";
+
+/// Where the parameters of `k` are.
+const LAYOUT: [(u32, u32); 2] = [(0, 8), (8, 16)];
+
+/// A launch of `function` as it stands in a trace.
+fn launch(
+    recorder: &mut Recorder,
+    function: u64,
+    parameters: &[u8],
+    origin: Option<OriginNote>,
+) -> u64 {
+    let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
+    let packed = Captured::piece(9, field::KERNEL_PARAMETERS, parameters);
+    let notes = |builder: &mut cutape_format::TraceBuilder| {
+        if let Some(origin) = origin {
+            builder.origin_note(0, origin, "k");
+        }
+        builder.layout_note(0, function, &LAYOUT);
+    };
+    recorder.write("cuLaunchKernel", &arguments, &[packed], notes, 0, &[])
+}
+
+#[test]
+fn a_function_from_a_private_table_is_found_by_name() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let module = u64::from_le_bytes(module);
+    let origin = |owner| OriginNote {
+        handle: ELSEWHERE + owner % 0x1000,
+        owner,
+        is_kernel: 0,
+    };
+    let known = origin(module);
+    launch(&mut recorder, known.handle, &[0; 24], Some(known));
+    launch(&mut recorder, known.handle, &[0; 24], None);
+    let unknown = origin(ELSEWHERE + 8);
+    launch(&mut recorder, unknown.handle, &[0; 24], Some(unknown));
+    recorder.call("cuModuleUnload", &[module], &mut []);
+    recorder.end(context);
+    let report = recorder.replayed("origin", "");
+    assert_agrees(&report);
+    assert_eq!(
+        skipped(&report),
+        [(
+            "cuLaunchKernel",
+            "needs a function that no re-issued call made"
+        )]
+    );
+    assert_eq!(report.skipped[0].count, 1);
+    assert_eq!(report.calls_replayed, report.calls - 1);
+    assert!(
+        report
+            .notes
+            .keys()
+            .any(|note| note.starts_with("function k came from a private table"))
+    );
+}
+
+#[test]
+fn parameters_that_could_not_be_read_are_never_made_up() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let module = u64::from_le_bytes(module);
+    let mut function = [0; 8];
+    let behind = &mut [
+        (0, Behind::Output(&mut function)),
+        (2, Behind::Input(b"k\0")),
+    ];
+    assert_eq!(
+        recorder.call("cuModuleGetFunction", &[0, module, 0], behind),
+        0
+    );
+    let arguments = [
+        u64::from_le_bytes(function),
+        1,
+        1,
+        1,
+        1,
+        1,
+        1,
+        0,
+        0,
+        0x1000,
+        0,
+    ];
+    let unreadable = Captured {
+        flags: cutape_format::layout::capture_flag::UNREADABLE,
+        ..Captured::piece(9, field::KERNEL_PARAMETERS, &[])
+    };
+    recorder.write("cuLaunchKernel", &arguments, &[unreadable], |_| {}, 0, &[]);
+    recorder.end(context);
+    let report = recorder.replayed("unreadable", "");
+    assert_agrees(&report);
+    assert_eq!(
+        skipped(&report),
+        [("cuLaunchKernel", "its parameters are not in the trace")]
+    );
+}
+
+#[test]
+fn addresses_that_nobody_replaces_are_named_with_their_calls() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let none = |_: &mut _| {};
+    let address = bytes(0x7e00_1230_0000);
+    let made = [Captured::pointee(0, &address)];
+    let allocation = recorder.write("cuMemAlloc_v2", &[0x1000, 4096], &[], none, 0, &made);
+    let table = [bytes(0x7e00_1230_0010), bytes(7), bytes(0x7e00_1230_0fff)].concat();
+    let copied = [Captured::pointee(1, &table)];
+    let arguments = [0x7e00_1230_0000, 0x2000, 24];
+    let copy = recorder.write("cuMemcpyHtoD_v2", &arguments, &copied, none, 0, &[]);
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let module = u64::from_le_bytes(module);
+    let origin = OriginNote {
+        handle: ELSEWHERE,
+        owner: module,
+        is_kernel: 0,
+    };
+    // An aligned address, which is translated, and one that is not aligned.
+    let parameters = [&address[..], &[0; 4], &address, &[0; 4]].concat();
+    let launched = launch(&mut recorder, ELSEWHERE, &parameters, Some(origin));
+    recorder.end(context);
+
+    let report = recorder.replayed("stale", "no-placement");
+    assert_agrees(&report);
+    assert_eq!(skipped(&report), []);
+    let named: Vec<_> = report
+        .stale
+        .iter()
+        .map(|stale| (stale.call, stale.words, stale.address))
+        .collect();
+    assert_eq!(
+        named,
+        [(copy, 2, 0x7e00_1230_0010), (launched, 1, 0x7e00_1230_0000)]
+    );
+    assert_eq!(report.stale_addresses, 3);
+    assert!(
+        report.stale[0]
+            .memory
+            .contains(&format!("made by cuMemAlloc_v2 at call {allocation}"))
+    );
+
+    let report = recorder.replayed("in-place", "");
+    assert_agrees(&report);
+    assert!(report.stale.is_empty(), "all memory is where it was");
+}
+
+#[test]
+fn host_memory_given_to_a_kernel_is_named() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let host = recorder.make("cuMemHostAlloc", &[0, 4096, 0]);
+    let other = recorder.make("cuMemHostAlloc", &[0, 4096, 0]);
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let origin = OriginNote {
+        handle: ELSEWHERE,
+        owner: u64::from_le_bytes(module),
+        is_kernel: 0,
+    };
+    let parameters = [&bytes(host + 16)[..], &bytes(host), &[0; 8]].concat();
+    launch(&mut recorder, ELSEWHERE, &parameters, Some(origin));
+    launch(&mut recorder, ELSEWHERE, &parameters, None);
+    recorder.call("cuMemFreeHost", &[host], &mut []);
+    recorder.call("cuMemFreeHost", &[other], &mut []);
+    recorder.end(context);
+    let report = recorder.replayed("mapped", "");
+    assert_agrees(&report);
+    let notes: Vec<_> = report
+        .notes
+        .iter()
+        .filter(|(note, _)| note.starts_with("parameters of launches hold addresses of memory"))
+        .collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].0.contains("cuMemHostAlloc"));
+    assert_eq!(*notes[0].1, 2, "both launches count");
+}
+
+#[test]
+fn questions_about_launch_configurations_are_asked_again() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let stream = recorder.make("cuStreamCreate", &[0, 0]);
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let module = u64::from_le_bytes(module);
+    let mut function = [0; 8];
+    let behind = &mut [
+        (0, Behind::Output(&mut function)),
+        (2, Behind::Input(b"k\0")),
+    ];
+    recorder.call("cuModuleGetFunction", &[0, module, 0], behind);
+    // CUlaunchConfig: 8 blocks of 128 threads, no shared memory, that stream, one attribute: clusters of 2 blocks.
+    let mut attribute = [0u8; 72];
+    attribute[0] = 4;
+    for at in [8, 12, 16] {
+        attribute[at] = 1 + u8::from(at == 8);
+    }
+    let mut config = [8u32, 1, 1, 128, 1, 1, 0, 0].map(u32::to_le_bytes).concat();
+    config.extend(bytes(stream));
+    config.extend(bytes(attribute.as_ptr() as u64));
+    config.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    let mut clusters = [0u8; 4];
+    let arguments = [
+        clusters.as_mut_ptr() as u64,
+        u64::from_le_bytes(function),
+        config.as_ptr() as u64,
+    ];
+    let id = cutape_registry::function("cuOccupancyMaxActiveClusters")
+        .unwrap()
+        .id;
+    // SAFETY: the configuration, its attribute and the output are locals of this test.
+    assert_eq!(unsafe { recorder.driver.call(id, &arguments) }.unwrap(), 0);
+    assert_ne!(clusters, [0; 4]);
+    let captures = [
+        Captured::pointee(2, &config),
+        Captured::piece(2, field::ATTRIBUTES, &attribute),
+    ];
+    let none = |_: &mut _| {};
+    let answer = [Captured::pointee(0, &clusters)];
+    recorder.write(
+        "cuOccupancyMaxActiveClusters",
+        &arguments,
+        &captures,
+        none,
+        0,
+        &answer,
+    );
+    recorder.end(context);
+    let report = recorder.replayed("clusters", "");
+    assert_agrees(&report);
+    assert_eq!(skipped(&report), []);
+}

@@ -1,0 +1,125 @@
+"""Real programs: each bare, recorded, checked, replayed. Prints a table; the exit status is 1 if anything diverges."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from run import Ended, machine
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+# What the recorder does not see yet (docs/limitations.md): memory that the CPU writes and a kernel reads without a copy.
+KNOWN_TO_DIVERGE = {"cudart_managed"}
+# Python packages that a program needs, by the beginning of its name.
+NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
+COLUMNS = ["bare s", "record s", "replay s", "same", "calls", "launches", "images", "trace KiB", "findings", "divergences", "placed", "skipped"]
+
+
+def has(package):
+    """Whether a Python package is there, without running it."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def command(source, results):
+    """How to run a program, or why it cannot be run here."""
+    if source.suffix == ".cu":
+        if not shutil.which("nvcc"):
+            return None, "nvcc is not installed"
+        binary = results / source.stem
+        built = subprocess.run(["nvcc", "-arch=native", "-o", binary, source], capture_output=True, text=True)
+        return ([binary], "") if built.returncode == 0 else (None, "nvcc: " + built.stderr.strip()[:100])
+    package = NEEDS[source.stem.split("_")[0]]
+    return ([sys.executable, source], "") if has(package) else (None, f"Python has no {package}")
+
+
+def row(source, cutape, results):
+    cells, problems, skipped = {}, [], []
+    run, why = command(source, results)
+    if run is None:
+        return cells, [], [f"{source.stem}: skipped: {why}"]
+    # Once beforehand: what is compiled and cached at first use would make the next runs incomparable.
+    Ended(run)
+    bare = Ended(run)
+    trace = results / f"{source.stem}.cutape"
+    recorded = Ended([cutape, "record", "-o", trace, "--", *run])
+    cells["bare s"], cells["record s"] = f"{bare.seconds:.2f}", f"{recorded.seconds:.2f}"
+    same = bare.out == recorded.out and bare.status == recorded.status == 0
+    cells["same"] = "yes" if same else "NO"
+    if not same:
+        problems.append(f"bare {bare.status}, recorded {recorded.status}: {recorded.message()[-150:]}")
+    if not trace.exists():
+        return cells, [*problems, "no trace"], skipped
+    info = json.loads(Ended([cutape, "info", "--format", "json", trace]).out)
+    cells["calls"] = info["calls"]["total"]
+    cells["launches"] = sum(kernel["launches"] for kernel in info["kernels"])
+    cells["images"] = len(info["images"])
+    cells["trace KiB"] = trace.stat().st_size // 1024
+    found = results / f"{source.stem}.findings.json"
+    Ended([cutape, "check", "--format", "json", "--report", found, trace])
+    cells["findings"] = len(json.loads(found.read_text())["findings"])
+    report = results / f"{source.stem}.json"
+    replay = Ended([cutape, "replay", "--keep-going", "--report", report, trace])
+    cells["replay s"] = f"{replay.seconds:.2f}"
+    if not report.exists():
+        return cells, [*problems, f"replay: {replay.message()[:200]}"], skipped
+    got = json.loads(report.read_text())
+    cells["divergences"] = got["divergence_count"]
+    cells["placed"] = f"{got['placed']['at_recorded_address']}/{got['placed']['allocations']}"
+    cells["skipped"] = sum(entry["count"] for entry in got["skipped"])
+    skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
+    known = source.stem in KNOWN_TO_DIVERGE
+    if got["divergence_count"] and not known:
+        first = got["divergences"][0]
+        problems.append(f"call {first['call']} {first['function']}: expected {first['expected']}, received {first['received']}"[:200])
+    if got["died"]:
+        problems.append(got["died"]["text"])
+    if cells["findings"]:
+        problems.append(f"{cells['findings']} findings on a correct program")
+    return cells, problems, skipped
+
+
+def main():
+    package, results = (Path(word).resolve() for word in sys.argv[1:3])
+    results.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("CUPY_CACHE_DIR", str(results / "cupy"))
+    sources = sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py"))
+    if sys.argv[3:]:
+        sources = [source for source in sources if any(word in source.stem for word in sys.argv[3:])]
+    lines = ["  ".join([f"{'program':16}"] + [f"{column:>11}" for column in COLUMNS])]
+    wrong, reasons = [], {}
+    for source in sources:
+        cells, problems, skipped = row(source, package / "cutape", results)
+        mark = "  (known)" if source.stem in KNOWN_TO_DIVERGE else "  !" if problems else ""
+        lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]) + mark)
+        wrong += [f"{source.stem}: {problem}" for problem in problems]
+        for reason in skipped:
+            reasons.setdefault(reason, []).append(source.stem)
+    lines += ["", "not re-issued:"] + [f"  {reason} ({len(where)} programs)" for reason, where in sorted(reasons.items())]
+    lines += ["", *wrong, f"{len(sources)} programs, {len(wrong)} problems"]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "triton", "cupy-cuda13x", "jax", "numba", "cuda-core") if installed(name)]
+    text = "\n".join(lines) + "\n"
+    (results / "table.txt").write_text(
+        f"{time.strftime('%Y-%m-%d')}\n{', '.join(versions)}\n\n{machine(package / 'cutape', results, package / 'programs')}\n{text}"
+    )
+    print(text)
+    return 1 if wrong else 0
+
+
+def installed(name):
+    try:
+        importlib.metadata.version(name)
+        return True
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

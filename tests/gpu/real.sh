@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Records and replays programs of the CUDA runtime and of Python frameworks on a machine with a GPU; prints a table.
+#   tests/gpu/real.sh PACKAGE RESULTS [NAME...]
+# PACKAGE is what `cargo xtask package` has made; what the machine lacks (nvcc, a Python package) is skipped by name.
+set -eu
+if [ $# -lt 2 ]; then
+    sed -n '2,4s/^# //p' "$0" >&2
+    exit 2
+fi
+command -v python3 >/dev/null || { echo "real.sh: python3 is needed" >&2; exit 2; }
+exec python3 "$(dirname "$0")/real.py" "$@"

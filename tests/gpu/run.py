@@ -1,0 +1,213 @@
+"""The same programs on real hardware: each bare, recorded, checked, checked live, replayed. Prints a table.
+
+A program's source says what is expected of it (tests/programs/README.md). The exit status is 1 if anything is otherwise.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "programs"
+TIMEOUT = 120
+# Many programs at a time: most of a run is the driver's start.
+AT_ONCE = min(8, os.cpu_count() or 1)
+
+
+# Rules that are checked at all: a program may break one that is only in the plans, and then nothing is to be found.
+RULES = {
+    rule["id"]
+    for path in (ROOT / "registry" / "rules").glob("*.toml")
+    for rule in tomllib.loads(path.read_text())["rule"]
+    if not rule.get("undecidable")
+}
+
+
+class Ended:
+    """What a process left: output, messages, status (negative: the signal)."""
+
+    def __init__(self, command, **options):
+        started = time.monotonic()
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, **options)
+            self.out, self.err, self.status = done.stdout, done.stderr, done.returncode
+        except subprocess.TimeoutExpired as late:
+            self.out, self.err, self.status = late.stdout or b"", late.stderr or b"", "timeout"
+        self.seconds = time.monotonic() - started
+
+    def message(self):
+        return self.err.decode(errors="replace").strip()
+
+
+def header(source):
+    """The comment lines that say what is expected."""
+    said = {"expect": [], "may": [], "crashes": [], "may-crash": [], "needs": []}
+    for line in source.read_text().splitlines():
+        found = re.match(r"// (expect|may|crashes|may-crash|needs): (.*)", line)
+        if found:
+            said[found[1]] += [found[2]] if found[1] == "needs" else found[2].split()
+        elif not line.startswith("//"):
+            break
+    return said
+
+
+class Row:
+    def __init__(self, name, package, results):
+        self.name = name
+        self.program = package / "programs" / name
+        self.cutape = package / "cutape"
+        self.results = results
+        self.trace = results / "traces" / f"{name}.cutape"
+        group, stem = name.split(".")[:2]
+        self.violates = name.endswith(".violate") or group == "demo"
+        said = header(SOURCES / group / f"{stem}.c")
+        self.expected = set(said["expect"]) & RULES if self.violates else set()
+        self.unchecked = set(said["expect"]) - RULES if self.violates else set()
+        self.allowed = self.expected | (set(said["may"]) if self.violates else set())
+        self.must_crash = bool(said["crashes"]) and self.violates
+        self.may_crash = self.must_crash or (bool(said["may-crash"]) and self.violates)
+        self.problems = []
+        self.cells = {}
+
+    def problem(self, text):
+        self.problems.append(text)
+
+    def log(self, kind, ended):
+        path = self.results / "logs" / f"{self.name}.{kind}"
+        path.write_bytes(ended.out + b"\n--- stderr\n" + ended.err + f"\n--- status {ended.status}\n".encode())
+
+    def run(self):
+        self.bare_and_recorded()
+        if self.trace.exists():
+            self.checked()
+            self.replayed()
+        else:
+            self.problem("no trace")
+        return self
+
+    def bare_and_recorded(self):
+        bare = Ended([self.program])
+        recorded = Ended([self.cutape, "record", "-o", self.trace, "--", self.program])
+        self.log("bare", bare)
+        self.log("recorded", recorded)
+        crashed = isinstance(bare.status, int) and bare.status < 0
+        status = 128 - bare.status if crashed else bare.status
+        self.cells["bare"] = f"signal {-bare.status}" if crashed else str(bare.status)
+        if crashed and not self.may_crash:
+            self.problem(f"bare run ended by signal {-bare.status}")
+        if not crashed and bare.status != 0 and not self.violates:
+            self.problem(f"bare run: status {bare.status}: {bare.message()[:100]}")
+        same = bare.out == recorded.out and status == recorded.status
+        self.cells["recorded"] = "same" if same else "differs"
+        # What undefined behaviour does is not the same twice.
+        if not same and not self.violates:
+            self.problem(f"recorded run differs: status {recorded.status}, {recorded.message()[:100]}")
+        if not self.violates and (bare.err or recorded.err):
+            self.problem(f"stderr: {(bare.message() or recorded.message())[:100]}")
+
+    def checked(self):
+        # The findings go to a file: a program that is checked live has stdout to itself.
+        report = self.results / "logs" / f"{self.name}.findings"
+        command = [self.cutape, "check", "--format", "json", "--report"]
+        ways = {"check": Ended([*command, f"{report}.check.json", self.trace])}
+        if self.may_crash or self.name.startswith("demo") or self.name.startswith("clean.t"):
+            ways["live"] = Ended([*command, f"{report}.live.json", "--", self.program])
+        for way, ended in ways.items():
+            self.log(way, ended)
+            try:
+                findings = json.loads(Path(f"{report}.{way}.json").read_text())["findings"]
+                found = {finding["rule"] for finding in findings}
+            except (OSError, ValueError, KeyError):
+                self.problem(f"{way}: {ended.message()[:150]}")
+                continue
+            self.cells[way] = "exact" if found == self.expected else ("allowed" if self.expected <= found <= self.allowed else "WRONG")
+            if not self.expected <= found <= self.allowed:
+                self.problem(f"{way} found {sorted(found)}, expected {sorted(self.expected)}")
+        info = Ended([self.cutape, "info", "--format", "json", self.trace])
+        try:
+            self.info = json.loads(info.out)
+        except ValueError:
+            self.problem(f"info: {info.message()[:150]}")
+
+    def replayed(self):
+        report = self.results / "logs" / f"{self.name}.report.json"
+        ended = Ended([self.cutape, "replay", "--keep-going", "--report", report, self.trace])
+        self.log("replay", ended)
+        try:
+            got = json.loads(report.read_text())
+        except (OSError, ValueError):
+            self.problem(f"replay: status {ended.status}: {ended.message()[:200]}")
+            return
+        placed = got["placed"]
+        self.cells["calls"] = got["calls"]
+        self.cells["replayed"] = got["calls_replayed"] + sum(got["calls_emulated"].values())
+        self.cells["skipped"] = sum(skipped["count"] for skipped in got["skipped"])
+        self.cells["divergences"] = got["divergence_count"]
+        self.cells["placed"] = f"{placed['at_recorded_address']}/{placed['allocations']}"
+        self.cells["bytes"] = got["bytes_compared"]
+        self.skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
+        if got["died"]:
+            self.problem(f"replay {got['died']['text']}")
+        if self.violates:
+            return
+        if got["divergence_count"]:
+            first = got["divergences"][0]
+            self.problem(f"call {first['call']} {first['function']} {first['what']}: expected {first['expected']}, received {first['received']}"[:200])
+        if placed["at_recorded_address"] != placed["allocations"]:
+            self.problem(f"{placed['allocations'] - placed['at_recorded_address']} allocations not at their address")
+
+
+def machine(cutape, results, programs):
+    """Driver and GPU as a trace names them."""
+    trace = results / "machine.cutape"
+    Ended([cutape, "record", "-o", trace, "--", programs / "clean.init_device"])
+    said = Ended([cutape, "info", trace]).out.decode(errors="replace").splitlines()
+    trace.unlink(missing_ok=True)
+    return "\n".join(line for line in said if line.startswith(("driver ", "GPU ", "recorder "))) + "\n"
+
+
+COLUMNS = ["bare", "recorded", "check", "live", "calls", "replayed", "skipped", "divergences", "placed", "bytes"]
+
+
+def main():
+    package, results = (Path(word).resolve() for word in sys.argv[1:3])
+    for folder in ("traces", "logs"):
+        (results / folder).mkdir(parents=True, exist_ok=True)
+    names = sorted(path.name for path in (package / "programs").iterdir())
+    if sys.argv[3:]:
+        names = [name for name in names if any(word in name for word in sys.argv[3:])]
+    started = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        rows = list(pool.map(lambda name: Row(name, package, results).run(), names))
+    lines = ["  ".join([f"{'program':58}"] + [f"{column:>11}" for column in COLUMNS])]
+    for row in rows:
+        cells = [f"{str(row.cells.get(column, '-')):>11}" for column in COLUMNS]
+        lines.append("  ".join([f"{row.name:58}"] + cells) + ("  !" if row.problems else ""))
+    reasons = {}
+    for row in rows:
+        for reason in getattr(row, "skipped", []):
+            reasons.setdefault(reason, []).append(row.name)
+    lines.append("")
+    lines.append("not re-issued:")
+    lines += [f"  {reason} ({len(where)} programs)" for reason, where in sorted(reasons.items())] or ["  nothing"]
+    unchecked = sorted({rule for row in rows for rule in row.unchecked})
+    lines.append("rules that nothing checks: " + (", ".join(unchecked) or "none"))
+    wrong = [row for row in rows if row.problems]
+    lines.append("")
+    lines += [f"{row.name}: {problem}" for row in wrong for problem in row.problems]
+    lines.append(f"{len(rows) - len(wrong)} passed, {len(wrong)} failed, in {time.monotonic() - started:.0f} s")
+    table = "\n".join(lines) + "\n"
+    described = machine(package / "cutape", results, package / "programs")
+    (results / "table.txt").write_text(f"{time.strftime('%Y-%m-%d')}\n\n{described}\n{table}")
+    print(table if not os.environ.get("BRIEF") else "\n".join(lines[-len(wrong) * 2 - 40:]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

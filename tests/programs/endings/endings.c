@@ -1,0 +1,105 @@
+/* Ends, and treats the process, as its first argument says: what tools that ride in a process have to stand. The second is a
+ * number of calls. */
+#include "program.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+static sigjmp_buf place;
+
+static void jump_out(int number)
+{
+    siglongjmp(place, number);
+}
+
+/* Calls that are easy to count. */
+static void synchronise(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        CHECK(cuCtxSynchronize());
+}
+
+/* Closes every descriptor but the standard ones, and opens so many files that each number that was free is taken. */
+static void take_descriptors(unsigned count)
+{
+    enum { FIRST = 3, LAST = 700 };
+    for (int descriptor = FIRST; descriptor <= LAST; descriptor++)
+        close(descriptor);
+    struct rlimit limit;
+    EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_cur < LAST + 1) {
+        limit.rlim_cur = LAST + 1;
+        EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    }
+    char path[64];
+    write_temporary(path, "mine", 4);
+    int descriptor;
+    do {
+        descriptor = open(path, O_RDWR);
+        EXPECT(descriptor >= 0);
+    } while (descriptor < LAST);
+    synchronise(count);
+    char text[16];
+    for (descriptor = FIRST; descriptor <= LAST; descriptor++)
+        EXPECT(pread(descriptor, text, sizeof text, 0) == 4 && memcmp(text, "mine", 4) == 0);
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "end";
+    unsigned count = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 10;
+    begin();
+    printf("begun\n");
+    if (strcmp(how, "errno") == 0) {
+        /* what a call leaves in errno is the driver's business; that it is the same with and without us is seen by comparison */
+        CUdeviceptr memory = 0;
+        for (unsigned i = 0; i < count; i++) {
+            errno = 77;
+            CHECK(cuMemAlloc(&memory, 64 << 10));
+            printf("%d ", errno);
+            errno = 78;
+            CHECK(cuMemsetD8(memory, 0, 16));
+            printf("%d ", errno);
+            CHECK(cuMemFree(memory));
+            printf("%d\n", errno);
+        }
+    } else if (strcmp(how, "descriptors") == 0) {
+        take_descriptors(count);
+    } else if (strcmp(how, "handler") == 0) {
+        /* a program that survives its own faults goes on to be recorded */
+        struct sigaction action = {.sa_handler = jump_out, .sa_flags = SA_NODEFER};
+        EXPECT(sigaction(SIGSEGV, &action, NULL) == 0);
+        for (unsigned i = 0; i < count; i++) {
+            if (sigsetjmp(place, 1) == 0)
+                raise(SIGSEGV);
+            CHECK(cuCtxSynchronize());
+        }
+    } else {
+        synchronise(count);
+    }
+
+    if (strcmp(how, "kill") == 0)
+        raise(SIGKILL);
+    if (strcmp(how, "abort") == 0)
+        abort();
+    if (strcmp(how, "fault") == 0)
+        raise(SIGSEGV);
+    if (strcmp(how, "exit") == 0)
+        exit(3);
+    if (strcmp(how, "_exit") == 0)
+        _exit(4);
+    if (strcmp(how, "exec") == 0) {
+        execl(argv[0], argv[0], "end", argv[2], (char *)NULL);
+        return 1;
+    }
+    if (strcmp(how, "pause") == 0) {
+        printf("waiting\n");
+        for (;;)
+            pause();
+    }
+    end();
+    return success();
+}

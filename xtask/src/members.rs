@@ -1,0 +1,354 @@
+//! `registry/semantics/structs.toml` and `attributes.toml`: what the members of structs and the values of attributes mean.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::Failure;
+use crate::codegen::FlatField;
+use crate::roles;
+use crate::semantics::{ATTRIBUTES, SEMANTICS, STRUCTS};
+use crate::signatures::{Shape, Struct, Types};
+
+/// The key of a struct's table that says whose its content is.
+const CONTENT: &str = ".content";
+
+/// Everything in the two files, in their words.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Struct name, as its file has it, to member to words.
+    structs: BTreeMap<String, BTreeMap<String, String>>,
+    /// Enum to attribute to words.
+    attributes: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Facts {
+    /// Reads both files; each may be missing.
+    pub(crate) fn load(root: &Path) -> Result<Self, Failure> {
+        Ok(Facts {
+            structs: read(root, STRUCTS)?,
+            attributes: read(root, ATTRIBUTES)?,
+        })
+    }
+
+    /// Checks that every table names a struct with these members, or an enum with these attributes.
+    pub(crate) fn check(
+        &self,
+        types: &Types<'_>,
+        flat: impl Fn(&Struct) -> Vec<FlatField>,
+    ) -> Result<(), Failure> {
+        let mut errors = Vec::new();
+        for (name, members) in &self.structs {
+            let Some(Shape::Struct(entry)) = types.shape(name) else {
+                errors.push(format!("{SEMANTICS}/{STRUCTS}: no struct is called {name}"));
+                continue;
+            };
+            let fields = flat(entry);
+            for (member, words) in members {
+                let known = fields.iter().any(|field| field.name == *member);
+                let result = match member.as_str() {
+                    CONTENT if words == "driver" => Ok(()),
+                    CONTENT => Err("can be `driver` only".to_owned()),
+                    _ if !known => Err("no such member".to_owned()),
+                    _ => expressions(words, &fields).map(|_| ()),
+                };
+                if let Err(error) = result {
+                    errors.push(format!("{SEMANTICS}/{STRUCTS}: [{name}] {member}: {error}"));
+                }
+            }
+        }
+        for name in self.attributes.keys() {
+            if let Err(error) = self.types_of(types, name) {
+                errors.push(format!("{SEMANTICS}/{ATTRIBUTES}: [{name}] {error}"));
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::new(errors.join("\n")))
+        }
+    }
+
+    /// Whether a struct's content is the driver's own.
+    pub(crate) fn is_token(&self, types: &Types<'_>, entry: &Struct) -> bool {
+        self.of_struct(types, entry)
+            .is_some_and(|members| members.contains_key(CONTENT))
+    }
+
+    /// The Rust expressions of a member's `meaning` and `when`.
+    pub(crate) fn of(
+        &self,
+        types: &Types<'_>,
+        entry: &Struct,
+        fields: &[FlatField],
+        field: &FlatField,
+    ) -> (String, String) {
+        let said = self
+            .of_struct(types, entry)
+            .and_then(|members| members.get(&field.name));
+        if let Some(words) = said {
+            // `check` has gone over all of them.
+            return expressions(words, fields).unwrap_or_else(|_| plain());
+        }
+        // One member of a union alone cannot be told from the others.
+        let overlapped = fields.iter().any(|other| {
+            other.name != field.name
+                && other.offset < field.offset + field.size
+                && field.offset < other.offset + other.size
+        });
+        if overlapped {
+            return ("Meaning::Unknown".to_owned(), "None".to_owned());
+        }
+        let meaning = match types.shape(&field.c_type) {
+            _ if field.c_type.contains('[') => "Meaning::Plain".to_owned(),
+            _ if roles::is_address(&field.c_type) => "Meaning::Address".to_owned(),
+            shape => match (roles::handle_kind(types, &field.c_type), shape) {
+                // A device's number is the same at replay.
+                (Some("Device"), _) => "Meaning::Plain".to_owned(),
+                (Some(kind), _) => format!("Meaning::Handle(Kind::{kind})"),
+                (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
+                _ => "Meaning::Plain".to_owned(),
+            },
+        };
+        (meaning, "None".to_owned())
+    }
+
+    /// The rows of an enum's table as the Rust expression `&[AttributeType { .. }, ..]`.
+    pub(crate) fn types_of(&self, types: &Types<'_>, enumeration: &str) -> Result<String, String> {
+        let Some(Shape::Enum(known)) = types.shape(enumeration) else {
+            return Err(format!("{enumeration} is no enum"));
+        };
+        let same = |name: &str| matches!(types.shape(name), Some(Shape::Enum(found)) if found.name == known.name);
+        let (_, rows) = self
+            .attributes
+            .iter()
+            .find(|(name, _)| same(name))
+            .ok_or_else(|| format!("{ATTRIBUTES} has no table for {enumeration}"))?;
+        let mut text = String::from("&[");
+        for (name, words) in rows {
+            let value = known
+                .values
+                .iter()
+                .find(|value| value.0 == *name)
+                .ok_or_else(|| format!("has no {name}"))?
+                .1;
+            let (bytes, meaning) = words.split_once(' ').unwrap_or((words, "value"));
+            let bytes: u32 = bytes
+                .parse()
+                .map_err(|_| format!("{name}: {words:?} does not begin with a number of bytes"))?;
+            let meaning = meaning_of(meaning).map_err(|error| format!("{name}: {error}"))?;
+            text.push_str(&format!(
+                "AttributeType {{ attribute: {value}, bytes: {bytes}, meaning: {meaning} }}, "
+            ));
+        }
+        text.push(']');
+        Ok(text)
+    }
+
+    /// What is said about a struct, under whichever of its names.
+    fn of_struct(&self, types: &Types<'_>, entry: &Struct) -> Option<&BTreeMap<String, String>> {
+        self.structs.iter().find_map(|(name, members)| {
+            let same = match types.structs.get(name.as_str()) {
+                Some(found) => found.name == entry.name,
+                None => stands_for(types, name, &entry.name),
+            };
+            same.then_some(members)
+        })
+    }
+}
+
+/// Whether a typedef leads to that struct.
+fn stands_for(types: &Types<'_>, name: &str, entry: &str) -> bool {
+    let mut name = name;
+    for _ in 0..8 {
+        match types.typedefs.get(name) {
+            Some(&target) if target == entry => return true,
+            Some(&target) => name = target,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn plain() -> (String, String) {
+    ("Meaning::Plain".to_owned(), "None".to_owned())
+}
+
+/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the expressions of `meaning` and `when`.
+fn expressions(words: &str, fields: &[FlatField]) -> Result<(String, String), String> {
+    let (meaning, condition) = match words.split_once(" when ") {
+        Some((meaning, condition)) => (meaning, Some(condition)),
+        None => (words, None),
+    };
+    let meaning = meaning_of(meaning)?;
+    let Some(condition) = condition else {
+        return Ok((meaning, "None".to_owned()));
+    };
+    let (selector, values) = condition
+        .split_once(' ')
+        .ok_or("after `when`: a member and its values")?;
+    let selector = fields
+        .iter()
+        .find(|field| field.name == selector && field.size == 4)
+        .ok_or_else(|| format!("{selector} is no member of four bytes"))?;
+    let values: Vec<u32> = values
+        .split(' ')
+        .map(|value| value.parse().map_err(|_| format!("{value:?} is no number")))
+        .collect::<Result<_, _>>()?;
+    let when = format!(
+        "Some(When {{ offset: {}, values: &{values:?} }})",
+        selector.offset
+    );
+    Ok((meaning, when))
+}
+
+fn meaning_of(words: &str) -> Result<String, String> {
+    Ok(match words {
+        "value" => "Meaning::Plain".to_owned(),
+        "address" => "Meaning::Address".to_owned(),
+        "may differ" => "Meaning::MayDiffer".to_owned(),
+        "pointer" => "Meaning::Pointer".to_owned(),
+        _ => match words.strip_prefix("use ").and_then(roles::known_kind) {
+            Some(kind) => format!("Meaning::Handle(Kind::{kind})"),
+            None => {
+                return Err(format!(
+                    "{words:?} is none of value, use K, address, may differ, pointer"
+                ));
+            }
+        },
+    })
+}
+
+fn read(root: &Path, name: &str) -> Result<BTreeMap<String, BTreeMap<String, String>>, Failure> {
+    let path = root.join(SEMANTICS).join(name);
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Ok(BTreeMap::new());
+    };
+    toml::from_str(&text).map_err(|error| Failure::new(format!("{SEMANTICS}/{name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signatures::{Enum, Signatures, Typedef};
+
+    fn sample() -> Signatures {
+        let members = [
+            ("kind", "unsigned int", 0, 4),
+            ("array", "CUarray", 8, 8),
+            ("address", "CUdeviceptr", 8, 8),
+            ("stream", "CUstream", 16, 8),
+            ("rest", "void *", 24, 8),
+        ];
+        let typedef = |name: &str, target: &str| Typedef {
+            name: name.to_owned(),
+            target: target.to_owned(),
+        };
+        Signatures {
+            structs: vec![Struct {
+                name: "CUsample_v1".to_owned(),
+                tag: String::new(),
+                kind: "struct".to_owned(),
+                size: 32,
+                align: 8,
+                members: members
+                    .map(|(name, c_type, offset, size)| {
+                        (name.to_owned(), c_type.to_owned(), offset, size)
+                    })
+                    .to_vec(),
+            }],
+            enums: vec![Enum {
+                name: "CUattr".to_owned(),
+                tag: String::new(),
+                width: "u4".to_owned(),
+                values: vec![("CU_ATTR_A".to_owned(), 7), ("CU_ATTR_B".to_owned(), 9)],
+            }],
+            typedefs: vec![
+                typedef("CUsample", "CUsample_v1"),
+                typedef("CUarray", "CUarray_st *"),
+                typedef("CUstream", "CUstream_st *"),
+                typedef("CUdeviceptr", "unsigned long long"),
+            ],
+            ..Default::default()
+        }
+    }
+
+    fn facts(structs: &str, attributes: &str) -> Facts {
+        Facts {
+            structs: toml::from_str(structs).unwrap(),
+            attributes: toml::from_str(attributes).unwrap(),
+        }
+    }
+
+    #[test]
+    fn members_mean_what_the_file_or_their_type_says() {
+        let signatures = sample();
+        let types = Types::new(&signatures);
+        let facts = facts(
+            "[CUsample]\narray = 'use array when kind 0 3'\n'.content' = 'driver'",
+            "",
+        );
+        facts
+            .check(&types, |entry| crate::codegen::flat(&types, entry))
+            .unwrap();
+        let entry = &signatures.structs[0];
+        assert!(facts.is_token(&types, entry));
+        let fields = crate::codegen::flat(&types, entry);
+        let when = "Some(When { offset: 0, values: &[0, 3] })";
+        for (name, meaning, condition) in [
+            ("kind", "Meaning::Plain", "None"),
+            ("array", "Meaning::Handle(Kind::Array)", when),
+            ("address", "Meaning::Unknown", "None"), // overlaps, and nothing is said
+            ("stream", "Meaning::Handle(Kind::Stream)", "None"),
+            ("rest", "Meaning::Pointer", "None"),
+        ] {
+            let field = fields.iter().find(|field| field.name == name).unwrap();
+            let said = facts.of(&types, entry, &fields, field);
+            assert_eq!(said, (meaning.to_owned(), condition.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn attributes_have_types() {
+        let signatures = sample();
+        let types = Types::new(&signatures);
+        let facts = facts("", "[CUattr]\nCU_ATTR_A = '4'\nCU_ATTR_B = '8 use context'");
+        assert_eq!(
+            facts.types_of(&types, "CUattr").unwrap(),
+            "&[AttributeType { attribute: 7, bytes: 4, meaning: Meaning::Plain }, \
+             AttributeType { attribute: 9, bytes: 8, meaning: Meaning::Handle(Kind::Context) }, ]"
+        );
+        assert!(facts.types_of(&types, "CUsample").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let signatures = sample();
+        let types = Types::new(&signatures);
+        for (structs, attributes, message) in [
+            ("[CUghost]\na = 'value'", "", "no struct is called CUghost"),
+            ("[CUsample]\nghost = 'value'", "", "no such member"),
+            ("[CUsample]\narray = 'handle'", "", "none of value"),
+            (
+                "[CUsample]\narray = 'use array when ghost 1'",
+                "",
+                "no member of four bytes",
+            ),
+            (
+                "[CUsample]\narray = 'use array when kind x'",
+                "",
+                "no number",
+            ),
+            ("[CUsample]\n'.content' = 'mine'", "", "`driver` only"),
+            ("", "[CUattr]\nCU_ATTR_C = '4'", "has no CU_ATTR_C"),
+            ("", "[CUattr]\nCU_ATTR_A = 'four'", "number of bytes"),
+            ("", "[CUghost]\nA = '4'", "is no enum"),
+        ] {
+            let error = facts(structs, attributes)
+                .check(&types, |entry| crate::codegen::flat(&types, entry))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(message), "{structs}{attributes}: {error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `cargo xtask package FOLDER`: all that a machine without Rust needs to run `tests/gpu/run.sh`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Failure, step};
+
+/// What is built, in which profile, and where cargo puts it.
+const PARTS: [(&str, &str, &str); 3] = [
+    ("cutape", "release", "cutape"),
+    ("cutape-interposer", "shim", "libcutape_interposer.so"),
+    ("cutape-nulldriver", "release", "libcutape_null.so"),
+];
+
+/// Builds, strips and copies; compiles the test programs.
+pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
+    let folder = std::path::absolute(folder).map_err(|error| failed(Path::new(folder), &error))?;
+    let programs = folder.join("programs");
+    fs::create_dir_all(&programs).map_err(|error| failed(&programs, &error))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    for (package, profile, file) in PARTS {
+        step::run(&mut step::cargo(
+            root,
+            &["build", "--profile", profile, "-p", package],
+        ))?;
+        let built = target.join(profile).join(file);
+        let copy = folder.join(file);
+        fs::copy(&built, &copy).map_err(|error| failed(&built, &error))?;
+        step::run(Command::new("strip").arg(&copy))?;
+    }
+    // Programs name the library by its SONAME, which the null driver has, too.
+    let library = folder.join("libcutape_null.so");
+    let mut sources = Vec::new();
+    for group in ["clean", "demo", "misuse", "rules"] {
+        let path = root.join("tests/programs").join(group);
+        let entries = fs::read_dir(&path).map_err(|error| failed(&path, &error))?;
+        sources.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    sources.sort();
+    for source in sources
+        .iter()
+        .filter(|source| source.extension().is_some_and(|e| e == "c"))
+    {
+        let group = source
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let stem = source
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let violations = matches!(group.as_str(), "misuse" | "rules");
+        for violate in [false, true]
+            .into_iter()
+            .filter(|violate| !violate || violations)
+        {
+            let name = format!("{group}.{stem}{}", if violate { ".violate" } else { "" });
+            let mut command = Command::new("cc");
+            command
+                .current_dir(root)
+                .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror"]);
+            command.args(["-Itests/programs/include", "-Itests/programs"]);
+            if violate {
+                command.arg("-DVIOLATE");
+            }
+            command
+                .arg(source)
+                .arg("-o")
+                .arg(programs.join(name))
+                .arg(&library)
+                .arg("-pthread");
+            step::run(&mut command)?;
+        }
+    }
+    println!(
+        "{} is ready; there: tests/gpu/run.sh {0} RESULTS",
+        folder.display()
+    );
+    Ok(())
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
