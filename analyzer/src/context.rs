@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use cutape_format::layout::BlobRef;
-use cutape_format::{Bytes, Signatures, Trace};
+use cutape_format::{Bytes, FileRange, Signatures, Trace};
 
 /// The parts of a trace that calls refer to.
 pub trait TraceContext {
@@ -11,6 +11,8 @@ pub trait TraceContext {
     fn meta(&self, key: &str) -> Option<&str>;
     /// A blob's bytes; `None` if it is missing or damaged.
     fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>>;
+    /// The bytes of a part of a file that the trace names; `None` if they are not to be had.
+    fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>>;
     /// The symbol of an address of the program, e.g. `main+0x123`.
     fn symbol(&self, address: u64) -> Option<String>;
     /// The signature table.
@@ -24,6 +26,10 @@ impl TraceContext for Trace {
 
     fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {
         Trace::blob(self, blob).ok()
+    }
+
+    fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>> {
+        Trace::file_range(self, range).ok()
     }
 
     fn symbol(&self, address: u64) -> Option<String> {
@@ -43,6 +49,7 @@ pub(crate) fn bytes_of<'a>(
     match bytes {
         Bytes::Inline(bytes) => Some(Cow::Borrowed(bytes)),
         Bytes::Blob(blob) => context.blob(blob),
+        Bytes::InFile(range) => context.file_range(range),
         _ => None,
     }
 }

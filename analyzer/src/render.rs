@@ -451,6 +451,11 @@ fn captured(out: &mut String, capture: Capture<'_>, style: &Style, signatures: &
             let _ = write!(out, "({} bytes)", blob.length);
             return;
         }
+        Bytes::InFile(range) => {
+            let file = range.file().display();
+            let _ = write!(out, "({} bytes of {file})", range.length);
+            return;
+        }
         Bytes::Omitted(length) => {
             let _ = write!(out, "({length} bytes, left out)");
             return;
@@ -656,6 +661,11 @@ fn json_capture(capture: Capture<'_>, style: &Style, signatures: &Signatures) ->
         Bytes::Blob(blob) => {
             entry.insert("length".into(), blob.length.into());
             entry.insert("blob".into(), blob.position.into());
+        }
+        Bytes::InFile(range) => {
+            entry.insert("length".into(), range.length.into());
+            entry.insert("file".into(), range.file().to_string_lossy().into());
+            entry.insert("offset".into(), range.offset.into());
         }
         Bytes::Omitted(length) => {
             entry.insert("length".into(), length.into());

@@ -15,6 +15,7 @@ use cutape_format::{Call, Cursor, Trace};
 use crate::failure::{FOUND, Failure};
 use crate::output::{self, ReportFile};
 use crate::progress::Progress;
+use crate::rank;
 use crate::reservation::Reservation;
 use crate::session::{self, Ended, Recording, Session};
 use crate::symbols::{Resolver, Symbolised};
@@ -212,6 +213,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                     path.display()
                 );
             }
+            for part in trace.missing() {
+                eprintln!(
+                    "cutape: not checked: {} bytes of an image: {}",
+                    part.length, part.why
+                );
+            }
             check_trace(&trace, &sieve, &mut findings);
             path.display().to_string()
         }
@@ -263,7 +270,7 @@ fn check_program(
         Some(path) => path.clone(),
         None => std::env::temp_dir().join(format!("cutape-check-{}.cutape", std::process::id())),
     };
-    let place = Reservation::named(&place)?;
+    let place = Reservation::named(&rank::trace_name(&place))?;
     let mut session = session::start(&arguments.recording, &arguments.program, place)?;
     let mut live = Live::default();
     let ticks = TickRate::start();
@@ -314,8 +321,9 @@ fn finish(
         if keep {
             drop(trace);
             // The findings are what was asked for; a trace that cannot be packed is still a trace.
-            if let Err(failure) = ended.pack(path) {
-                eprintln!("cutape: {}", failure.message);
+            match ended.pack(path) {
+                Ok(summary) => session::say_missing(&summary.missing),
+                Err(failure) => eprintln!("cutape: {}", failure.message),
             }
         }
     }

@@ -3,7 +3,7 @@
 mod flags;
 pub(crate) mod labels;
 mod launch;
-mod notes;
+pub(crate) mod notes;
 pub(crate) mod render;
 mod types;
 mod value;

@@ -14,6 +14,7 @@ mod library;
 mod output;
 mod pack;
 mod progress;
+mod rank;
 mod record;
 mod repair;
 mod replay;

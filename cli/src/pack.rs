@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         0 => String::new(),
         number => format!("; {} stored once", quantity::count(number, "repeated blob")),
     };
+    session::say_missing(&summary.missing);
     let [before, after] = [summary.before, summary.after].map(quantity::bytes);
     eprintln!(
         "cutape: {}: {after}, before {before}{repeated}",

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::info::quantity;
 use crate::output;
+use crate::rank;
 use crate::reservation::Reservation;
 use crate::session::{self, Recording};
 
@@ -20,6 +21,9 @@ pub(crate) struct Arguments {
     ///
     /// Without it the trace is PROGRAM.cutape in the current folder, or
     /// PROGRAM.1.cutape and so on if there is one already.
+    /// Further processes that call the driver get FILE.PID.cutape,
+    /// and those with a rank (RANK, LOCAL_RANK, OMPI_COMM_WORLD_RANK,
+    /// SLURM_PROCID) FILE.rankN.cutape; `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
     /// Leave the trace as recorded: larger, without names of callers.
@@ -37,9 +41,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = match &arguments.output {
-        Some(path) => Reservation::named(path)?,
+        Some(path) => Reservation::named(&rank::trace_name(path))?,
         None => {
-            let stem = stem(arguments.program.first().map(OsString::as_os_str));
+            let stem = rank::trace_name(Path::new(stem(
+                arguments.program.first().map(OsString::as_os_str),
+            )));
+            let stem = stem.as_os_str();
             let trace = Reservation::free(stem)?;
             let attended = arguments.verbose || io::stderr().is_terminal();
             if attended && trace.trace().file_stem() != Some(stem) {
@@ -63,10 +70,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     for path in &ended.traces {
         // The program's status is what the caller asked for; a trace that cannot be packed is still a trace.
-        if !arguments.no_pack
-            && let Err(failure) = ended.pack(path)
-        {
-            eprintln!("cutape: {}", failure.message);
+        if !arguments.no_pack {
+            match ended.pack(path) {
+                Ok(summary) => session::say_missing(&summary.missing),
+                Err(failure) => eprintln!("cutape: {}", failure.message),
+            }
         }
         if arguments.verbose {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use cutape_format::{PackSummary, Trace};
+use cutape_format::{Missing, PackSummary, Trace};
 
 use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
 use crate::output;
 use crate::reservation::Reservation;
-use crate::symbols;
+use crate::{rank, symbols};
 
 /// What is kept of the bytes that are copied to and from devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,6 +37,27 @@ impl Payloads {
     }
 }
 
+/// Which host memory that the device reads without a copy is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HostMemory {
+    /// None.
+    Off,
+    /// What a call's arguments or a kernel's parameters point into.
+    Reachable,
+    /// All of it, at every launch.
+    All,
+}
+
+impl HostMemory {
+    fn word(self) -> &'static str {
+        match self {
+            HostMemory::Off => "off",
+            HostMemory::Reachable => "reachable",
+            HostMemory::All => "all",
+        }
+    }
+}
+
 /// How a program is to be recorded.
 #[derive(clap::Args)]
 pub(crate) struct Recording {
@@ -46,6 +67,16 @@ pub(crate) struct Recording {
     /// What to keep of the bytes that come back.
     #[arg(long, value_enum, default_value = "all", value_name = "WHAT")]
     pub(crate) outputs: Payloads,
+    /// Pinned and managed host memory that kernels see: record changes of
+    /// what their parameters point into, of all of it, or none.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "reachable",
+        value_name = "WHICH",
+        verbatim_doc_comment
+    )]
+    pub(crate) host_memory: HostMemory,
     /// The driver to call: a path, or `null`. Default: the machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,
@@ -130,7 +161,8 @@ pub(crate) fn start(
         .env("CUTAPE_TRACE", &trace)
         .env("CUTAPE_DRIVER", &driver)
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
-        .env("CUTAPE_OUTPUTS", recording.outputs.word());
+        .env("CUTAPE_OUTPUTS", recording.outputs.word())
+        .env("CUTAPE_HOST_MEMORY", recording.host_memory.word());
     let clock = Clock::read();
     let child = command
         .spawn()
@@ -240,28 +272,58 @@ fn check_program(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Programs that one process may become and record, as the recorder counts them.
+const PROGRAMS_OF_A_PROCESS: u64 = 1000;
+
+/// What stands between a recording's name and `.cutape` in the name of one of its further files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relative {
+    /// `run.rank3.cutape`.
+    Rank,
+    /// `run.4711.cutape`, `run.rank3.4711.cutape`: the process; `run.4711001.cutape` is its second program.
+    Process(u64),
+}
+
+/// Whether a name is of the family of a recording with that stem.
+fn relative(stem: &[u8], name: &[u8]) -> Option<Relative> {
+    let rest = name.strip_prefix(stem)?.strip_suffix(b".cutape")?;
+    let digits = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
+    let mut words = rest.strip_prefix(b".")?.split(|&byte| byte == b'.');
+    let mut word = words.next()?;
+    if word.strip_prefix(b"rank").is_some_and(rank::is_rank) {
+        match words.next() {
+            Some(process) => word = process,
+            None => return Some(Relative::Rank),
+        }
+    }
+    match words.next() {
+        None => digits(word).map(Relative::Process),
+        Some(_) => None,
+    }
+}
+
 /// Files that processes of one recording write beside its first: `run.4711.cutape`, where 4711 is the process that the
-/// file itself names; `run.1.cutape` of another recording is not among them.
+/// file itself names; `run.1.cutape` of another recording is not among them. Of a parallel program, `run.rank3.cutape`.
 fn family(trace: &Path) -> Vec<PathBuf> {
     let stem = trace.file_name().unwrap_or_default().as_bytes();
     let stem = stem.strip_suffix(b".cutape").unwrap_or(stem);
-    let process = |name: &OsStr| -> Option<u32> {
-        let number = name.as_bytes().strip_prefix(stem)?.strip_prefix(b".")?;
-        std::str::from_utf8(number.strip_suffix(b".cutape")?)
-            .ok()?
-            .parse()
-            .ok()
-    };
     let mut files: Vec<_> = trace
         .parent()
         .and_then(|folder| fs::read_dir(folder).ok())
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| Some((process(&entry.file_name())?, entry.path())))
-        .filter(|(process, path)| {
+        .filter_map(|entry| {
+            let relative = relative(stem, entry.file_name().as_bytes())?;
+            Some((relative, entry.path()))
+        })
+        .filter(|(relative, path)| match relative {
+            Relative::Rank => true,
             // What cannot be read is not known to be another's.
-            Trace::follow(path).map_or(true, |trace| trace.head().process == *process)
+            Relative::Process(number) => Trace::follow(path).map_or(true, |trace| {
+                let process = u64::from(trace.head().process);
+                [*number, number / PROGRAMS_OF_A_PROCESS].contains(&process)
+            }),
         })
         .map(|(_, path)| path)
         .collect();
@@ -375,6 +437,16 @@ impl Ended {
     }
 }
 
+/// Says on stderr what `pack` has not found.
+pub(crate) fn say_missing(missing: &[Missing]) {
+    for part in missing {
+        eprintln!(
+            "cutape: not packed: {} bytes of an image: {}",
+            part.length, part.why
+        );
+    }
+}
+
 /// Why a trace cannot be packed yet.
 pub(crate) fn still_written(path: &Path, process: u32) -> Failure {
     Failure::unusable(format!(
@@ -469,5 +541,24 @@ mod tests {
             fs::remove_file(&path).unwrap();
         }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn names_of_a_family() {
+        for (name, expected) in [
+            ("run.4711.cutape", Some(Relative::Process(4711))),
+            ("run.rank3.cutape", Some(Relative::Rank)),
+            ("run.rank3.4711.cutape", Some(Relative::Process(4711))),
+            ("run.cutape", None),
+            ("run.rank.cutape", None),
+            ("run.rankx.cutape", None),
+            ("run.rank3.x.cutape", None),
+            ("run.rank3.4.5.cutape", None),
+            ("run2.4711.cutape", None),
+            ("run.4711.json", None),
+            ("other.4711.cutape", None),
+        ] {
+            assert_eq!(relative(b"run", name.as_bytes()), expected, "{name}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 
 use cutape_analyzer::TraceContext;
 use cutape_format::layout::BlobRef;
-use cutape_format::{Mapping, Signatures, Symbol, Trace};
+use cutape_format::{FileRange, Mapping, Signatures, Symbol, Trace};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 /// The symbol of every caller in the trace that lies in a file of its memory map; those that the trace has already stay.
@@ -78,6 +78,10 @@ impl TraceContext for Symbolised<'_> {
 
     fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {
         self.trace.blob(blob).ok()
+    }
+
+    fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>> {
+        self.trace.file_range(range).ok()
     }
 
     fn symbol(&self, address: u64) -> Option<String> {

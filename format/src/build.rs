@@ -8,8 +8,9 @@ use std::path::Path;
 use crate::codec;
 use crate::layout::{
     ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
-    FILE_HEAD_LENGTH, FileHead, INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, MINOR,
-    OriginNote, ThreadNote, capture_flag, chunk_kind, note_kind, record_kind,
+    FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote,
+    LeaveHead, MAGIC, MAJOR, MINOR, OriginNote, ThreadNote, capture_flag, chunk_kind, note_kind,
+    record_kind,
 };
 use crate::signature::Signatures;
 use crate::trace::Mapping;
@@ -262,6 +263,26 @@ impl TraceBuilder {
         let mut body = codec::encode_to_vec(note);
         self.put_captures(&mut body, &[capture]);
         self.record(thread, record_kind::NOTE, note_kind::ARRIVED, &body);
+        self
+    }
+
+    /// Says what host memory held that the device can read.
+    pub fn host_changed_note(
+        &mut self,
+        thread: u32,
+        note: HostChangedNote,
+        capture: Captured<'_>,
+    ) -> &mut Self {
+        let mut body = codec::encode_to_vec(note);
+        self.put_captures(&mut body, &[capture]);
+        self.record(thread, record_kind::NOTE, note_kind::HOST_CHANGED, &body);
+        self
+    }
+
+    /// Says which host memory is not looked at.
+    pub fn host_skipped_note(&mut self, thread: u32, note: HostSkippedNote) -> &mut Self {
+        let body = codec::encode_to_vec(note);
+        self.record(thread, record_kind::NOTE, note_kind::HOST_SKIPPED, &body);
         self
     }
 

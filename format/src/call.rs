@@ -1,9 +1,10 @@
 //! A call as a reader sees it: a view of the record bytes, decoded on demand.
 
 use crate::codec;
+use crate::file_range::FileRange;
 use crate::layout::{
-    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, LayoutNote, OriginNote, ThreadNote,
-    capture_flag, field, note_kind,
+    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, HostChangedNote, HostSkippedNote,
+    LayoutNote, OriginNote, ThreadNote, capture_flag, field, note_kind,
 };
 use crate::signature::{Passing, Signature};
 
@@ -62,6 +63,8 @@ pub enum Bytes<'a> {
     Inline(&'a [u8]),
     /// In a blob of the trace.
     Blob(BlobRef),
+    /// In a file that was mapped; `pack` brings them into the trace.
+    InFile(FileRange<'a>),
     /// Left out by the payload policy; how many there were.
     Omitted(u64),
     /// Left out by the payload policy; how many there were, and the first 16 bytes of their blake3 hash.
@@ -84,6 +87,7 @@ impl<'a> Bytes<'a> {
         match self {
             Bytes::Inline(bytes) => Some(bytes.len() as u64),
             Bytes::Blob(blob) => Some(blob.length),
+            Bytes::InFile(range) => Some(range.length),
             Bytes::Omitted(length) | Bytes::Hashed(length, _) => Some(length),
             Bytes::Unreadable => None,
         }
@@ -101,6 +105,10 @@ pub enum Note<'a> {
     Origin(OriginNote, String),
     /// Bytes that an earlier copy brought were there when this call had returned.
     Arrived(ArrivedNote, Capture<'a>),
+    /// What host memory held that the device can read.
+    HostChanged(HostChangedNote, Capture<'a>),
+    /// Host memory that the device can read and whose changes are not recorded.
+    HostSkipped(HostSkippedNote),
     /// Recording stopped here; why.
     Stopped(String),
     /// The program asked for a function that the signature table does not have.
@@ -145,6 +153,8 @@ impl<'a> Iterator for Captures<'a> {
             Bytes::Unreadable
         } else if head.flags & capture_flag::BLOB != 0 {
             Bytes::Blob(codec::decode(raw)?.0)
+        } else if head.flags & capture_flag::IN_FILE != 0 {
+            Bytes::InFile(FileRange::decode(raw)?)
         } else if head.flags & capture_flag::OMITTED != 0 {
             Bytes::Omitted(codec::decode(raw)?.0)
         } else if head.flags & capture_flag::HASHED != 0 {
@@ -312,6 +322,11 @@ impl<'a> Note<'a> {
                 let (head, used) = codec::decode(bytes)?;
                 Note::Origin(head, text(bytes.get(used..)?)?)
             }
+            note_kind::HOST_CHANGED => {
+                let (head, used) = codec::decode::<HostChangedNote>(bytes)?;
+                Note::HostChanged(head, Captures::new(bytes.get(used..)?).next()?)
+            }
+            note_kind::HOST_SKIPPED => Note::HostSkipped(codec::decode(bytes)?.0),
             note_kind::STOPPED => Note::Stopped(text(bytes)?),
             note_kind::CAPTURES => Note::Captures(Captures::new(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)?),

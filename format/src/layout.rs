@@ -189,6 +189,10 @@ pub mod note_kind {
     pub const CAPTURES: u16 = 6;
     /// [`super::OriginNote`], then the function's name as text.
     pub const ORIGIN: u16 = 7;
+    /// [`super::HostChangedNote`], then one capture: what host memory that the device can read held.
+    pub const HOST_CHANGED: u16 = 8;
+    /// [`super::HostSkippedNote`]: host memory that the device can read and whose changes are not recorded.
+    pub const HOST_SKIPPED: u16 = 9;
 }
 
 /// Eight bytes before every record; a zero word ends the chunk's records.
@@ -256,6 +260,8 @@ pub mod capture_flag {
     pub const HASHED: u16 = 16;
     /// Set in `LEAVE`: what stood there before the call as well as after it was equal.
     pub const UNCHANGED: u16 = 32;
+    /// The bytes are a [`crate::FileRange`]: the memory was mapped from that file and could not be written.
+    pub const IN_FILE: u16 = 64;
 }
 
 /// Eight bytes before what was seen behind a pointer.
@@ -318,6 +324,38 @@ pub struct ArrivedNote {
     pub number: u64,
     /// Where in host memory the bytes are.
     pub address: u64,
+}
+
+/// Host memory that the device reads or writes without a copy held other bytes than when it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostChangedNote {
+    /// Where the program sees the bytes of the capture that follows.
+    pub address: u64,
+    /// 0 if they stood there before the call, 1 if only when it had returned (it waits for the device).
+    pub is_after: u8,
+}
+
+/// Host memory that the device can read and that is not looked at; said once a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostSkippedNote {
+    /// Start of the range.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// A number of [`host_skip`].
+    pub reason: u8,
+}
+
+/// Why host memory is not looked at.
+pub mod host_skip {
+    /// The range is longer than what is compared (64 MiB).
+    pub const LONG: u8 = 1;
+    /// All ranges together are more than what is compared (1 GiB), or there was no memory to remember it.
+    pub const FULL: u8 = 2;
+    /// Managed memory that the host must not touch while the device works (no concurrentManagedAccess).
+    pub const EXCLUSIVE: u8 = 3;
+    /// Its pages could not be read.
+    pub const UNREADABLE: u8 = 4;
 }
 
 /// The kinds of captures by field, for functions with an override; see `SPEC.md`.

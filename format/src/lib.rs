@@ -5,6 +5,7 @@
 //! Invariant: a reader of a later version reads every earlier file; bytes from a file never cause a panic.
 
 pub mod codec;
+pub mod file_range;
 pub mod layout;
 pub mod write;
 
@@ -42,8 +43,9 @@ pub use build::{Captured, Event, TraceBuilder};
 pub use call::{Bytes, Call, Capture, Captures, Leave, Note};
 #[cfg(feature = "read")]
 pub use cursor::{Calls, Cursor};
+pub use file_range::FileRange;
 #[cfg(feature = "read")]
-pub use pack::{PackSummary, Symbol, pack};
+pub use pack::{Missing, PackSummary, Symbol, pack};
 #[cfg(feature = "read")]
 pub use repair::{RepairSummary, repair};
 #[cfg(feature = "read")]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::codec::{self, Decode, Encode};
 use crate::compress::compress;
+use crate::file_range::FileRange;
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH,
     FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
@@ -49,7 +50,7 @@ pub(crate) struct IndexEntry {
 const ENTRIES_PER_INDEX: usize = 200_000;
 
 /// What packing did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackSummary {
     /// Bytes before.
     pub before: u64,
@@ -57,12 +58,30 @@ pub struct PackSummary {
     pub after: u64,
     /// Blobs that were stored already.
     pub duplicate_blobs: u64,
+    /// Parts of files that were brought in.
+    pub files: u64,
+    /// Those that could not be.
+    pub missing: Vec<Missing>,
+}
+
+/// Bytes that the trace names by a file, and that are no longer there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The file.
+    pub path: PathBuf,
+    /// Where they begin in it.
+    pub offset: u64,
+    /// How many they are.
+    pub length: u64,
+    /// Why they cannot be had, for people; begins with the path.
+    pub why: String,
 }
 
 /// Writes `trace` to `target`, adding `meta` entries and `symbols`.
 ///
 /// `target` must not exist, unless it is the trace's own file, which is then replaced in one step. The file is readable for its
-/// owner only. Blobs that no record names are left out.
+/// owner only. Blobs that no record names are left out. Bytes that the trace names by a file are brought in from there;
+/// the summary says which could not be.
 ///
 /// # Errors
 /// `AlreadyExists`; `InvalidData` if the trace is damaged (see [`crate::repair`]); whatever writing meets. Nothing is left
@@ -108,7 +127,7 @@ pub(crate) fn rewrite(
         target.to_owned()
     };
     let temporary = Temporary::beside(&target)?;
-    let (after, duplicate_blobs) = write_packed(trace, &temporary.file, meta, symbols)?;
+    let summary = write_packed(trace, &temporary.file, meta, symbols)?;
     if in_place {
         temporary.file.sync_data()?;
         temporary.replace(&target)?;
@@ -117,9 +136,48 @@ pub(crate) fn rewrite(
     }
     Ok(PackSummary {
         before: source.len(),
-        after,
-        duplicate_blobs,
+        ..summary
     })
+}
+
+impl Trace {
+    /// The bytes that the trace names by a file and that are not to be had any more: neither packed, nor in that file. Reads
+    /// all of the files' parts.
+    pub fn missing(&self) -> Vec<Missing> {
+        let mut named = Named::default();
+        for (head, _, body) in self.raw_chunks() {
+            if head.kind == chunk_kind::CALLS {
+                named.add(body, self.signatures());
+            }
+        }
+        let ranges = ranges_outside(self, &named).into_iter();
+        ranges
+            .filter_map(|range| Some(Missing::new(&range, range.read().err()?)))
+            .collect()
+    }
+}
+
+impl Missing {
+    fn new(range: &FileRange<'_>, why: String) -> Self {
+        Self {
+            path: range.file().to_owned(),
+            offset: range.offset,
+            length: range.length,
+            why,
+        }
+    }
+}
+
+/// The parts of files that records name and the trace does not hold, by file and place.
+fn ranges_outside<'a>(trace: &Trace, named: &Named<'a>) -> Vec<FileRange<'a>> {
+    let mut ranges: Vec<_> = named
+        .ranges
+        .iter()
+        .filter(|range| trace.blob_chunk(range.blob().position).is_none())
+        .copied()
+        .collect();
+    ranges.sort_by_key(|range| (range.path, range.offset, range.length));
+    ranges
 }
 
 fn exists(target: &Path) -> io::Error {
@@ -279,7 +337,7 @@ fn write_packed(
     file: &File,
     meta: &[(String, String)],
     symbols: &[Symbol],
-) -> io::Result<(u64, u64)> {
+) -> io::Result<PackSummary> {
     let mut writer = Writer {
         file: BufWriter::with_capacity(1 << 18, file),
         position: 0,
@@ -325,7 +383,7 @@ fn write_packed(
             }
         }
     }
-    let duplicates = write_blobs(trace, &mut writer, &named)?;
+    let mut summary = write_blobs(trace, &mut writer, &named)?;
 
     let index_position = writer.position;
     let entries = std::mem::take(&mut writer.index);
@@ -336,7 +394,7 @@ fn write_packed(
         };
         writer.chunk(head, &codec::encode_to_vec(part), Vec::new())?;
     }
-    let after = writer.position;
+    summary.after = writer.position;
     writer.file.flush()?;
     drop(writer);
     let source = trace.head();
@@ -354,11 +412,15 @@ fn write_packed(
     let mut file = file;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&head.encode())?;
-    Ok((after, duplicates))
+    Ok(summary)
 }
 
-/// Writes each distinct content once, in the order of the file; returns how many were there already.
-fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Result<u64> {
+/// Writes each distinct content once, in the order of the file, then what comes from other files.
+fn write_blobs(
+    trace: &Trace,
+    writer: &mut Writer<'_>,
+    named: &Named<'_>,
+) -> io::Result<PackSummary> {
     /// Names that stand for one chunk of the source, and how much of it they need.
     #[derive(Default)]
     struct Wanted {
@@ -381,8 +443,13 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
             want(name, length);
         }
     }
+    // Brought in by an earlier `pack`.
+    for range in &named.ranges {
+        want(range.blob().position, range.length);
+    }
     let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
-    let mut duplicates = 0;
+    let mut summary = PackSummary::default();
+    let duplicates = &mut summary.duplicate_blobs;
     for (chunk, mut entry) in wanted {
         entry.names.sort_unstable();
         entry.names.dedup();
@@ -393,13 +460,13 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
         };
         match places.entry(blake3::hash(&content)) {
             std::collections::hash_map::Entry::Occupied(place) => {
-                duplicates += entry.names.len() as u64;
+                *duplicates += entry.names.len() as u64;
                 if let Some(there) = writer.index.get_mut(*place.get()) {
                     there.names.append(&mut entry.names);
                 }
             }
             std::collections::hash_map::Entry::Vacant(place) => {
-                duplicates += entry.names.len() as u64 - 1;
+                *duplicates += entry.names.len() as u64 - 1;
                 let first = entry.names.first().copied().unwrap_or(0);
                 let head = ChunkHead {
                     first,
@@ -409,7 +476,32 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
             }
         }
     }
-    Ok(duplicates)
+    for range in ranges_outside(trace, named) {
+        let content = match range.read() {
+            Ok(content) => content,
+            Err(why) => {
+                summary.missing.push(Missing::new(&range, why));
+                continue;
+            }
+        };
+        summary.files += 1;
+        let name = range.blob().position;
+        match places.entry(blake3::hash(&content)) {
+            std::collections::hash_map::Entry::Occupied(place) => {
+                if let Some(there) = writer.index.get_mut(*place.get()) {
+                    there.names.push(name);
+                }
+            }
+            std::collections::hash_map::Entry::Vacant(place) => {
+                let head = ChunkHead {
+                    first: name,
+                    ..blank_head(chunk_kind::BLOB)
+                };
+                place.insert(writer.chunk(head, &content, vec![name])?);
+            }
+        }
+    }
+    Ok(summary)
 }
 
 /// What the trace says, then what is added; an entry that would say the same again is not repeated.

@@ -1,9 +1,11 @@
 //! Walking over the records of a chunk: where they end, whether they are well-formed, which blobs they name.
 
+use std::collections::HashSet;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::call::{Bytes, Captures, Note};
 use crate::codec;
+use crate::file_range::FileRange;
 use crate::layout::{
     BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH,
     RecordHead, note_kind, record_kind,
@@ -82,18 +84,20 @@ fn captures_end_well(bytes: &[u8]) -> bool {
     captures.rest().len() < 8 && captures.rest().iter().all(|&byte| byte == 0)
 }
 
-/// The blobs that a chunk's records name.
+/// The blobs and parts of files that a chunk's records name.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct Named<'a> {
     /// Each mention.
     pub(crate) blobs: Vec<BlobRef>,
+    /// The parts of files that they name.
+    pub(crate) ranges: HashSet<FileRange<'a>>,
     /// There are records of a later version, which may name further ones.
     pub(crate) unknown: bool,
 }
 
-impl Named {
+impl<'a> Named<'a> {
     /// Adds what the records of a body name.
-    pub(crate) fn add(&mut self, body: &[u8], signatures: &Signatures) {
+    pub(crate) fn add(&mut self, body: &'a [u8], signatures: &Signatures) {
         for (_, head, record) in records(body) {
             match head.kind {
                 record_kind::ENTER => match signatures.function(head.function) {
@@ -107,7 +111,9 @@ impl Named {
                     self.add_captures(record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]));
                 }
                 record_kind::NOTE => match Note::read(head.function, record) {
-                    Note::Arrived(_, capture) => self.add_bytes(capture.bytes),
+                    Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
+                        self.add_bytes(capture.bytes);
+                    }
                     Note::Captures(captures) => {
                         captures.for_each(|capture| self.add_bytes(capture.bytes));
                     }
@@ -119,15 +125,19 @@ impl Named {
         }
     }
 
-    fn add_captures(&mut self, captures: &[u8]) {
+    fn add_captures(&mut self, captures: &'a [u8]) {
         for capture in Captures::new(captures) {
             self.add_bytes(capture.bytes);
         }
     }
 
-    fn add_bytes(&mut self, bytes: Bytes<'_>) {
-        if let Bytes::Blob(blob) = bytes {
-            self.blobs.push(blob);
+    fn add_bytes(&mut self, bytes: Bytes<'a>) {
+        match bytes {
+            Bytes::Blob(blob) => self.blobs.push(blob),
+            Bytes::InFile(range) => {
+                self.ranges.insert(range);
+            }
+            _ => {}
         }
     }
 }

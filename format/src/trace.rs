@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::call::Note;
+use crate::call::{Bytes, Note};
 use crate::codec::{self, Decode, Encode};
 use crate::compress::{decompress, raw_length};
 use crate::cursor::Calls;
+use crate::file_range::FileRange;
 use crate::layout::{
     BlobRef, CHUNK_CLOSED, CHUNK_COMPRESSED, ChunkHead, FILE_HEAD_ENCODED, FILE_HEAD_LENGTH,
     FileHead, MAGIC, MAJOR, RECORD_HEAD_LENGTH,
@@ -425,6 +426,32 @@ impl Trace {
             }),
         }
         .ok_or_else(|| damage("a blob is shorter than it should be"))
+    }
+
+    /// The bytes of a capture, wherever they are: in the record, in a blob, or, of a trace that is not packed, in the file that
+    /// they were mapped from. The error says why they are not to be had; its position is 0 if the trace itself is sound.
+    pub fn resolve<'a>(&'a self, bytes: Bytes<'a>) -> Result<Cow<'a, [u8]>, Damage> {
+        let why = |what: String| Damage { position: 0, what };
+        match bytes {
+            Bytes::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Bytes::Blob(blob) => self.blob(blob),
+            Bytes::InFile(range) => self.file_range(range),
+            Bytes::Omitted(_) => Err(why("not kept".into())),
+            Bytes::Hashed(..) => Err(why("not kept, only hashed".into())),
+            Bytes::Unreadable => Err(why("unreadable".into())),
+        }
+    }
+
+    /// The bytes of a part of a file: those that `pack` brought in, else those in the file if it is still the same.
+    pub fn file_range(&self, range: FileRange<'_>) -> Result<Cow<'_, [u8]>, Damage> {
+        let blob = range.blob();
+        if self.blobs.contains_key(&blob.position) {
+            return self.blob(blob);
+        }
+        range.read().map(Cow::Owned).map_err(|what| Damage {
+            position: 0,
+            what: format!("the trace names it by its file, and that is not to be had: {what}"),
+        })
     }
 
     /// All bytes of a blob's chunk, checked when they are asked for the first time.

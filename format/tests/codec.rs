@@ -3,8 +3,8 @@
 use cutape_format::codec;
 use cutape_format::layout::{
     ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead,
-    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, LEAVE_HEAD_LENGTH, LayoutNote,
-    LeaveHead, OriginNote, ThreadNote,
+    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, OriginNote, ThreadNote,
 };
 use cutape_format::{Mapping, Symbol};
 use proptest::prelude::*;
@@ -57,6 +57,8 @@ twins! {
     thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
     layout_note: LayoutNote { handle: u64, count: u32 } Some(12);
     origin_note: OriginNote { handle: u64, owner: u64, is_kernel: u8 } Some(17);
+    host_changed_note: HostChangedNote { address: u64, is_after: u8 } Some(9);
+    host_skipped_note: HostSkippedNote { address: u64, length: u64, reason: u8 } Some(17);
     arrived_note: ArrivedNote { thread: u32, number: u64, address: u64 } Some(20);
     mapping: Mapping { start: u64, end: u64, offset: u64, path: String, build_id: Vec<u8> } None;
     symbol: Symbol { address: u64, text: String } None;

@@ -11,8 +11,8 @@ use crate::plan::{self, MOST_PARAMETERS, Place, Plan};
 use crate::settings::{Payloads, Settings};
 use crate::thread::{self, Thread};
 use crate::{
-    capture, clock, driver, entry, errno, fork, identity, layouts, log, maps, overrides, pending,
-    trace_file,
+    capture, clock, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
+    overrides, pending, trace_file,
 };
 
 /// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
@@ -160,6 +160,7 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
     overrides::leaving(state, frame, plan);
     if result == 0 && plan.waits {
         pending::completed(state, frame, function);
+        host_memory::waited(state, frame);
     }
     state.write(record_kind::LEAVE, function as u16, |record| {
         record.put_leave(LeaveHead { ticks, result })?;
@@ -300,6 +301,7 @@ fn start() -> bool {
     layouts::forget_notes();
     KEEPS_INPUTS.store(settings.payloads == Payloads::All, Ordering::Relaxed);
     KEEPS_OUTPUTS.store(settings.outputs == Payloads::All, Ordering::Relaxed);
+    host_memory::configure(settings.host_memory);
     trace_file::close();
     let clock = clock::choose();
     if !trace_file::create(&trace, clock) {

@@ -1,5 +1,6 @@
 //! What stands behind pointers, by the roles of the registry.
 
+use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, capture_flag, field};
 use cutape_format::write::Record;
 use cutape_registry::{FUNCTIONS, Length, Role};
@@ -318,6 +319,19 @@ pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Ro
             )
         }
     }
+}
+
+/// Bytes that can be had from a file later.
+pub(crate) fn in_file(
+    record: &mut Record<'_>,
+    position: u8,
+    field: u8,
+    range: &FileRange<'_>,
+) -> Option<()> {
+    record.put_capture(position, field, range.encoded_length(), |target| {
+        range.encode(target)?;
+        Some(capture_flag::IN_FILE)
+    })
 }
 
 fn put_flagged(

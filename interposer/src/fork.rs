@@ -16,6 +16,7 @@ pub(crate) fn watch() {
 extern "C" fn in_child() {
     crate::call::forget();
     crate::pending::forget();
+    crate::host_memory::forget();
     crate::overrides::forget();
     // SAFETY: the state lives as long as its thread, which is this one.
     unsafe { &*crate::thread::current() }.forget();

@@ -9,7 +9,7 @@ use cutape_registry::id;
 
 use crate::call::payload_policy;
 use crate::settings::Payloads;
-use crate::{driver, trace_file};
+use crate::{driver, rank, trace_file};
 
 /// Devices are asked once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -83,6 +83,11 @@ pub(crate) fn write_program() {
     pairs.put("process", std::process::id().to_string());
     // SAFETY: no memory is involved.
     pairs.put("parent", unsafe { libc::getppid() }.to_string());
+    for (key, value) in [("rank", rank::rank()), ("rank.local", rank::local_rank())] {
+        if let Some(value) = value {
+            pairs.put(key, value);
+        }
+    }
     if let Ok(release) = std::fs::read("/proc/sys/kernel/osrelease") {
         pairs.put("host.kernel", release.trim_ascii());
     }

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::ffi::CStr;
 
+use cutape_format::file_range::build_id_among;
 use cutape_format::layout::chunk_kind;
 
 use crate::{memory, trace_file};
@@ -92,7 +93,7 @@ unsafe extern "C" fn object(
             // Read with care: tools that rewrite programs leave notes that are not loaded.
             let length = (header.p_memsz as usize).min(notes.len());
             let got = memory::read(info.dlpi_addr + header.p_vaddr, &mut notes[..length]);
-            find_build_id(&notes[..got]).map(<[u8]>::to_vec)
+            build_id_among(&notes[..got]).map(<[u8]>::to_vec)
         })
         .unwrap_or_default();
     for header in headers
@@ -115,23 +116,4 @@ unsafe extern "C" fn object(
         maps.count += 1;
     }
     0
-}
-
-/// The build id among ELF notes: name "GNU", type 3.
-fn find_build_id(mut notes: &[u8]) -> Option<&[u8]> {
-    let word = |bytes: &[u8], at: usize| {
-        bytes
-            .get(at..at + 4)
-            .and_then(|b| b.try_into().ok())
-            .map(u32::from_le_bytes)
-    };
-    loop {
-        let (name, content, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
-        let content_at = 12 + (name as usize).next_multiple_of(4);
-        let behind = content_at + (content as usize).next_multiple_of(4);
-        if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
-            return notes.get(content_at..content_at + content as usize);
-        }
-        notes = notes.get(behind..)?;
-    }
 }

@@ -101,7 +101,7 @@ fn stream_argument(function: &Function, frame: &Frame) -> u64 {
 }
 
 /// Whether a stream is being captured: then nothing is copied until a graph is launched.
-fn is_capturing(function: &Function, stream: u64) -> bool {
+pub(crate) fn is_capturing(function: &Function, stream: u64) -> bool {
     let mut status = 0u32;
     let ask = if function.per_thread {
         id::cuStreamIsCapturing_ptsz

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) writes_later: bool,
     /// The parameter that is a function or kernel.
     pub(crate) function: Option<u8>,
+    /// An argument says which memory the device reads or writes.
+    pub(crate) has_operands: bool,
     /// A success proves earlier copies complete.
     pub(crate) waits: bool,
     /// Recording it makes system calls or allocates.
@@ -53,6 +55,7 @@ const EMPTY: Plan = Plan {
     looks_after: false,
     writes_later: false,
     function: None,
+    has_operands: false,
     waits: false,
     disturbs: false,
     handling: Handling::Generic,
@@ -112,6 +115,10 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.writes_later |=
             function.stream.is_some() && matches!(parameter.role, Role::HostWrite(_));
         plan.disturbs |= disturbs(parameter.role);
+        plan.has_operands |= matches!(
+            parameter.role,
+            Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostWrite(_)
+        );
         if let Role::Use(Kind::Function | Kind::Kernel) = parameter.role {
             plan.function = plan.function.or(Some(index as u8));
         }

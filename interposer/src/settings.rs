@@ -11,6 +11,17 @@ pub(crate) enum Payloads {
     None,
 }
 
+/// Which host memory that the device reads without a copy is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostMemory {
+    /// None.
+    Off,
+    /// What arguments and kernel parameters point into.
+    Reachable,
+    /// All of it, at every launch.
+    All,
+}
+
 /// The settings.
 pub(crate) struct Settings {
     /// `CUTAPE_TRACE`: the file to write. Without it nothing is recorded.
@@ -21,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) payloads: Payloads,
     /// `CUTAPE_OUTPUTS`: what is kept of the bytes that come back.
     pub(crate) outputs: Payloads,
+    /// `CUTAPE_HOST_MEMORY`: what is recorded of host memory that the device reads.
+    pub(crate) host_memory: HostMemory,
 }
 
 impl Settings {
@@ -33,6 +46,7 @@ impl Settings {
                 driver: None,
                 payloads: Payloads::None,
                 outputs: Payloads::None,
+                host_memory: HostMemory::Off,
             };
         }
         Self {
@@ -40,6 +54,14 @@ impl Settings {
             driver: variable(c"CUTAPE_DRIVER"),
             payloads: policy(c"CUTAPE_PAYLOADS"),
             outputs: policy(c"CUTAPE_OUTPUTS"),
+            host_memory: match variable(c"CUTAPE_HOST_MEMORY")
+                .as_deref()
+                .map(CStr::to_bytes)
+            {
+                None | Some(b"reachable") => HostMemory::Reachable,
+                Some(b"all") => HostMemory::All,
+                Some(_) => HostMemory::Off,
+            },
         }
     }
 }
@@ -51,7 +73,8 @@ fn policy(name: &CStr) -> Payloads {
     }
 }
 
-fn variable(name: &CStr) -> Option<CString> {
+/// A variable of the environment that is set to something.
+pub(crate) fn variable(name: &CStr) -> Option<CString> {
     // SAFETY: the name is NUL-terminated; the value is copied before anything else can change the environment. That the
     // program changes it on another thread at this very moment is its own race with every getenv.
     unsafe {

@@ -12,7 +12,7 @@ use cutape_format::layout::{
 use cutape_format::write::close_chunk;
 
 use crate::errno::{self, Errno};
-use crate::{clock, log, memory};
+use crate::{clock, log, memory, rank};
 
 /// The descriptor, −1 while there is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
@@ -32,6 +32,8 @@ const LOWEST_DESCRIPTOR: i32 = 200;
 /// Creates the file and writes its head. Says what went wrong and returns false if it cannot.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     let _errno = Errno::keep();
+    let ranked = rank::in_name().and_then(|rank| with_rank(path, &rank));
+    let path = ranked.as_deref().unwrap_or(path);
     let mut descriptor = open_new(path);
     let mut name = path.to_owned();
     // Another process of the same program was first, or this one before it became another program.
@@ -93,6 +95,17 @@ fn open_new(path: &CStr) -> i32 {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the path ends in NUL.
     unsafe { libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint) }
+}
+
+/// `run.cutape` → `run.rank3.cutape`; `None` if the launcher has already put the rank into the name.
+fn with_rank(path: &CStr, rank: &[u8]) -> Option<CString> {
+    let bytes = path.to_bytes();
+    let stem = bytes.strip_suffix(b".cutape").unwrap_or(bytes);
+    let ending = [b".rank", rank].concat();
+    if stem.ends_with(&ending) {
+        return None;
+    }
+    CString::new([stem, &ending, b".cutape"].concat()).ok()
 }
 
 /// `run.cutape` → `run.4711.cutape`, and for further programs in the same process `run.4711001.cutape` and so on: digits
@@ -521,6 +534,18 @@ fn put_document(kind: u16, body: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_ranks() {
+        for (path, rank, expected) in [
+            (c"/t/run.cutape", "3", Some(c"/t/run.rank3.cutape")),
+            (c"run", "12", Some(c"run.rank12.cutape")),
+            (c"run.rank2.cutape", "12", Some(c"run.rank2.rank12.cutape")),
+            (c"run.rank12.cutape", "12", None),
+        ] {
+            assert_eq!(with_rank(path, rank.as_bytes()).as_deref(), expected);
+        }
+    }
 
     #[test]
     fn rows_become_as_few_pieces_as_can_be() {

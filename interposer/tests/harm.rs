@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use cutape_format::layout::host_skip;
 use cutape_format::{Bytes, Note, Trace};
 
 /// A program that takes longer than this hangs.
@@ -294,6 +295,51 @@ fn processes_have_files_of_their_own() {
         calls.sort_unstable();
         assert_eq!(calls, expected, "{arguments:?}");
     }
+}
+
+#[test]
+fn host_memory_that_changes_and_goes() {
+    let recorded = record(&["host-memory"]);
+    let output = String::from_utf8_lossy(&recorded.output.stdout).into_owned();
+    assert_eq!(output, "1\n1\n1\n1\n1\n200\n200\n200\n200\n");
+    // By launch of the first thread: lengths and whether they were in time, and what could not be read.
+    let mut first = Vec::new();
+    let mut of_others = 0;
+    for call in recorded.traces[0].calls() {
+        if call.signature.base != "cuLaunchKernel" {
+            continue;
+        }
+        let mut changed = Vec::new();
+        let mut skipped = Vec::new();
+        for note in call.notes() {
+            match note {
+                Note::HostChanged(note, capture) => {
+                    assert_eq!(note.is_after, 0);
+                    changed.push(capture.bytes.length().unwrap());
+                }
+                Note::HostSkipped(note) => skipped.push((note.length, note.reason)),
+                _ => {}
+            }
+        }
+        match call.thread {
+            0 => first.push((changed, skipped)),
+            _ => {
+                assert_eq!((changed, skipped), (vec![1], vec![]), "call {}", call.index);
+                of_others += 1;
+            }
+        }
+    }
+    assert_eq!(
+        first,
+        [
+            (vec![256 << 10], vec![]),
+            (vec![1], vec![]),
+            (vec![], vec![]),
+            (vec![1], vec![(256 << 10, host_skip::UNREADABLE)]),
+            (vec![], vec![]),
+        ]
+    );
+    assert_eq!(of_others, 800);
 }
 
 #[test]

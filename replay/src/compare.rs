@@ -61,7 +61,7 @@ impl<'t> Player<'t> {
     pub(crate) fn payload(&self, capture: &Capture<'t>) -> Payload<'t> {
         match capture.bytes {
             Bytes::Inline(bytes) => Payload::Here(Cow::Borrowed(bytes)),
-            Bytes::Blob(blob) => match self.trace.blob(blob) {
+            Bytes::Blob(_) | Bytes::InFile(_) => match self.trace.resolve(capture.bytes) {
                 Ok(bytes) => Payload::Here(bytes),
                 Err(damage) => {
                     tracing::debug!("blob at {}: {}", damage.position, damage.what);

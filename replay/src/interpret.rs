@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::frame::{Frame, Skip, length_of};
 use crate::guard::Position;
 use crate::handles::Handles;
+use crate::host_memory::HostMemory;
 use crate::machine;
 use crate::overrides::{self, link::LinkState};
 use crate::placement::{Placement, Refusal};
@@ -36,6 +37,7 @@ pub(crate) struct Player<'t> {
     pub report: Report,
     pub arrivals: Arrivals,
     pub capturing: Capturing,
+    pub host_memory: HostMemory,
     pub links: HashMap<u64, LinkState>,
     /// What the driver returned to be passed on.
     pub tokens: Tokens,
@@ -94,6 +96,7 @@ impl<'t> Player<'t> {
             },
             arrivals: Arrivals::default(),
             capturing: Capturing::default(),
+            host_memory: HostMemory::default(),
             links: HashMap::new(),
             tokens: Tokens::default(),
             layouts: HashMap::new(),
@@ -202,11 +205,13 @@ impl<'t> Player<'t> {
                 _ => {}
             }
         }
+        self.put_host_memory(call, false);
         if let Err(Skip(reason)) = self.attempt(call, function) {
             self.report.skip(function.name, &reason, call.index);
             self.forgo(call, function);
         }
         self.arrive(call, function);
+        self.put_host_memory(call, true);
         let initialised = function.base == "cuInit" && call.succeeded();
         if !self.ready && initialised && self.api.device_count().is_ok() {
             self.set_up()?;

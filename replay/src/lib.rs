@@ -19,9 +19,9 @@
 //! answered from the replayer's own books. An operand that lies in placed memory that was freed gets the driver's code for
 //! that, `CUDA_ERROR_INVALID_VALUE`, from the books as well, because the granule may still be mapped for its neighbours.
 //!
-//! What a replay cannot know: host memory that the program wrote itself and that the device reads without a copy (pinned,
-//! registered, managed) has the bytes of the last recorded copy; host functions do nothing; log texts of compilations are
-//! not compared.
+//! What a replay cannot know: what the program writes, while kernels run, into host memory that they read without a copy
+//! (pinned, registered, managed: it gets the bytes that it held at launches and after waits); host functions do nothing; log
+//! texts of compilations are not compared.
 //!
 //! Invariant: only this crate's `api`, `placement`, `overrides` and `guard` modules are unsafe; no bytes of a trace cause a panic.
 
@@ -36,6 +36,7 @@ mod frame;
 mod graph_memory;
 mod guard;
 mod handles;
+mod host_memory;
 mod interpret;
 mod machine;
 mod order;

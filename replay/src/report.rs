@@ -38,6 +38,8 @@ pub struct Report {
     pub bytes_compared: u64,
     /// Bytes that came back and could not be compared: left out of the trace, or depending on what was left out.
     pub bytes_not_compared: u64,
+    /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were put where they had been.
+    pub host_bytes_put: u64,
     /// The replaying process died.
     pub died: Option<Died>,
     /// Whether address randomisation was on in the replaying process.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cutape_format::{Bytes, Trace};
+use cutape_format::{Bytes, Note, Trace};
 use cutape_tests::{Output, endings, parts, programs, run};
 
 /// Records on the null driver, with these options before the `--`.
@@ -305,6 +305,54 @@ fn a_free_name_is_chosen() {
         .map(|path| path.file_name().unwrap().to_owned())
         .collect();
     assert_eq!(names, ["endings.1.cutape", "endings.cutape"]);
+}
+
+#[test]
+fn host_memory_that_kernels_see() {
+    let folder = parts().new_folder("host-memory");
+    let program = compiled("clean/host_visible");
+    let expected = bare(&[&program]).stdout;
+    let table: [(&str, &[&str]); 4] = [
+        ("default", &[]),
+        ("all", &["--host-memory", "all"]),
+        ("off", &["--host-memory", "off"]),
+        ("left-out", &["--payloads", "none"]),
+    ];
+    let mut counts = BTreeMap::new();
+    for (name, options) in table {
+        let path = folder.join(format!("{name}.cutape"));
+        let output = record(options, &path, &[&program]);
+        output.assert(0);
+        assert_eq!(output.stdout, expected, "{name}");
+        let trace = Trace::open(&path).unwrap();
+        assert!(trace.verify().is_empty(), "{name}");
+        let (mut here, mut left_out, mut skipped) = (0, 0, 0);
+        for call in trace.calls() {
+            for note in call.notes() {
+                match note {
+                    Note::HostChanged(_, capture) => match capture.bytes {
+                        Bytes::Omitted(_) => left_out += 1,
+                        Bytes::Blob(blob) => here += usize::from(trace.blob(blob).is_ok()),
+                        _ => here += 1,
+                    },
+                    Note::HostSkipped(note) => {
+                        assert_eq!(note.length, 65 << 20);
+                        skipped += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        counts.insert(name, (here, left_out, skipped));
+        let mut replay = parts().cutape(&[&"replay", &"--driver", &"null", &path]);
+        run(&mut replay).assert(i32::from(name == "off"));
+    }
+    assert_eq!(counts["off"], (0, 0, 0));
+    let (here, left_out, skipped) = counts["default"];
+    assert!(here > 100, "{here}");
+    assert_eq!((left_out, skipped), (0, 1), "the long range is named once");
+    assert!(counts["all"].0 >= here);
+    assert_eq!(counts["left-out"], (0, here, 1));
 }
 
 #[test]

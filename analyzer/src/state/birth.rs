@@ -1,8 +1,6 @@
 //! New objects: what is put down of each kind, and when.
 
-use std::sync::Arc;
-
-use cutape_format::{Bytes, Call};
+use cutape_format::Call;
 use cutape_registry::Kind;
 
 use super::data::{ContextData, Data, EventData, ImageData, ImageSource, LinkData, StreamData};
@@ -123,11 +121,7 @@ impl State {
         let mut data = ImageData::default();
         if let Some(capture) = image_capture(plan, call) {
             data.length = capture.bytes.length().unwrap_or(0);
-            data.source = match capture.bytes {
-                Bytes::Inline(bytes) => ImageSource::Bytes(Arc::from(bytes)),
-                Bytes::Blob(blob) => ImageSource::Blob(blob),
-                _ => ImageSource::Unknown,
-            };
+            data.source = ImageSource::of(capture.bytes);
         }
         if let Some(position) = plan.image() {
             data.address = call.argument(position);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use cutape_format::Bytes;
 use cutape_format::layout::BlobRef;
 use cutape_image::Image;
 
@@ -54,6 +55,26 @@ pub(crate) enum ImageSource {
     Unknown,
     Bytes(Arc<[u8]>),
     Blob(BlobRef),
+    /// A part of a file, encoded.
+    InFile(Arc<[u8]>),
+}
+
+impl ImageSource {
+    /// Where a capture's bytes are.
+    pub(crate) fn of(bytes: Bytes<'_>) -> Self {
+        match bytes {
+            Bytes::Inline(bytes) => Self::Bytes(Arc::from(bytes)),
+            Bytes::Blob(blob) => Self::Blob(blob),
+            Bytes::InFile(range) => {
+                let mut encoded = vec![0; range.encoded_length()];
+                match range.encode(&mut encoded) {
+                    Some(()) => Self::InFile(encoded.into()),
+                    None => Self::Unknown,
+                }
+            }
+            Bytes::Omitted(_) | Bytes::Hashed(..) | Bytes::Unreadable => Self::Unknown,
+        }
+    }
 }
 
 /// A module or a library.

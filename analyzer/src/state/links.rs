@@ -1,9 +1,7 @@
 //! What link states and library loads leave behind: inputs, cubins, option values.
 
-use std::sync::Arc;
-
+use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_format::{Bytes, Call};
 use cutape_registry::Kind;
 
 use super::data::{Cubin, ImageSource, LinkInput};
@@ -33,11 +31,7 @@ impl State {
             return;
         };
         let file = call.leave.and_then(|leave| leave.capture(out, field::FILE));
-        let source = match file.map(|capture| capture.bytes) {
-            Some(Bytes::Inline(bytes)) => ImageSource::Bytes(Arc::from(bytes)),
-            Some(Bytes::Blob(blob)) => ImageSource::Blob(blob),
-            _ => ImageSource::Unknown,
-        };
+        let source = file.map_or(ImageSource::Unknown, |file| ImageSource::of(file.bytes));
         let size = plan.at("sizeOut").and_then(|position| call.out(position));
         let size = size
             .or_else(|| file.and_then(|c| c.bytes.length()))

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, Capture};
+use cutape_format::{Call, Capture, FileRange};
 use cutape_image::Image;
 use cutape_registry::Kind;
 
@@ -311,6 +311,7 @@ pub(crate) fn source_bytes<'a>(
         ImageSource::Unknown => None,
         ImageSource::Bytes(bytes) => Some(std::borrow::Cow::Borrowed(bytes)),
         ImageSource::Blob(blob) => context.blob(*blob),
+        ImageSource::InFile(encoded) => context.file_range(FileRange::decode(encoded)?),
     }
 }
 

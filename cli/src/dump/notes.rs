@@ -1,7 +1,7 @@
 //! What was noted while a call was in progress, as text and as JSON.
 
 use cutape_format::Note;
-use cutape_format::layout::OriginNote;
+use cutape_format::layout::{OriginNote, host_skip};
 use serde_json::{Value as Json, json};
 
 use super::render::{Renderer, piece_name};
@@ -46,6 +46,18 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
             note.thread,
             piece_name(capture.field).map_or_else(String::new, |name| format!(" ({name})")),
             arrived.unwrap_or_default(),
+        ),
+        Note::HostChanged(note, _) => format!(
+            "host memory at {:#x} {}: {}",
+            note.address,
+            seen(note.is_after),
+            arrived.unwrap_or_default(),
+        ),
+        Note::HostSkipped(note) => format!(
+            "host memory at {:#x}, {} bytes, is not recorded where the device reads it: {}",
+            note.address,
+            note.length,
+            skip_reason(note.reason),
         ),
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
@@ -96,6 +108,18 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
             "piece": piece_name(capture.field),
             "data": arrived,
         }),
+        Note::HostChanged(note, _) => json!({
+            "kind": "host_changed",
+            "address": format!("{:#x}", note.address),
+            "after": note.is_after != 0,
+            "data": arrived,
+        }),
+        Note::HostSkipped(note) => json!({
+            "kind": "host_skipped",
+            "address": format!("{:#x}", note.address),
+            "length": note.length,
+            "reason": skip_reason(note.reason),
+        }),
         Note::Stopped(why) => json!({ "kind": "stopped", "why": why }),
         Note::UnknownSymbol(name) => json!({ "kind": "unknown_symbol", "name": name }),
         Note::Other(kind, bytes) => json!({
@@ -105,6 +129,26 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
             "bytes": bytes.len(),
         }),
     })
+}
+
+/// When changed host memory was seen.
+fn seen(is_after: u8) -> &'static str {
+    if is_after == 0 {
+        "held before the call"
+    } else {
+        "holds after the call"
+    }
+}
+
+/// Why host memory is not looked at, in words.
+pub(crate) fn skip_reason(reason: u8) -> &'static str {
+    match reason {
+        host_skip::LONG => "it is longer than 64 MiB",
+        host_skip::FULL => "more than 1 GiB of such memory in all",
+        host_skip::EXCLUSIVE => "the host must not touch it while the device works",
+        host_skip::UNREADABLE => "its pages could not be read",
+        _ => "for a reason of a later cutape",
+    }
 }
 
 /// What a function of unseen origin belongs to.
@@ -118,7 +162,7 @@ fn owner_kind(origin: &OriginNote) -> &'static str {
 
 /// The bytes that a note brings, as text.
 pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
-    let Note::Arrived(_, capture) = note else {
+    let (Note::Arrived(_, capture) | Note::HostChanged(_, capture)) = note else {
         return None;
     };
     let mut out = String::new();
@@ -128,7 +172,7 @@ pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Opti
 
 /// The bytes that a note brings, as JSON.
 pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
-    let Note::Arrived(_, capture) = note else {
+    let (Note::Arrived(_, capture) | Note::HostChanged(_, capture)) = note else {
         return None;
     };
     Some(renderer.arrived(*capture).json())

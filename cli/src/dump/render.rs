@@ -310,6 +310,10 @@ impl<'t> Renderer<'t> {
                 .trace
                 .blob(blob)
                 .map_err(|_| Value::Missing("damaged", Some(blob.length), None)),
+            Bytes::InFile(range) => self
+                .trace
+                .file_range(range)
+                .map_err(|_| Value::Missing("not packed", Some(range.length), None)),
             Bytes::Omitted(length) => Err(Value::Missing("not kept", Some(length), None)),
             Bytes::Hashed(length, hash) => {
                 Err(Value::Missing("not kept", Some(length), Some(hash)))

@@ -1,6 +1,8 @@
 //! What `dump` prints of small traces.
 
-use cutape_format::layout::{ArrivedNote, capture_flag, field, note_kind};
+use cutape_format::layout::{
+    ArrivedNote, HostChangedNote, HostSkippedNote, capture_flag, field, host_skip, note_kind,
+};
 use cutape_format::{Captured, Event, TraceBuilder};
 
 use super::*;
@@ -341,6 +343,22 @@ fn captures_and_notes() {
             },
             Captured::pointee(0, &[0xaa, 0xbb]),
         )
+        .host_changed_note(
+            0,
+            HostChangedNote {
+                address: 0x8010,
+                is_after: 1,
+            },
+            Captured::pointee(0, &[0xcc]),
+        )
+        .host_skipped_note(
+            0,
+            HostSkippedNote {
+                address: 0x7000,
+                length: 1 << 30,
+                reason: host_skip::LONG,
+            },
+        )
         .text_note(0, note_kind::UNKNOWN_SYMBOL, "cuNewThing")
         .text_note(0, note_kind::STOPPED, "the disk is full")
         .text_note(0, 99, "?")
@@ -350,6 +368,8 @@ fn captures_and_notes() {
         text(&trace)[1..],
         [
             "    note: arrived at 0x9000, of call 7 of thread 1: <2 bytes: aabb>",
+            "    note: host memory at 0x8010 holds after the call: <1 byte: cc>",
+            "    note: host memory at 0x7000, 1073741824 bytes, is not recorded where the device reads it: it is longer than 64 MiB",
             "    note: the program asked for `cuNewThing`, which this cutape does not know",
             "    note: recording stopped here: the disk is full",
             // Padded to a multiple of eight.
@@ -362,7 +382,17 @@ fn captures_and_notes() {
         .iter()
         .map(|n| n["kind"].clone())
         .collect();
-    assert_eq!(kinds, ["arrived", "unknown_symbol", "stopped", "other"]);
+    assert_eq!(
+        kinds,
+        [
+            "arrived",
+            "host_changed",
+            "host_skipped",
+            "unknown_symbol",
+            "stopped",
+            "other"
+        ]
+    );
 }
 
 #[test]

@@ -143,11 +143,16 @@ impl ImageReader {
     ) -> Result<(u64, ImageFacts), String> {
         match bytes {
             Bytes::Inline(bytes) => Ok((hash(bytes), ImageFacts::of(bytes))),
-            Bytes::Blob(blob) => {
+            Bytes::Blob(_) | Bytes::InFile(_) => {
+                let blob = match bytes {
+                    Bytes::InFile(range) => range.blob(),
+                    Bytes::Blob(blob) => blob,
+                    _ => return Err("not kept".into()),
+                };
                 if let Some(known) = self.known.get(&blob) {
                     return Ok(known.clone());
                 }
-                let content = trace.blob(blob).map_err(|damage| damage.what)?;
+                let content = trace.resolve(bytes).map_err(|damage| damage.what)?;
                 let facts = (hash(&content), ImageFacts::of(&content));
                 self.known.insert(blob, facts.clone());
                 Ok(facts)

@@ -70,6 +70,10 @@ pub(crate) struct ProgramFacts {
     pub(crate) arguments: Vec<String>,
     pub(crate) directory: Option<String>,
     pub(crate) process: u32,
+    pub(crate) parent: Option<u32>,
+    /// Of a process of a parallel program: its number among all, and among those of its machine.
+    pub(crate) rank: Option<u64>,
+    pub(crate) local_rank: Option<u64>,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) exit_status: Option<i64>,
     pub(crate) exit_signal: Option<i64>,
@@ -314,6 +318,13 @@ impl<'t> Gathering<'t> {
                     self.remarks
                         .push(format!("recording stopped in call {}: {why}", call.index));
                 }
+                Note::HostSkipped(note) => self.remarks.push(format!(
+                    "call {}: host memory at {:#x} ({}) that the device can read is not recorded: {}",
+                    call.index,
+                    note.address,
+                    super::quantity::bytes(note.length),
+                    crate::dump::notes::skip_reason(note.reason),
+                )),
                 Note::UnknownSymbol(name) => self.remarks.push(format!(
                     "call {}: the program asked for `{}`, which the recorder does not know",
                     call.index,
@@ -428,6 +439,9 @@ impl ProgramFacts {
             arguments,
             directory: text(trace, "directory"),
             process: trace.head().process,
+            parent: number(trace, "parent"),
+            rank: number(trace, "rank"),
+            local_rank: number(trace, "rank.local"),
             environment,
             exit_status: number(trace, "exit.status"),
             exit_signal: number(trace, "exit.signal"),

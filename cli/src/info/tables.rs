@@ -84,6 +84,10 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     }
     rows.push(("process", program.process.to_string()));
     rows.push(("ended", ending(summary)));
+    let parallel = [("rank", program.rank), ("local rank", program.local_rank)];
+    for (name, rank) in parallel {
+        rows.extend(rank.map(|rank| (name, rank.to_string())));
+    }
     rows.push(("started", moment(summary.started_unix_ns)));
     rows.push(("duration", summary.duration_ns.map_or_else(unknown, time)));
     if let Some(kernel) = &machine.kernel {
@@ -191,7 +195,12 @@ fn ending(summary: &Summary) -> String {
 }
 
 /// A table without lines; columns but the first `left` are numbers. Those of text give way where it is wider than `columns`.
-fn table(header: &[&str], mut rows: Vec<Vec<String>>, left: usize, columns: usize) -> Vec<String> {
+pub(super) fn table(
+    header: &[&str],
+    mut rows: Vec<Vec<String>>,
+    left: usize,
+    columns: usize,
+) -> Vec<String> {
     narrow(header, &mut rows, left, columns);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

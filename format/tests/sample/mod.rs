@@ -195,6 +195,9 @@ pub(crate) fn describe(trace: &Trace) -> Vec<String> {
                 Note::Arrived(note, capture) => {
                     write!(line, " {note:?} {}", bytes(capture.bytes)).unwrap();
                 }
+                Note::HostChanged(note, capture) => {
+                    write!(line, " {note:?} {}", bytes(capture.bytes)).unwrap();
+                }
                 note => write!(line, " {note:?}").unwrap(),
             }
         }

@@ -2,13 +2,13 @@
 
 use core::ffi::{CStr, c_void};
 
-use cutape_format::layout::{capture_flag, field};
+use cutape_format::layout::{INLINE_LIMIT, capture_flag, field};
 use cutape_format::write::Record;
 use cutape_image::{Extent, extent, wrapper_data};
 
 use super::jit_options::{self, Places};
 use crate::call::Frame;
-use crate::{capture, memory};
+use crate::{capture, memory, segments};
 
 /// Enough for any image's first header.
 const FIRST_LOOK: u64 = 4096;
@@ -36,9 +36,25 @@ pub(super) fn data(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Opt
 
 fn image(record: &mut Record<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
     match length(address) {
-        Some(length) => capture::bytes(record, parameter, field, address, length),
+        Some(length) => bytes(record, parameter, field, address, length),
         None => glimpse(record, parameter, field, address),
     }
+}
+
+/// Puts an image of that length: long ones by the file that they are mapped from, if that is where they are.
+pub(super) fn bytes(
+    record: &mut Record<'_>,
+    parameter: u8,
+    field: u8,
+    address: u64,
+    length: u64,
+) -> Option<()> {
+    if length > INLINE_LIMIT as u64
+        && let Some(segment) = segments::holding(address, length)
+    {
+        return capture::in_file(record, parameter, field, &segment.range(address, length));
+    }
+    capture::bytes(record, parameter, field, address, length)
 }
 
 /// How long the image at an address is; `None` for bytes that are no image, or not all there.

@@ -5,9 +5,10 @@ use cutape_format::layout::{LayoutNote, field, note_kind, record_kind};
 use cutape_format::write::Record;
 
 use crate::call::Frame;
+use crate::errno::Errno;
 use crate::layouts::{self, Layout};
 use crate::thread::Thread;
-use crate::{capture, memory};
+use crate::{capture, host_memory, memory};
 
 /// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
 const END: u64 = 0;
@@ -15,6 +16,8 @@ const BUFFER_POINTER: u64 = 1;
 const BUFFER_SIZE: u64 = 2;
 /// More words than the three marks make sense of.
 const MOST_EXTRA: u64 = 16;
+/// Longer parameter buffers are refused by the driver (CUDA 12.1: 32,764 bytes).
+const MOST_BUFFER: usize = 64 << 10;
 /// Attributes of one launch; there are not so many kinds.
 const MOST_ATTRIBUTES: u64 = 64;
 /// The position of `cuLaunchKernelEx`'s struct.
@@ -121,6 +124,21 @@ pub(super) fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> 
     if array == 0 {
         return Some(());
     }
+    let (words, count, buffer) = read_extra(array);
+    record.put_capture(position, field::EXTRA, count * 8, |target| {
+        for (place, word) in target.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Some(0)
+    })?;
+    if let Some((buffer, size)) = buffer {
+        capture::bytes(record, position, field::KERNEL_PARAMETERS, buffer, size)?;
+    }
+    Some(())
+}
+
+/// The words of an `extra` array, how many there are, and the buffer that they name with its size.
+fn read_extra(array: u64) -> ([u64; MOST_EXTRA as usize], usize, Option<(u64, u64)>) {
     let mut words = [0u64; MOST_EXTRA as usize];
     let (mut count, mut buffer, mut size) = (0, None, None);
     while count + 1 < words.len() {
@@ -143,16 +161,7 @@ pub(super) fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> 
             _ => {}
         }
     }
-    record.put_capture(position, field::EXTRA, count * 8, |target| {
-        for (place, word) in target.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        Some(0)
-    })?;
-    if let (Some(buffer), Some(size)) = (buffer, size) {
-        capture::bytes(record, position, field::KERNEL_PARAMETERS, buffer, size)?;
-    }
-    Some(())
+    (words, count, buffer.zip(size))
 }
 
 /// `cuLaunchKernelEx(config, f, kernelParams, extra)`.
@@ -222,6 +231,80 @@ pub(super) fn captures_multi_device(record: &mut Record<'_>, frame: &Frame) -> O
         kernel_parameters(record, 0, function, parameters)?;
     }
     Some(())
+}
+
+/// The 8-byte words of a launch's parameters; `None` if these are not known.
+fn parameter_words(function: u64, array: u64, extra: u64) -> Option<Vec<u64>> {
+    let mut bytes = Vec::new();
+    if array != 0 {
+        let (layout, is_alive) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS)?;
+        bytes.resize(layout.length as usize, 0);
+        if is_alive {
+            pack(layout, array, &mut bytes)?;
+        } else {
+            pack_with_care(layout, array, &mut bytes)?;
+        }
+    } else if extra != 0 {
+        let (_, _, buffer) = read_extra(extra);
+        let (address, size) = buffer?;
+        bytes.resize(
+            usize::try_from(size)
+                .ok()
+                .filter(|&size| size <= MOST_BUFFER)?,
+            0,
+        );
+        if !memory::read_all(address, &mut bytes) {
+            return None;
+        }
+    }
+    let words = bytes.chunks_exact(8).map(|word| u64_at(word, 0));
+    Some(words.collect())
+}
+
+/// Looks at the host memory that a launch can reach; positions as for `captures`, the stream is the ninth argument.
+#[cold]
+pub(super) fn look_at_host_memory(
+    state: &Thread,
+    frame: &Frame,
+    parameters: u8,
+    extra: Option<u8>,
+) {
+    const STREAM: usize = 8;
+    let _errno = Errno::keep();
+    let argument = |at: u8| frame.words[usize::from(at)];
+    let words = parameter_words(
+        frame.words[0],
+        argument(parameters),
+        extra.map_or(0, argument),
+    );
+    host_memory::before_launch(state, frame, frame.words[STREAM], words.as_deref());
+}
+
+/// As above, for `cuLaunchKernelEx`.
+#[cold]
+pub(super) fn look_at_host_memory_ex(state: &Thread, frame: &Frame) {
+    let _errno = Errno::keep();
+    let place = core::mem::offset_of!(CUlaunchConfig, hStream) as u64;
+    let Some(stream) = memory::word(frame.words[CONFIG].wrapping_add(place)) else {
+        return;
+    };
+    let words = parameter_words(frame.words[1], frame.words[2], frame.words[3]);
+    host_memory::before_launch(state, frame, stream, words.as_deref());
+}
+
+/// As above, for `cuLaunchCooperativeKernelMultiDevice`, each device on its stream.
+#[cold]
+pub(super) fn look_at_host_memory_multi_device(state: &Thread, frame: &Frame) {
+    let _errno = Errno::keep();
+    let stream = core::mem::offset_of!(CUDA_LAUNCH_PARAMS, hStream) as u64;
+    let size = size_of::<CUDA_LAUNCH_PARAMS>() as u64;
+    for (index, (function, parameters)) in multi_device(frame).enumerate() {
+        let entry = frame.words[0].wrapping_add(index as u64 * size);
+        if let Some(stream) = memory::word(entry.wrapping_add(stream)) {
+            let words = parameter_words(function, parameters, 0);
+            host_memory::before_launch(state, frame, stream, words.as_deref());
+        }
+    }
 }
 
 /// Notes the layouts of all functions of the list.

@@ -4,7 +4,7 @@ use cutape_registry::id;
 
 use crate::call::Frame;
 use crate::layouts::{self, Owner};
-use crate::{driver, memory};
+use crate::{driver, host_memory, memory};
 
 /// A module or library has given a function.
 pub(super) fn found(frame: &Frame, output: u8, owner: u8, is_kernel: bool) {
@@ -53,6 +53,7 @@ pub(super) fn not_ended(frame: &Frame) {
 
 /// A context has ended, and all modules in it.
 pub(super) fn context_ended(frame: &Frame) {
+    host_memory::context_ended(frame.words[0], frame.result as i32 == 0);
     if frame.result as i32 == 0 {
         layouts::forget(Owner::Context(frame.words[0]));
     }
@@ -71,5 +72,6 @@ pub(super) fn primary_ended(frame: &Frame) {
     let answer = unsafe { driver::call(id::cuDevicePrimaryCtxGetState, words) };
     if frame.result as i32 == 0 && answer == Some(0) && active == 0 {
         layouts::forget(Owner::AnyContext);
+        host_memory::forget_all();
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn destroyed(frame: &Frame) {
 pub(super) fn before_add_data(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     let (address, length) = (frame.words[usize::from(DATA)], frame.words[DATA_SIZE]);
     if address != 0 {
-        capture::bytes(record, DATA, field::POINTEE, address, length)?;
+        image::bytes(record, DATA, field::POINTEE, address, length)?;
         // Whether text ends in a NUL that its size leaves out.
         capture::bytes(
             record,

@@ -15,9 +15,9 @@ mod scatter;
 use cutape_format::write::Record;
 
 use crate::call::Frame;
-use crate::pending;
 use crate::plan::Plan;
 use crate::thread::Thread;
+use crate::{host_memory, pending};
 
 /// Which family a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub(crate) enum Handling {
     Clusters,
     Scatter(scatter::Query),
     ProcAddress,
+    /// Host memory that the device can read.
+    HostMemory(host_memory::Step),
     Graph(graph::Step),
 }
 
@@ -168,7 +170,10 @@ impl Handling {
             "cuMemRangeGetAttributes" => Self::Scatter(scatter::Query::Range),
             "cuOccupancyMaxActiveClusters" | "cuOccupancyMaxPotentialClusterSize" => Self::Clusters,
             "cuGetProcAddress" => Self::ProcAddress,
-            _ => graph::Step::of(base).map_or(Self::Generic, Self::Graph),
+            _ => host_memory::Step::of(base)
+                .map(Self::HostMemory)
+                .or_else(|| graph::Step::of(base).map(Self::Graph))
+                .unwrap_or(Self::Generic),
         }
     }
 }
@@ -266,18 +271,33 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
             launch::note(state, |record| {
                 launch::captures(record, frame, parameters, extra)
             });
+            if host_memory::any() {
+                launch::look_at_host_memory(state, frame, parameters, extra);
+            }
         }
         Handling::LaunchEx => {
             origin::about_to_use(state, frame.words[1]);
             launch::note_layout(state, frame.words[1]);
             launch::note(state, |record| launch::captures_ex(record, frame));
+            if host_memory::any() {
+                launch::look_at_host_memory_ex(state, frame);
+            }
         }
         Handling::LaunchMultiDevice => {
             launch::note_layouts(state, frame);
             launch::note(state, |record| launch::captures_multi_device(record, frame));
+            if host_memory::any() {
+                launch::look_at_host_memory_multi_device(state, frame);
+            }
         }
         Handling::EndOwner => lifetime::ending(frame),
+        // What its kernels reach is not followed: a node's parameters may be changed in many ways.
+        Handling::Graph(graph::Step::Launch) if host_memory::any() => {
+            host_memory::before_launch(state, frame, frame.words[1], None);
+        }
         Handling::Graph(step) => graph::entered(state, frame, step),
+        Handling::HostMemory(step) => host_memory::entered(frame, step),
+        Handling::EndContext => host_memory::context_ending(frame.words[0]),
         Handling::ImageData {
             options: Some(places),
             ..
@@ -290,6 +310,9 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
         Handling::LinkAddData => jit_options::keep(frame, link::ADD_DATA),
         Handling::LinkAddFile => jit_options::keep(frame, link::ADD_FILE),
         _ => {}
+    }
+    if plan.has_operands && host_memory::any() {
+        host_memory::before_operands(state, frame);
     }
 }
 
@@ -359,6 +382,7 @@ pub(crate) fn left(frame: &mut Frame, plan: &Plan) {
         } => {
             lifetime::found_many(frame, output, count, owner, is_kernel);
         }
+        Handling::HostMemory(step) => host_memory::left(frame, plan, step),
         Handling::EndContext => lifetime::context_ended(frame),
         Handling::EndPrimary => lifetime::primary_ended(frame),
         Handling::EndOwner => lifetime::not_ended(frame),

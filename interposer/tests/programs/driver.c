@@ -89,5 +89,8 @@ int cuLaunchKernel(void *which, unsigned gx, unsigned gy, unsigned gz, unsigned 
         + (int)*(long *)parameters[1];
 }
 
+int cuMemHostRegister_v2(void *start, size_t length, unsigned flags) { (void)flags; return start && length ? 0 : INVALID_VALUE; }
+int cuMemHostUnregister(void *start) { return start ? 0 : INVALID_VALUE; }
+
 /* A vector argument. */
 int cuParamSetf(void *which, int offset, float value) { (void)which; return offset + (int)value; }

@@ -32,6 +32,8 @@ int cuModuleUnload(void *);
 int cuModuleGetFunction(void **, void *, const char *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 int cuParamSetf(void *, int, float);
+int cuMemHostRegister_v2(void *, size_t, unsigned);
+int cuMemHostUnregister(void *);
 
 static jmp_buf place;
 static volatile int reached;
@@ -396,6 +398,67 @@ static void program_mask(void)
     printf("%d\n", empty);
 }
 
+enum { REGISTERED = 256 << 10 };
+
+static void *kernel;
+
+/* Launches with an address as the second parameter; whether errno is as it was. */
+static int launch_with(void *memory)
+{
+    int number = 1;
+    void *parameters[] = {&number, &memory};
+    errno = 77;
+    cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 1, 0, parameters, 0);
+    return errno == 77;
+}
+
+/* Memory that comes and goes, and changes at once in all threads. */
+static void *register_often(void *data)
+{
+    (void)data;
+    int kept = 0;
+    for (int i = 0; i < 100; i++) {
+        unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memory[i] = 1;
+        cuMemHostRegister_v2(memory, REGISTERED, 0);
+        kept += launch_with(memory + 8);
+        memory[REGISTERED - 1] = 2;
+        kept += launch_with(memory + REGISTERED - 8);
+        cuMemHostUnregister(memory);
+        munmap(memory, REGISTERED);
+    }
+    return (void *)(long)kept;
+}
+
+static void program_host_memory(void)
+{
+    void *module;
+    cuModuleLoadData(&module, ".version 7.0\n");
+    cuModuleGetFunction(&kernel, module, "f");
+    unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 3, REGISTERED);
+    cuMemHostRegister_v2(memory, REGISTERED, 0);
+    printf("%d\n", launch_with(memory));
+    memory[5] = 9;
+    printf("%d\n", launch_with(memory));
+    printf("%d\n", launch_with((void *)5));
+    /* Gone without a word to the driver. */
+    munmap(memory + REGISTERED / 2, REGISTERED / 2);
+    memory[5] = 10;
+    printf("%d\n", launch_with(memory));
+    memory[5] = 11;
+    printf("%d\n", launch_with(memory));
+    cuMemHostUnregister(memory);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], 0, register_often, 0);
+    for (int i = 0; i < 4; i++) {
+        void *kept;
+        pthread_join(threads[i], &kept);
+        printf("%ld\n", (long)kept);
+    }
+}
+
 int main(int count, char **arguments)
 {
     static const struct { const char *name; void (*run)(void); } programs[] = {
@@ -406,6 +469,7 @@ int main(int count, char **arguments)
         {"close-all", program_close_all}, {"pipe", program_pipe}, {"wrong-lengths", program_wrong_lengths},
         {"fork-inside", program_fork_inside}, {"handlers", program_handlers}, {"copies", program_copies}, {"launches", program_launches},
         {"small-stack", program_small_stack}, {"arrivals", program_arrivals}, {"mask", program_mask},
+        {"host-memory", program_host_memory},
     };
     if (count > 2 && !strcmp(arguments[1], "constructor"))
         program_constructor(arguments[2]);

@@ -255,7 +255,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
 /// How the note about that begins.
 pub(crate) const HOST_MEMORY_GIVEN: &str = "parameters of launches hold addresses of memory of";
 
-/// Says which host memory a kernel was given: what the program itself writes there is not in the trace.
+/// Says which host memory a kernel was given of which the trace does not say what the program itself has written there.
 fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
     let mut told = Vec::new();
     for word in packed.chunks_exact(8) {
@@ -263,6 +263,9 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
             continue;
         };
         let host = matches!(range.kind, Kind::HostMemory | Kind::Registration);
+        if player.has_host_memory(range) {
+            continue;
+        }
         if (host || range.made_by == "cuMemAllocManaged") && !told.contains(&range.made_by) {
             told.push(range.made_by);
             player.report.note(format!(

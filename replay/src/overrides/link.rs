@@ -58,7 +58,7 @@ pub(crate) fn add_data<'t>(
     let address = if call.argument(data) == 0 {
         0
     } else {
-        let bytes = module::piece(player, call, data, field::POINTEE);
+        let bytes = module::image_piece(player, call, data, field::POINTEE)?;
         let Some(mut bytes) = bytes.or_else(|| (size == 0).then(Vec::new)) else {
             return Err(Skip::because("its input is not in the trace"));
         };

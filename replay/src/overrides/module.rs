@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-use cutape_format::{Call, layout::field};
+use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::Function;
 
 use crate::address::Found;
@@ -43,10 +43,10 @@ pub(crate) fn image<'t>(
             buffers: Vec::new(),
         });
     }
-    let bytes = piece(player, call, position, field::POINTEE)
+    let bytes = image_piece(player, call, position, field::POINTEE)?
         .ok_or_else(|| Skip::because("its image is not in the trace"))?;
     let mut buffers = Vec::new();
-    let image = match piece(player, call, position, field::FATBIN) {
+    let image = match image_piece(player, call, position, field::FATBIN)? {
         Some(container) if bytes.len() >= WRAPPER_LIST.end => {
             let container = Buffer::of(&container);
             let mut wrapper = Buffer::of(&bytes);
@@ -79,6 +79,25 @@ pub(crate) fn piece<'t>(
         Payload::Here(bytes) => Some(bytes.into_owned()),
         Payload::Left(..) | Payload::Unreadable => None,
     }
+}
+
+/// As [`piece`]; an image that the trace names by a file that has gone or changed is an error that says so, as its wrapper
+/// must never reach the driver without it.
+pub(crate) fn image_piece<'t>(
+    player: &Player<'t>,
+    call: &Call<'t>,
+    position: usize,
+    name: u8,
+) -> Result<Option<Vec<u8>>, Skip> {
+    if let Some(capture) = call.capture(position, name)
+        && let Bytes::InFile(range) = capture.bytes
+    {
+        return match player.trace.file_range(range) {
+            Ok(bytes) => Ok(Some(bytes.into_owned())),
+            Err(damage) => Err(Skip::because(format!("its image: {}", damage.what))),
+        };
+    }
+    Ok(piece(player, call, position, name))
 }
 
 fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {

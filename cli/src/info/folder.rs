@@ -1,0 +1,261 @@
+//! `cutape info FOLDER`: the processes of a recording side by side.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use cutape_format::Trace;
+use serde::Serialize;
+
+use super::clock::Clock;
+use super::quantity::{count, grouped, time_or_unknown};
+use super::summary::CallCounts;
+use super::tables::table;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+use crate::session;
+
+/// The traces of a folder. As JSON its keys are only ever added; times are nanoseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Folder {
+    pub(crate) path: String,
+    /// By rank, then in the order in which they were begun.
+    pub(crate) traces: Vec<Process>,
+    /// Files of that name that cannot be used.
+    pub(crate) unusable: Vec<Unusable>,
+}
+
+/// One trace.
+#[derive(Debug, Serialize)]
+pub(crate) struct Process {
+    /// The file's name.
+    pub(crate) trace: String,
+    pub(crate) program: Option<String>,
+    pub(crate) process: u32,
+    pub(crate) parent: Option<u32>,
+    pub(crate) rank: Option<u64>,
+    pub(crate) local_rank: Option<u64>,
+    /// Nanoseconds since 1970.
+    pub(crate) started_unix_ns: u64,
+    /// From the start of the recording to the last thing that was recorded.
+    pub(crate) duration_ns: Option<u64>,
+    pub(crate) calls: CallCounts,
+    /// The names of the devices that the process saw.
+    pub(crate) gpus: Vec<String>,
+    pub(crate) exit_status: Option<i64>,
+    pub(crate) exit_signal: Option<i64>,
+    /// Parts of the file that are cut or changed.
+    pub(crate) damages: u64,
+}
+
+/// A file that is no trace, or cannot be read.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unusable {
+    pub(crate) trace: String,
+    pub(crate) why: String,
+}
+
+impl Folder {
+    /// Looks at all calls of all files `*.cutape`.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or has no such file.
+    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", path.display()));
+        let mut files = Vec::new();
+        for entry in fs::read_dir(path).map_err(cannot)? {
+            let file = entry.map_err(cannot)?.path();
+            if file.extension().is_some_and(|ending| ending == "cutape") {
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            return Err(Failure::unusable(format!(
+                "{}: not a regular file but a folder without traces (*.cutape); name a trace or a folder that has some",
+                path.display()
+            )));
+        }
+        files.sort();
+        Ok(Self::of_files(path, &files))
+    }
+
+    fn of_files(path: &Path, files: &[PathBuf]) -> Self {
+        let mut folder = Self {
+            path: path.display().to_string(),
+            traces: Vec::new(),
+            unusable: Vec::new(),
+        };
+        let mut progress = Progress::new("calls", None);
+        for file in files {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            let trace = name.to_string_lossy().into_owned();
+            match Trace::open_damaged(file) {
+                Ok(open) => folder.traces.push(Process::of(trace, &open, &mut progress)),
+                Err(error) => folder.unusable.push(Unusable {
+                    trace,
+                    why: error.to_string(),
+                }),
+            }
+        }
+        folder.traces.sort_by(|a, b| {
+            let key = |process: &Process| {
+                let rank = process.rank.or(process.local_rank);
+                (rank.unwrap_or(u64::MAX), process.started_unix_ns)
+            };
+            key(a).cmp(&key(b)).then_with(|| a.trace.cmp(&b.trace))
+        });
+        folder
+    }
+
+    /// Writes a table with a line for each trace, at most `columns` wide where text can give way.
+    pub(crate) fn write(&self, columns: usize, out: &mut dyn Write) -> io::Result<()> {
+        let known = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
+        let rows = self.traces.iter().map(|process| {
+            vec![
+                process.trace.clone(),
+                file_name(process.program.as_deref()),
+                gpus(&process.gpus),
+                end(process.exit_signal, process.exit_status),
+                known(process.rank.or(process.local_rank)),
+                process.process.to_string(),
+                known(process.parent.map(u64::from)),
+                grouped(process.calls.total),
+                grouped(process.calls.failed),
+                time_or_unknown(process.duration_ns),
+            ]
+        });
+        let header = [
+            "trace", "program", "GPU", "ended", "rank", "process", "parent", "calls", "failed",
+            "duration",
+        ];
+        writeln!(
+            out,
+            "{}: {}",
+            output::printable(&self.path),
+            count(self.traces.len() as u64, "trace")
+        )?;
+        if !self.traces.is_empty() {
+            writeln!(out)?;
+            for line in table(&header, rows.collect(), 4, columns) {
+                writeln!(out, " {line}")?;
+            }
+        }
+        for process in self.traces.iter().filter(|process| process.damages > 0) {
+            let name = output::printable(&process.trace);
+            writeln!(out, "\n{name}: damaged; `cutape repair` keeps what is good")?;
+        }
+        for file in &self.unusable {
+            writeln!(out, "\n{}", output::printable(&file.why))?;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    fn of(name: String, trace: &Trace, progress: &mut Progress) -> Self {
+        let mut calls = CallCounts::default();
+        let mut last = trace.head().start_ticks;
+        for call in trace.calls() {
+            progress.step();
+            last = last.max(call.leave.map_or(call.ticks, |leave| leave.ticks));
+            calls.total += 1;
+            calls.in_flight += u64::from(call.leave.is_none());
+            // Only a CUresult says whether it failed.
+            let failed = call.signature.returns == "CUresult"
+                && call.result().is_some_and(|result| result != 0);
+            calls.failed += u64::from(failed);
+        }
+        let gpus = (0..)
+            .map_while(|place: usize| trace.meta_value(&format!("device.{place}.name")))
+            .map(str::to_owned)
+            .collect();
+        Self {
+            trace: name,
+            program: trace.meta_value("program").map(str::to_owned),
+            process: trace.head().process,
+            parent: number(trace, "parent"),
+            rank: number(trace, "rank"),
+            local_rank: number(trace, "rank.local"),
+            started_unix_ns: trace.head().start_unix,
+            duration_ns: Clock::of(trace).since_start(last),
+            calls,
+            gpus,
+            exit_status: number(trace, "exit.status"),
+            exit_signal: number(trace, "exit.signal"),
+            damages: trace.damage().len() as u64,
+        }
+    }
+}
+
+fn number<N: std::str::FromStr>(trace: &Trace, key: &str) -> Option<N> {
+    trace.meta_value(key)?.parse().ok()
+}
+
+/// A program without its folder.
+fn file_name(path: Option<&str>) -> String {
+    let name = path.map(|path| path.rsplit('/').next().unwrap_or(path));
+    name.unwrap_or("unknown").to_owned()
+}
+
+/// `status 3`, `signal 11 (SIGSEGV)`.
+fn end(signal: Option<i64>, status: Option<i64>) -> String {
+    match (signal, status) {
+        (Some(signal), _) => {
+            let name = i32::try_from(signal).map_or("", session::signal_name);
+            format!("signal {signal}{name}")
+        }
+        (None, Some(status)) => format!("status {status}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+/// `2 x NVIDIA H200, NVIDIA T4`.
+fn gpus(names: &[String]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1;
+    }
+    let words: Vec<String> = counts
+        .into_iter()
+        .map(|(name, count)| match count {
+            1 => name.to_owned(),
+            _ => format!("{count} x {name}"),
+        })
+        .collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_ends() {
+        for (path, expected) in [
+            (Some("/a/b"), "b"),
+            (Some("b"), "b"),
+            (Some("/a/"), ""),
+            (None, "unknown"),
+        ] {
+            assert_eq!(file_name(path), expected);
+        }
+        for (signal, status, expected) in [
+            (Some(11), None, "signal 11 (SIGSEGV)"),
+            (Some(1 << 40), None, "signal 1099511627776"),
+            (None, Some(3), "status 3"),
+            (None, None, "unknown"),
+        ] {
+            assert_eq!(end(signal, status), expected);
+        }
+    }
+
+    #[test]
+    fn names_of_gpus() {
+        for (names, expected) in [(&[][..], ""), (&["A"], "A"), (&["B", "A", "B"], "A, 2 x B")] {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(gpus(&names), expected);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Host memory that the device reads without a copy: what the recorder saw there is put there before the call that used it.
+//!
+//! A note says what changed, so only bytes that differ from what earlier notes of the allocation said are written: bytes that
+//! a kernel still in flight was about to write, here and in the recording, are left to it.
+
+use std::collections::HashMap;
+
+use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
+use cutape_format::{Call, Capture, Note};
+use cutape_registry::Kind;
+
+use crate::address::{Found, Range};
+use crate::buffer::Buffer;
+use crate::compare::Payload;
+use crate::frame::read_memory;
+use crate::interpret::Player;
+
+/// The recorder looks at no longer range.
+const LONGEST: u64 = 64 << 20;
+
+/// What notes have said of each allocation.
+#[derive(Debug, Default)]
+pub(crate) struct HostMemory {
+    /// By recorded start: index of the call that made the allocation, and its bytes.
+    shadows: HashMap<u64, (u64, Buffer)>,
+}
+
+impl<'t> Player<'t> {
+    /// Puts into place what host memory held before a call, or what it holds `after` one that waited for the device.
+    pub(crate) fn put_host_memory(&mut self, call: &Call<'t>, after: bool) {
+        for note in call.notes() {
+            match note {
+                Note::HostChanged(note, bytes) if (note.is_after != 0) == after => {
+                    self.put_changed(call, note, &bytes);
+                }
+                Note::HostSkipped(note) if !after => self.tell_skipped(note),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the trace says what a range holds, or will when the graph that is being captured is launched.
+    pub(crate) fn has_host_memory(&self, range: &Range) -> bool {
+        let known = &self.host_memory.shadows;
+        let is_recorded = known
+            .get(&range.start)
+            .is_some_and(|known| known.0 == range.made);
+        is_recorded || (self.capturing.is_captured && !known.is_empty())
+    }
+
+    fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, capture: &Capture<'t>) {
+        let bytes = match self.payload(capture) {
+            Payload::Here(bytes) => bytes,
+            Payload::Left(..) => return self.bytes_are_missing(),
+            Payload::Unreadable => {
+                self.bytes_comparable = false;
+                self.report
+                    .note("changes of host memory that the trace has lost: bytes are not compared");
+                return;
+            }
+        };
+        let range = match self.ranges.find(note.address) {
+            Found::Live(range, _) if is_for_the_host(range) && range.length <= LONGEST => {
+                range.clone()
+            }
+            _ => {
+                self.report.note(
+                    "changes of host memory that the replay does not have: they were left out",
+                );
+                return;
+            }
+        };
+        let length = range.length as usize;
+        let offset = (note.address - range.start) as usize;
+        if !self.ranges.covers(note.address, bytes.len() as u64) {
+            self.report
+                .note("changes of host memory longer than the memory: they were left out");
+            return;
+        }
+        self.look_for_stale(call, &bytes);
+        let known = self.host_memory.shadows.remove(&range.start);
+        let known = known.filter(|(made, _)| *made == range.made);
+        let mut shadow = match known {
+            Some((_, shadow)) => shadow,
+            None => {
+                // All that the first notes do not name was zero; memory in shared granules may not be.
+                let is_zero = read_memory(range.live, length)
+                    .iter()
+                    .all(|&byte| byte == 0);
+                let live_end = range.live.saturating_add(range.length);
+                if !is_zero && !self.arrivals.any_in(range.live, live_end) {
+                    self.store_host(range.live, &vec![0; length]);
+                }
+                Buffer::zeroed(length)
+            }
+        };
+        let old = &mut shadow.bytes_mut()[offset..offset + bytes.len()];
+        for (at, length) in differing_runs(old, &bytes) {
+            let live = range.live.wrapping_add((offset + at) as u64);
+            self.store_host(live, &bytes[at..at + length]);
+        }
+        old.copy_from_slice(&bytes);
+        self.report.host_bytes_put += bytes.len() as u64;
+        self.host_memory
+            .shadows
+            .insert(range.start, (range.made, shadow));
+    }
+
+    fn tell_skipped(&mut self, note: HostSkippedNote) {
+        let why = match note.reason {
+            host_skip::LONG => "it is longer than 64 MiB",
+            host_skip::FULL => "there was more than 1 GiB of such memory",
+            host_skip::EXCLUSIVE => "the host must not touch it while the device works",
+            host_skip::UNREADABLE => "its pages could not be read",
+            _ => "of a reason that this build does not know",
+        };
+        self.report.note(format!(
+            "host memory at {:#x}, {} bytes, is read by the device, but what the program wrote there was not recorded: {why}",
+            note.address, note.length
+        ));
+    }
+}
+
+/// Whether both the host and the device use a range.
+fn is_for_the_host(range: &Range) -> bool {
+    matches!(range.kind, Kind::HostMemory | Kind::Registration)
+        || range.made_by == "cuMemAllocManaged"
+}
+
+/// Where new bytes differ from old ones: (offset, length) of each run. Both are equally long.
+fn differing_runs(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in old
+        .iter()
+        .zip(new)
+        .enumerate()
+        .filter(|(_, (old, new))| old != new)
+    {
+        match runs.last_mut() {
+            Some(run) if run.0 + run.1 == at.0 => run.1 += 1,
+            _ => runs.push((at.0, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_where_bytes_differ() {
+        type Case = (&'static [u8], &'static [u8], &'static [(usize, usize)]);
+        let table: [Case; 5] = [
+            (b"", b"", &[]),
+            (b"same", b"same", &[]),
+            (b"abcdef", b"xbcyzf", &[(0, 1), (3, 2)]),
+            (b"ab", b"xy", &[(0, 2)]),
+            (b"abc", b"abx", &[(2, 1)]),
+        ];
+        for (old, new, expected) in table {
+            assert_eq!(differing_runs(old, new), expected);
+        }
+    }
+}
