@@ -13,8 +13,8 @@ from pathlib import Path
 from run import Ended, machine
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-# What the recorder does not see yet (docs/limitations.md): memory that the CPU writes and a kernel reads without a copy.
-KNOWN_TO_DIVERGE = {"cudart_managed"}
+# Programs whose divergence is expected, with the reason in docs/limitations.md: none.
+KNOWN_TO_DIVERGE = set()
 # Python packages that a program needs, by the beginning of its name.
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
 COLUMNS = ["bare s", "record s", "replay s", "same", "calls", "launches", "images", "trace KiB", "findings", "divergences", "placed", "skipped"]
