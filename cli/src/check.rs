@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// How to print findings.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
-    /// Leave out the rules in this file: RULE [FUNCTION] [# comment].
+    /// Leave out what this file names: a rule, perhaps a function, perhaps # and a comment.
     ///
     /// One a line; * stands for any characters.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
