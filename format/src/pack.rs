@@ -476,7 +476,10 @@ fn write_blobs(
             }
         }
     }
-    for range in ranges_outside(trace, named) {
+    // By name, so that equal content is named alike however often a trace is packed.
+    let mut outside = ranges_outside(trace, named);
+    outside.sort_by_key(|range| range.blob().position);
+    for range in outside {
         let content = match range.read() {
             Ok(content) => content,
             Err(why) => {
