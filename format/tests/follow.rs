@@ -4,7 +4,7 @@ mod sample;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cutape_format::layout::{
     CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind,
@@ -35,7 +35,14 @@ fn calls_head(thread: u32, sequence: u32, first: u64, length: u64) -> ChunkHead 
 }
 
 /// Fills mapped chunks with calls of cuInit, as the recorder does: enter, (the driver), leave.
-fn write_calls(file: &File, thread: u32, calls: u64, clock: &AtomicU64, end: &AtomicU64) {
+fn write_calls(
+    file: &File,
+    thread: u32,
+    calls: u64,
+    clock: &AtomicU64,
+    end: &AtomicU64,
+    followed: &AtomicBool,
+) {
     let mut chunk: Option<(memmap2::MmapMut, usize)> = None;
     let mut sequence = 0;
     let mut put = |kind: u8, number: u64, body: &dyn Fn(u64) -> Vec<u8>| loop {
@@ -71,6 +78,14 @@ fn write_calls(file: &File, thread: u32, calls: u64, clock: &AtomicU64, end: &At
         chunk = Some((map, CHUNK_HEAD_LENGTH));
     };
     for number in 0..calls {
+        // Half is written without a reader; the rest waits until it has read something, or has surely failed.
+        let begin = std::time::Instant::now();
+        while number == calls / 2
+            && !followed.load(Ordering::SeqCst)
+            && begin.elapsed() < std::time::Duration::from_secs(30)
+        {
+            std::thread::yield_now();
+        }
         put(record_kind::ENTER, number, &|ticks| {
             let mut body = cutape_format::codec::encode_to_vec(EnterHead { ticks, caller: 1 });
             body.extend_from_slice(&(number as u32).to_le_bytes());
@@ -100,11 +115,12 @@ fn a_growing_trace_is_read_in_order_and_whole() {
     let mut seen = [0_u64; 3];
     let mut last = 0;
     let mut while_writing = 0;
+    let followed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3)
             .map(|thread| {
-                let (file, clock, end) = (&file, &clock, &end);
-                scope.spawn(move || write_calls(file, thread, CALLS, clock, end))
+                let (file, clock, end, followed) = (&file, &clock, &end, &followed);
+                scope.spawn(move || write_calls(file, thread, CALLS, clock, end, followed))
             })
             .collect();
         let mut cursor = Cursor::new();
@@ -128,6 +144,7 @@ fn a_growing_trace_is_read_in_order_and_whole() {
                 assert_eq!(call.result(), Some(seen[thread] as i32));
                 seen[thread] += 1;
                 while_writing += u64::from(!done);
+                followed.store(true, Ordering::SeqCst);
                 last = call.index;
             }
             if done {
