@@ -13,8 +13,6 @@ from pathlib import Path
 from run import Ended, machine
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-# Programs whose divergence is expected, with the reason in docs/limitations.md: none.
-KNOWN_TO_DIVERGE = set()
 # Python packages that a program needs, by the beginning of its name.
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
 COLUMNS = ["bare s", "record s", "replay s", "same", "calls", "launches", "images", "trace KiB", "findings", "divergences", "placed", "skipped"]
@@ -75,8 +73,7 @@ def row(source, cutape, results):
     cells["placed"] = f"{got['placed']['at_recorded_address']}/{got['placed']['allocations']}"
     cells["skipped"] = sum(entry["count"] for entry in got["skipped"])
     skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
-    known = source.stem in KNOWN_TO_DIVERGE
-    if got["divergence_count"] and not known:
+    if got["divergence_count"]:
         first = got["divergences"][0]
         problems.append(f"call {first['call']} {first['function']}: expected {first['expected']}, received {first['received']}"[:200])
     if got["died"]:
@@ -97,7 +94,7 @@ def main():
     wrong, reasons = [], {}
     for source in sources:
         cells, problems, skipped = row(source, package / "cutape", results)
-        mark = "  (known)" if source.stem in KNOWN_TO_DIVERGE else "  !" if problems else ""
+        mark = "  !" if problems else ""
         lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]) + mark)
         wrong += [f"{source.stem}: {problem}" for problem in problems]
         for reason in skipped:
