@@ -8,14 +8,20 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from run import Ended, machine
+from run import AT_ONCE, Ended, machine
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Python packages that a program needs, by the beginning of its name.
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
-COLUMNS = ["bare s", "record s", "replay s", "same", "calls", "launches", "images", "trace KiB", "findings", "divergences", "placed", "skipped"]
+COLUMNS = [
+    "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "divergences",
+    "placed", "fall-backs", "skipped", "repeats",
+]
+# How many replays of one trace must give one report.
+REPEATS = int(os.environ.get("REPEATS", "1"))
 
 
 def has(package):
@@ -32,7 +38,9 @@ def command(source, results):
         if not shutil.which("nvcc"):
             return None, "nvcc is not installed"
         binary = results / source.stem
-        built = subprocess.run(["nvcc", "-arch=native", "-o", binary, source], capture_output=True, text=True)
+        first = source.read_text().splitlines()[0]
+        options = first.removeprefix("// nvcc:").split() if first.startswith("// nvcc:") else []
+        built = subprocess.run(["nvcc", "-arch=native", "-o", binary, source, *options], capture_output=True, text=True)
         return ([binary], "") if built.returncode == 0 else (None, "nvcc: " + built.stderr.strip()[:100])
     package = NEEDS[source.stem.split("_")[0]]
     return ([sys.executable, source], "") if has(package) else (None, f"Python has no {package}")
@@ -59,18 +67,30 @@ def row(source, cutape, results):
     cells["calls"] = info["calls"]["total"]
     cells["launches"] = sum(kernel["launches"] for kernel in info["kernels"])
     cells["images"] = len(info["images"])
-    cells["trace KiB"] = trace.stat().st_size // 1024
+    cells["copied KiB"] = sum(info["copies"][f"{way}_bytes"] for way in ("host_to_device", "device_to_host")) // 1024
+    cells["packed KiB"] = trace.stat().st_size // 1024
+    # What the recorder wrote, before the images of libraries came in and before compression.
+    unpacked = results / f"{source.stem}.raw"
+    Ended([cutape, "record", "--no-pack", "-o", unpacked, "--", *run])
+    cells["raw KiB"] = unpacked.stat().st_size // 1024 if unpacked.exists() else "-"
+    unpacked.unlink(missing_ok=True)
     found = results / f"{source.stem}.findings.json"
     Ended([cutape, "check", "--format", "json", "--report", found, trace])
     cells["findings"] = len(json.loads(found.read_text())["findings"])
-    report = results / f"{source.stem}.json"
-    replay = Ended([cutape, "replay", "--keep-going", "--report", report, trace])
-    cells["replay s"] = f"{replay.seconds:.2f}"
-    if not report.exists():
-        return cells, [*problems, f"replay: {replay.message()[:200]}"], skipped
-    got = json.loads(report.read_text())
+    # The first alone, because it is timed.
+    seconds, got, message = replayed(cutape, trace, results / f"{source.stem}.json")
+    cells["replay s"] = f"{seconds:.2f}"
+    if got is None:
+        return cells, [*problems, f"replay: {message[:200]}"], skipped
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        others = workers.map(lambda number: replayed(cutape, trace, results / f"{source.stem}.{number}.json")[1], range(1, REPEATS))
+    same = 1 + sum(report == got for report in others)
+    cells["repeats"] = f"{same}/{REPEATS}"
+    if same != REPEATS:
+        problems.append(f"{REPEATS - same} of {REPEATS} replays gave another report")
     cells["divergences"] = got["divergence_count"]
     cells["placed"] = f"{got['placed']['at_recorded_address']}/{got['placed']['allocations']}"
+    cells["fall-backs"] = len(got["translated"])
     cells["skipped"] = sum(entry["count"] for entry in got["skipped"])
     skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
     if got["divergence_count"]:
@@ -83,6 +103,16 @@ def row(source, cutape, results):
     return cells, problems, skipped
 
 
+def replayed(cutape, trace, file):
+    """One replay: seconds, its report but for the time, its messages."""
+    ended = Ended([cutape, "replay", "--keep-going", "--report", file, trace])
+    if not file.exists():
+        return ended.seconds, None, ended.message()
+    report = json.loads(file.read_text())
+    file.unlink()
+    return ended.seconds, {key: value for key, value in report.items() if key != "wall_seconds"}, ended.message()
+
+
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
@@ -90,12 +120,12 @@ def main():
     sources = sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py"))
     if sys.argv[3:]:
         sources = [source for source in sources if any(word in source.stem for word in sys.argv[3:])]
-    lines = ["  ".join([f"{'program':16}"] + [f"{column:>11}" for column in COLUMNS])]
+    lines = ["  ".join([f"{'program':16}"] + [f"{column:>10}" for column in COLUMNS])]
     wrong, reasons = [], {}
     for source in sources:
         cells, problems, skipped = row(source, package / "cutape", results)
         mark = "  !" if problems else ""
-        lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]) + mark)
+        lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>10}" for column in COLUMNS]) + mark)
         wrong += [f"{source.stem}: {problem}" for problem in problems]
         for reason in skipped:
             reasons.setdefault(reason, []).append(source.stem)

@@ -1,5 +1,4 @@
-// limit: memory that the program writes without a call
-// Host memory that kernels read where it is: mapped, registered, managed. What the program writes there is not in the trace.
+// Host memory that kernels read where it is, mapped and managed: no call says what the program writes there.
 #include <cstdio>
 #include <cstdlib>
 

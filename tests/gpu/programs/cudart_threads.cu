@@ -1,4 +1,5 @@
-// Threads with streams of their own: polling, host functions, pitched copies, work that waits for another thread's.
+// nvcc: --default-stream per-thread
+// Eight threads, each with the default stream of its own: polling, host functions, pitched copies.
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -6,7 +7,7 @@
 
 #define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
 
-const int width = 100, height = 64, threads = 4;
+const int width = 100, height = 64, threads = 8;
 
 __global__ void step(float *rows, size_t pitch, int number) {
     int x = threadIdx.x, y = blockIdx.x;
@@ -25,21 +26,21 @@ void work(int number) {
     for (int i = 0; i < width * height; i++) host[i] = i % (17 + number);
     CHECK(cudaMallocPitch(&rows, &pitch, width * sizeof(float), height));
     const size_t bytes = width * sizeof(float);
-    CHECK(cudaMemcpy2DAsync(rows, pitch, host.data(), bytes, bytes, height, cudaMemcpyHostToDevice, cudaStreamPerThread));
+    CHECK(cudaMemcpy2DAsync(rows, pitch, host.data(), bytes, bytes, height, cudaMemcpyHostToDevice, 0));
     int calls = 0;
     for (int round = 0; round < 3; round++) {
-        step<<<height, 128, 0, cudaStreamPerThread>>>(rows, pitch, number);
+        step<<<height, 128>>>(rows, pitch, number);
         CHECK(cudaGetLastError());
-        CHECK(cudaLaunchHostFunc(cudaStreamPerThread, count, &calls));
+        CHECK(cudaLaunchHostFunc(0, count, &calls));
     }
     cudaEvent_t done;
     CHECK(cudaEventCreate(&done));
-    CHECK(cudaEventRecord(done, cudaStreamPerThread));
+    CHECK(cudaEventRecord(done, 0));
     cudaError_t state;
     while ((state = cudaEventQuery(done)) == cudaErrorNotReady) std::this_thread::yield();
     CHECK(state);
-    CHECK(cudaMemcpy2DAsync(back.data(), bytes, rows, pitch, bytes, height, cudaMemcpyDeviceToHost, cudaStreamPerThread));
-    CHECK(cudaStreamSynchronize(cudaStreamPerThread));
+    CHECK(cudaMemcpy2DAsync(back.data(), bytes, rows, pitch, bytes, height, cudaMemcpyDeviceToHost, 0));
+    CHECK(cudaStreamSynchronize(0));
     sums[number] = calls;
     for (float value : back) sums[number] += value;
     CHECK(cudaEventDestroy(done));
