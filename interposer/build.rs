@@ -6,5 +6,8 @@ fn main() {
     // Threads hold pointers into it until the process ends.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    // Optional, and usually not there. Where the driver exports functions that we do not, `cutape record` writes that library,
+    // and makes it a needed one in a copy of this one: see cli/src/forward.rs.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--auxiliary,$ORIGIN/libcutape-forward.so");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_replay::Driver;
-use object::{Object, ObjectSymbol};
 
 use crate::failure::{Failure, UNUSABLE};
-use crate::library;
+use crate::{forward, library};
 
 /// What `doctor` takes.
 #[derive(clap::Args)]
@@ -62,10 +61,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         bad: false,
     };
     sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
-    sheet.path("interposer", library::interposer())?;
+    let interposer = sheet.path("interposer", library::interposer())?;
     sheet.path("null driver", library::null_driver())?;
     if let Some(path) = sheet.path("driver", library::driver(arguments.driver.as_deref()))? {
-        exports(&mut sheet, &path)?;
+        exports(&mut sheet, &path, interposer.as_deref())?;
         answers(&mut sheet, &path)?;
     }
     system(&mut sheet)?;
@@ -76,38 +75,54 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Compares the names that the driver exports with those that the registry knows.
-fn exports(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
-    let names = match exported(path) {
+/// Compares the functions that the driver exports with those that the registry knows.
+fn exports(
+    sheet: &mut Sheet<impl Write>,
+    path: &Path,
+    interposer: Option<&Path>,
+) -> Result<(), Failure> {
+    let names = match forward::exported(path) {
         Ok(names) => names,
         Err(why) => return sheet.line("exports", format!("cannot be read: {why}")),
     };
-    let known = |name: &String| cutape_registry::function(name).is_some();
-    let unknown: Vec<&str> = names
+    let (known, unknown): (Vec<&str>, Vec<&str>) = names
         .iter()
-        .filter(|name| !known(name))
         .map(String::as_str)
-        .collect();
+        .partition(|name| forward::is_known(name));
     let missing: Vec<&str> = cutape_registry::FUNCTIONS
         .iter()
         .map(|function| function.name)
-        .filter(|name| {
-            names
-                .binary_search_by(|other| other.as_str().cmp(name))
-                .is_err()
-        })
+        .filter(|name| known.binary_search(name).is_err())
         .collect();
+    let obstacle = match interposer {
+        _ if unknown.is_empty() => None,
+        Some(path) => forward::interposer(path)
+            .err()
+            .or_else(|| forward::obstacle(&std::env::temp_dir())),
+        None => Some("there is no interposer".to_owned()),
+    };
     sheet.line(
         "exports",
         format!(
-            "{} names of functions, {} of them known here",
+            "{} of {} functions covered: {} recorded, {} forwarded",
+            if obstacle.is_some() {
+                known.len()
+            } else {
+                names.len()
+            },
             names.len(),
-            names.len() - unknown.len()
+            known.len(),
+            if obstacle.is_some() { 0 } else { unknown.len() },
         ),
     )?;
-    // Asked for through cuGetProcAddress they work and are named in the trace; linked or looked up by name they are not
-    // found while recording.
-    list(sheet, "not known", &unknown, usize::MAX)?;
+    // Forwarded ones work as without us; their first call is named in the trace.
+    match obstacle {
+        None => list(sheet, "forwarded", &unknown, usize::MAX)?,
+        Some(why) => {
+            sheet.line("not found", why)?;
+            list(sheet, "", &unknown, usize::MAX)?;
+        }
+    }
     list(sheet, "not there", &missing, SHOWN_MISSING)
 }
 
@@ -145,25 +160,6 @@ fn lines(words: &[String], width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The driver API functions among the exported names, sorted: `cu` and a capital letter.
-fn exported(path: &Path) -> Result<Vec<String>, String> {
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    let file = object::File::parse(&*bytes).map_err(|error| error.to_string())?;
-    let mut names: Vec<String> = file
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition())
-        .filter_map(|symbol| symbol.name().ok())
-        .filter(|name| {
-            name.strip_prefix("cu")
-                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
-        })
-        .map(str::to_owned)
-        .collect();
-    names.sort();
-    names.dedup();
-    Ok(names)
 }
 
 /// Asks the driver itself.
@@ -340,13 +336,5 @@ mod tests {
             assert_eq!(is_bad, bad, "{written}");
             assert_eq!(written.contains("MISSING: why"), bad, "{written}");
         }
-    }
-
-    #[test]
-    fn a_library_without_driver_functions() {
-        // The program itself is an ELF file, and exports none of them.
-        let program = std::env::current_exe().unwrap();
-        assert_eq!(exported(&program), Ok(Vec::new()));
-        assert!(exported(Path::new("/dev/null")).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSymbol};
 
 use crate::failure::Failure;
+use crate::forward;
 
 const INTERPOSER: &str = "libcutape_interposer.so";
 const NULL_DRIVER: &str = "libcutape_null.so";
@@ -154,6 +155,29 @@ impl LibraryFolder {
         )))
     }
 
+    /// Has the functions that the driver exports and the registry does not know found as well.
+    ///
+    /// # Errors
+    /// Why they are not found. The folder is as useful as before.
+    pub(crate) fn forward(&self, interposer: &Path, driver: &Path) -> Result<(), String> {
+        let mut names = forward::exported(driver)?;
+        names.retain(|name| !forward::is_known(name));
+        if names.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| format!("{}: {error}", self.0.display());
+        let why_not = forward::obstacle(&self.0);
+        why_not.map_or(Ok(()), Err)?;
+        let copy = self.0.join("copy");
+        fs::write(self.0.join(forward::LIBRARY), forward::library(&names)?).map_err(failed)?;
+        fs::write(&copy, forward::interposer(interposer)?).map_err(failed)?;
+        // The link to the original stays if anything before this has failed.
+        fs::rename(&copy, self.library()).map_err(failed)?;
+        let other = self.0.join("libcuda.so");
+        fs::remove_file(&other).map_err(failed)?;
+        std::os::unix::fs::symlink("libcuda.so.1", &other).map_err(failed)
+    }
+
     /// The folder.
     pub(crate) fn path(&self) -> &Path {
         &self.0
@@ -167,7 +191,7 @@ impl LibraryFolder {
 
 impl Drop for LibraryFolder {
     fn drop(&mut self) {
-        // What cannot be removed is a folder with two links; nothing depends on it.
+        // What cannot be removed is a folder with a few files; nothing depends on it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

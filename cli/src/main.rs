@@ -8,6 +8,7 @@ mod check;
 mod doctor;
 mod dump;
 mod failure;
+mod forward;
 mod info;
 mod input;
 mod library;

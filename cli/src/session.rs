@@ -149,6 +149,11 @@ pub(crate) fn start(
     let interposer = library::interposer()?;
     let driver = library::driver(recording.driver.as_deref())?;
     let folder = LibraryFolder::new(&interposer)?;
+    if let Err(why) = folder.forward(&interposer, &driver) {
+        eprintln!(
+            "cutape: functions that the driver has and cutape does not know are not found while recording: {why}"
+        );
+    }
     let old = family(&trace);
     let mut command = Command::new(&program);
     command

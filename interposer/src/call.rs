@@ -191,7 +191,7 @@ fn target(function: usize) -> *const c_void {
 }
 
 /// Stands for a function that the real driver does not have, or for all of them if there is no driver.
-extern "C" fn missing() -> i32 {
+pub(crate) extern "C" fn missing() -> i32 {
     const CUDA_ERROR_NOT_SUPPORTED: i32 = 801;
     CUDA_ERROR_NOT_SUPPORTED
 }
@@ -245,6 +245,13 @@ fn put_with_structs(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opti
         }
     }
     Some(())
+}
+
+/// Starts recording if that is still to be done.
+pub(crate) fn begin(state: &Thread) {
+    if STATE.load(Ordering::Acquire) != RECORDING {
+        started(state);
+    }
 }
 
 /// Starts recording if that is still to be done; whether this process records.

@@ -25,6 +25,8 @@ static REAL: [AtomicPtr<c_void>; FUNCTIONS.len()] =
 static BY_ADDRESS: AtomicPtr<Vec<(usize, u16)>> = AtomicPtr::new(core::ptr::null_mut());
 /// Where it was loaded from.
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
+/// As `dlopen` gave it.
+static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static IS_NULL_DRIVER: AtomicBool = AtomicBool::new(false);
 /// All of the above is there.
 static LOADED: AtomicBool = AtomicBool::new(false);
@@ -81,6 +83,7 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
     // SAFETY: the handle is open and never closed.
     let marker = unsafe { libc::dlsym(handle, c"cutape_null_driver_marker".as_ptr()) };
     IS_NULL_DRIVER.store(!marker.is_null(), Ordering::Relaxed);
+    HANDLE.store(handle, Ordering::Release);
     LOADED.store(true, Ordering::Release);
     true
 }
@@ -109,6 +112,16 @@ fn open(path: &CStr) -> *mut c_void {
 pub(crate) fn real(function: usize) -> *mut c_void {
     REAL.get(function)
         .map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Relaxed))
+}
+
+/// Any function of the real library by its name, NULL if there is none or the library is not loaded.
+pub(crate) fn find(name: &CStr) -> *mut c_void {
+    let handle = HANDLE.load(Ordering::Acquire);
+    if handle.is_null() {
+        return handle;
+    }
+    // SAFETY: the handle is open and never closed; the name ends in NUL.
+    unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
 /// The function whose real entry is at that address.

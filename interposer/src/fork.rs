@@ -15,6 +15,7 @@ pub(crate) fn watch() {
 /// The forking thread is the only one here; what it had open is the parent's.
 extern "C" fn in_child() {
     crate::call::forget();
+    crate::forward::forget();
     crate::pending::forget();
     crate::host_memory::forget();
     crate::overrides::forget();

@@ -105,6 +105,13 @@ pub(crate) fn write_program() {
     pairs.write();
 }
 
+/// Writes that the program has called a function that is not recorded, and who did so first.
+pub(crate) fn write_forwarded(name: &CStr, by: &str) {
+    let mut pairs = Pairs::new();
+    pairs.put(&format!("forwarded.{}", name.to_string_lossy()), by);
+    pairs.write();
+}
+
 fn starts_with(name: &OsStr, start: &str) -> bool {
     name.as_bytes().starts_with(start.as_bytes())
 }

@@ -11,6 +11,7 @@ mod driver;
 mod entry;
 mod errno;
 mod fork;
+mod forward;
 mod graph_copies;
 mod host_changes;
 mod host_memory;

@@ -1,0 +1,301 @@
+//! Functions that the driver exports and the registry does not know: while recording they are found all the same.
+//!
+//! A small library that exports them is written for the driver at hand, beside a copy of the interposer that needs it, so that
+//! both linked programs and `dlsym` come to it. Each of its functions jumps where a word of its data says: at first to
+//! `cutape_forward` of the interposer, which puts the driver's function there. What these four words an entry are is said there.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use object::elf;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::write::elf as write;
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+
+/// The name of the written library. The interposer names it, by `DT_AUXILIARY`, in its own folder.
+pub(crate) const LIBRARY: &str = "libcutape-forward.so";
+/// What of the interposer the library refers to.
+const RESOLVER: &str = "cutape_forward";
+
+const PAGE: u64 = 4096;
+/// Bytes of a function, and of the code that it jumps to at first.
+const CODE: u64 = 16;
+/// Bytes of a function's data: target, unresolved, name, next.
+const ENTRY: u64 = 32;
+/// Of a dynamic entry: tag and value.
+const DYNAMIC_ENTRY: usize = 16;
+
+/// The functions that a driver exports, sorted: names that begin with `cu`.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub(crate) fn exported(driver: &Path) -> Result<Vec<String>, String> {
+    let file = fs::File::open(driver).map_err(|error| error.to_string())?;
+    // Only what is looked at is read: drivers are large.
+    let cache = object::ReadCache::new(file);
+    let library = object::File::parse(&cache).map_err(|error| error.to_string())?;
+    let mut names: Vec<String> = library
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+        .filter_map(|symbol| symbol.name().ok())
+        .filter(|name| name.starts_with("cu"))
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Whether the registry knows a function, so that the interposer exports it.
+pub(crate) fn is_known(name: &str) -> bool {
+    cutape_registry::function(name).is_some()
+}
+
+/// Why libraries that are written into a folder could not be loaded from there.
+pub(crate) fn obstacle(folder: &Path) -> Option<String> {
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all-zero is a valid buffer for the call.
+    let mut status: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends in NUL, the buffer is ours.
+    let known = unsafe { libc::statvfs(path.as_ptr(), &raw mut status) } == 0;
+    (known && status.f_flag & libc::ST_NOEXEC != 0).then(|| {
+        format!(
+            "{} is mounted noexec; set TMPDIR to a folder that is not",
+            folder.display()
+        )
+    })
+}
+
+/// The copy of the interposer that needs [`LIBRARY`].
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn interposer(original: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |why: String| format!("{}: {why}", original.display());
+    let mut bytes = fs::read(original).map_err(|error| wrong(error.to_string()))?;
+    let place = auxiliary(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let tag = place
+        .and_then(|place| bytes.get_mut(place..place + 8))
+        .ok_or_else(|| wrong(format!("does not refer to {LIBRARY}")))?;
+    // An auxiliary library is optional, but ld.so (glibc 2.36) ends with a failed assertion where one is loaded into a new
+    // namespace, and before 2.31 where one is loaded by dlopen. A needed one is what every program has.
+    tag.copy_from_slice(&elf::DT_NEEDED.0.to_le_bytes()[..8]);
+    Ok(bytes)
+}
+
+/// Where the tag `DT_AUXILIARY` is in a library.
+fn auxiliary(bytes: &[u8]) -> object::Result<Option<usize>> {
+    let header = elf::FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    for segment in header.program_headers(endian, bytes)? {
+        let Some(entries) = segment.dynamic(endian, bytes)? else {
+            continue;
+        };
+        let index = entries
+            .iter()
+            .position(|entry| entry.tag(endian) == elf::DT_AUXILIARY);
+        let start = segment.p_offset(endian) as usize;
+        return Ok(index.map(|index| start + index * DYNAMIC_ENTRY));
+    }
+    Ok(None)
+}
+
+/// The library that exports these functions.
+///
+/// # Errors
+/// A table that would be too large.
+pub(crate) fn library(names: &[String]) -> Result<Vec<u8>, String> {
+    write_library(names).map_err(|error| format!("{LIBRARY}: {error}"))
+}
+
+/// A part of the file; it is loaded at the address that is its offset.
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    end: u64,
+}
+
+fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
+    let count = names.len() as u64;
+    let mut file = Vec::new();
+    let mut writer = write::Writer::new(Endianness::Little, true, &mut file);
+
+    writer.reserve_file_header();
+    writer.reserve_program_headers(5);
+    let text_section = writer.reserve_section_index();
+    let text_name = writer.add_section_name(b".text");
+    writer.reserve_hash_section_index();
+    writer.reserve_dynsym_section_index();
+    writer.reserve_dynstr_section_index();
+    writer.reserve_dynamic_section_index();
+    writer.reserve_shstrtab_section_index();
+    let soname = writer.add_dynamic_string(LIBRARY.as_bytes());
+    let resolver_name = writer.add_dynamic_string(RESOLVER.as_bytes());
+    let resolver = writer.reserve_dynamic_symbol_index();
+    let mut strings = Vec::with_capacity(names.len());
+    for name in names {
+        strings.push(writer.add_dynamic_string(name.as_bytes()));
+        writer.reserve_dynamic_symbol_index();
+    }
+    let symbols = writer.dynamic_symbol_count();
+    let hash = writer.reserve_hash(symbols, symbols);
+    let dynsym = writer.reserve_dynsym();
+    let dynstr = writer.reserve_dynstr()?;
+    let relocations = 3 * names.len() + 1;
+    let rela = writer.reserve_relocations(relocations, true);
+    let read_only = writer.reserved_len();
+    let text = writer.reserve(2 * CODE * count, PAGE);
+    let text = Part {
+        start: text,
+        end: writer.reserved_len(),
+    };
+    // DT_NULL among them.
+    let dynamic_count = 11;
+    let data = writer.reserve(0, PAGE);
+    let dynamic = writer.reserve_dynamic(dynamic_count);
+    let dynamic_end = writer.reserved_len();
+    // The resolver's address, then the entries.
+    let resolver_slot = writer.reserve(8, 8);
+    let entries = writer.reserve(ENTRY * count, 16);
+    let data = Part {
+        start: data,
+        end: writer.reserved_len(),
+    };
+    writer.reserve_shstrtab()?;
+    writer.reserve_section_headers();
+
+    writer.write_file_header(&write::FileHeader {
+        os_abi: elf::ELFOSABI_SYSV,
+        abi_version: 0,
+        e_type: elf::ET_DYN,
+        e_machine: elf::EM_X86_64,
+        e_entry: 0,
+        e_flags: elf::FileFlags(0),
+    })?;
+    writer.write_align_program_headers();
+    let mut segment = |kind, flags, part: Part, align| {
+        writer.write_program_header(&write::ProgramHeader {
+            p_type: kind,
+            p_flags: flags,
+            p_offset: part.start,
+            p_vaddr: part.start,
+            p_paddr: part.start,
+            p_filesz: part.end - part.start,
+            p_memsz: part.end - part.start,
+            p_align: align,
+        });
+    };
+    let at = |start, end| Part { start, end };
+    let data_flags = elf::PF_R | elf::PF_W;
+    segment(elf::PT_LOAD, elf::PF_R, at(0, read_only), PAGE);
+    segment(elf::PT_LOAD, elf::PF_R | elf::PF_X, text, PAGE);
+    segment(elf::PT_LOAD, data_flags, data, PAGE);
+    segment(elf::PT_DYNAMIC, data_flags, at(dynamic, dynamic_end), 8);
+    // Without it the loader makes the stack executable.
+    segment(elf::PT_GNU_STACK, data_flags, at(0, 0), 16);
+
+    writer.write_hash(symbols, symbols, |symbol| {
+        let name = names.get((symbol as usize).checked_sub(2)?)?;
+        Some(elf::hash(name.as_bytes()))
+    });
+    writer.write_null_dynamic_symbol();
+    let mut symbol = |name, section: Option<write::SectionIndex>, value, size| {
+        writer.write_dynamic_symbol(&write::Sym {
+            section: section.map(|section| section.0),
+            st_name: writer.dynamic_string_offset(Some(name)),
+            st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
+            st_other: elf::SymbolOther(0),
+            st_shndx: elf::SHN_UNDEF,
+            st_value: value,
+            st_size: size,
+        });
+    };
+    symbol(resolver_name, None, 0, 0);
+    for (index, &name) in (0..).zip(&strings) {
+        symbol(name, Some(text_section), text.start + 2 * CODE * index, 10);
+    }
+    writer.write_dynstr();
+    writer.write_align_relocation();
+    let relocation = |offset, symbol, kind, addend: u64| write::Rel {
+        r_offset: offset,
+        r_sym: symbol,
+        r_type: kind,
+        r_addend: addend as i64,
+    };
+    for (index, &name) in (0..).zip(&strings) {
+        let entry = entries + ENTRY * index;
+        let unresolved = text.start + 2 * CODE * index + CODE;
+        let name = dynstr + u64::from(writer.dynamic_string_offset(Some(name)));
+        for (offset, value) in [(0, unresolved), (8, unresolved), (16, name)] {
+            let relative = relocation(entry + offset, 0, elf::R_X86_64_RELATIVE, value);
+            writer.write_relocation(true, &relative);
+        }
+    }
+    let address = relocation(resolver_slot, resolver.0, elf::R_X86_64_GLOB_DAT, 0);
+    writer.write_relocation(true, &address);
+
+    writer.pad_until(text.start);
+    for index in 0..count {
+        let entry = entries + ENTRY * index;
+        writer.write(&code(text.start + 2 * CODE * index, entry, resolver_slot));
+    }
+    writer.pad_until(data.start);
+    writer.write_align_dynamic();
+    writer.write_dynamic_string(elf::DT_SONAME, soname)?;
+    for (tag, value) in [
+        (elf::DT_HASH, hash),
+        (elf::DT_SYMTAB, dynsym),
+        (elf::DT_SYMENT, 24),
+        (elf::DT_STRTAB, dynstr),
+        (elf::DT_STRSZ, u64::from(writer.dynstr_len())),
+        (elf::DT_RELA, rela),
+        (elf::DT_RELASZ, 24 * relocations as u64),
+        (elf::DT_RELAENT, 24),
+        (elf::DT_RELACOUNT, relocations as u64 - 1),
+        (elf::DT_NULL, 0),
+    ] {
+        writer.write_dynamic(tag, value)?;
+    }
+    // What relocations fill.
+    writer.pad_until(data.end);
+    writer.write_shstrtab();
+    writer.write_null_section_header();
+    writer.write_section_header(&write::SectionHeader {
+        sh_name: writer.section_name_offset(Some(text_name)),
+        sh_type: elf::SHT_PROGBITS,
+        sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
+        sh_addr: text.start,
+        sh_offset: text.start,
+        sh_size: text.end - text.start,
+        sh_link: 0,
+        sh_info: 0,
+        sh_addralign: CODE,
+        sh_entsize: 0,
+    });
+    writer.write_hash_section_header(hash);
+    writer.write_dynsym_section_header(dynsym, 1);
+    writer.write_dynstr_section_header(dynstr);
+    writer.write_dynamic_section_header(dynamic);
+    writer.write_shstrtab_section_header();
+    Ok(file)
+}
+
+/// A function's code at an address: `endbr64; jmp *entry`, and behind it `lea entry, %r11; jmp *resolver`.
+fn code(address: u64, entry: u64, resolver: u64) -> [u8; 2 * CODE as usize] {
+    // Fill: int3.
+    let mut code = [0xcc; 2 * CODE as usize];
+    let mut put = |at: usize, opcode: &[u8], target: u64| {
+        let end = at + opcode.len() + 4;
+        // Less than 2 GiB apart: the library is small.
+        let distance = target.wrapping_sub(address + end as u64) as u32;
+        code[at..at + opcode.len()].copy_from_slice(opcode);
+        code[end - 4..end].copy_from_slice(&distance.to_le_bytes());
+        end
+    };
+    put(0, &[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25], entry);
+    let end = put(CODE as usize, &[0x4c, 0x8d, 0x1d], entry);
+    put(end, &[0xff, 0x25], resolver);
+    code
+}
