@@ -1,6 +1,7 @@
 //! `cutape check`: API misuse in a trace, or in a program while it runs.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use cutape_analyzer::output::{self as analyzer, Style};
 use cutape_analyzer::{Analyzer, Baseline, Finding, Severity, Suppressions};
-use cutape_format::{Call, Cursor, Trace};
+use cutape_format::{Call, Cursor, Note, Trace};
 
 use crate::failure::{FOUND, Failure};
 use crate::output::{self, ReportFile};
@@ -248,12 +249,47 @@ fn check_trace(trace: &Trace, sieve: &Sieve, findings: &mut Vec<Finding>) {
     let mut analyzer = Analyzer::new();
     let resolver = Resolver::default();
     let context = Symbolised::new(trace, &resolver);
+    let mut unknown = Unknown::default();
     for call in trace.calls() {
+        unknown.observe(&call);
         sieve.take(analyzer.push(&context, &call), findings);
         sieve.say_unreturned(trace, &call);
         progress.step();
     }
     sieve.take(analyzer.finish(&context), findings);
+    drop(progress);
+    unknown.say(trace);
+}
+
+/// Functions that the program called, or asked for by cuGetProcAddress, and whose calls are not in the trace.
+#[derive(Default)]
+struct Unknown(BTreeSet<String>);
+
+impl Unknown {
+    fn observe(&mut self, call: &Call<'_>) {
+        for note in call.notes() {
+            if let Note::UnknownSymbol(name) = note {
+                self.0.insert(name);
+            }
+        }
+    }
+
+    /// Names them, if there are any.
+    fn say(mut self, trace: &Trace) {
+        self.0
+            .extend(trace.forwarded().map(|(name, _)| name.to_owned()));
+        if !self.0.is_empty() {
+            let names: Vec<_> = self
+                .0
+                .iter()
+                .map(|name| name.escape_debug().to_string())
+                .collect();
+            eprintln!(
+                "cutape: not checked: calls of {}: the recorder does not know them, and they are not in the trace",
+                names.join(", ")
+            );
+        }
+    }
 }
 
 /// How long a thread may take between reading the clock and having its record in the file.
@@ -311,10 +347,12 @@ fn finish(
         if path == own {
             let context = Symbolised::new(&trace, &live.resolver);
             while let Some(call) = live.cursor.next(&trace) {
+                live.unknown.observe(&call);
                 sieve.take(live.analyzer.push(&context, &call), findings);
                 sieve.say_unreturned(&trace, &call);
             }
             sieve.take(live.analyzer.finish(&context), findings);
+            std::mem::take(&mut live.unknown).say(&trace);
         } else {
             check_trace(&trace, sieve, findings);
         }
@@ -340,6 +378,7 @@ struct Live {
     cursor: Cursor,
     analyzer: Analyzer,
     resolver: Resolver,
+    unknown: Unknown,
 }
 
 impl Live {
@@ -362,6 +401,7 @@ impl Live {
         }
         let context = Symbolised::new(trace, &self.resolver);
         while let Some(call) = self.cursor.next_before(trace, horizon) {
+            self.unknown.observe(&call);
             sieve.take(self.analyzer.push(&context, &call), findings);
         }
     }

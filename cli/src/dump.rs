@@ -151,6 +151,25 @@ fn write_calls(
             }
         }
     }
+    // Whose calls would stand among those above, were they known; not for one who looks for certain calls.
+    let forwarded = trace
+        .forwarded()
+        .filter(|_| wanted.calls.is_none() && wanted.thread.is_none());
+    for (name, by) in forwarded {
+        match format {
+            Format::Text => {
+                let (name, by) = (name.escape_debug(), by.escape_debug());
+                writeln!(
+                    out,
+                    "not recorded: calls of `{name}`, which this cutape does not know; first by {by}"
+                )?;
+            }
+            Format::Json => {
+                serde_json::to_writer(&mut *out, &json!({ "not_recorded": name, "first_by": by }))?;
+                out.write_all(b"\n")?;
+            }
+        }
+    }
     Ok(shown)
 }
 

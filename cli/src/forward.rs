@@ -299,3 +299,87 @@ fn code(address: u64, entry: u64, resolver: u64) -> [u8; 2 * CODE as usize] {
     put(end, &[0xff, 0x25], resolver);
     code
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("cuNew{number}")).collect()
+    }
+
+    #[test]
+    fn what_is_written_exports_the_names() {
+        for count in [1, 2, 300] {
+            let names = names(count);
+            let bytes = library(&names).unwrap();
+            let library = object::File::parse(&*bytes).unwrap();
+            let defined = library
+                .dynamic_symbols()
+                .filter(|symbol| symbol.is_definition());
+            let mut exported: Vec<_> = defined.map(|s| s.name().unwrap().to_owned()).collect();
+            exported.sort();
+            let mut expected = names.clone();
+            expected.sort();
+            assert_eq!(exported, expected);
+            let undefined: Vec<_> = library
+                .dynamic_symbols()
+                .filter(|symbol| symbol.is_undefined())
+                .map(|symbol| symbol.name().unwrap())
+                .collect();
+            assert_eq!(undefined, [RESOLVER]);
+            let header = elf::FileHeader64::<Endianness>::parse(&*bytes).unwrap();
+            let segments = header.program_headers(Endianness::Little, &*bytes).unwrap();
+            for segment in segments {
+                let flags = segment.p_flags(Endianness::Little);
+                let writable = flags & elf::PF_W == elf::PF_W;
+                let executable = flags & elf::PF_X == elf::PF_X;
+                assert!(!(writable && executable), "{segment:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn code_jumps_where_it_should() {
+        let code = code(0x1000, 0x3040, 0x3000);
+        // Behind the jump: 0x100a + 0x2036; 0x1017 + 0x2029; 0x101d + 0x1fe3.
+        assert_eq!(
+            code[..10],
+            [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0x36, 0x20, 0, 0]
+        );
+        assert_eq!(
+            code[16..29],
+            [
+                0x4c, 0x8d, 0x1d, 0x29, 0x20, 0, 0, 0xff, 0x25, 0xe3, 0x1f, 0, 0
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_interposer_is_refused() {
+        // A library without such a tag, a file that is none, no file.
+        for path in ["/proc/self/exe", "/dev/null", "/no/such"] {
+            let why = interposer(Path::new(path)).unwrap_err();
+            assert!(why.starts_with(path), "{why}");
+        }
+        assert!(exported(Path::new("/dev/null")).is_err());
+        assert_eq!(exported(Path::new("/proc/self/exe")), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn folders_without_programs_are_noticed() {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        // The last one at a place is what is seen there.
+        let mut last = std::collections::BTreeMap::new();
+        for line in mounts.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            last.insert(words[1], words[3].split(',').any(|word| word == "noexec"));
+        }
+        for (folder, noexec) in last {
+            // One that is hidden below another, or not for us, tells nothing.
+            if Path::new(folder).is_dir() && folder.matches('/').count() == 1 {
+                assert_eq!(obstacle(Path::new(folder)).is_some(), noexec, "{folder}");
+            }
+        }
+    }
+}

@@ -329,6 +329,14 @@ impl Trace {
             .map(|entry| entry.1.as_str())
     }
 
+    /// Functions that the program called and the recorder did not know, so that their calls are not in the trace: the name,
+    /// and who called it first.
+    pub fn forwarded(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.meta
+            .iter()
+            .filter_map(|(key, by)| Some((key.strip_prefix("forwarded.")?, by.as_str())))
+    }
+
     /// The functions that the records name.
     pub fn signatures(&self) -> &Signatures {
         &self.signatures

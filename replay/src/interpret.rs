@@ -202,6 +202,7 @@ impl<'t> Player<'t> {
                     self.layouts.insert(handle, layout);
                 }
                 Note::Origin(origin, name) => overrides::origin::adopt(self, call, origin, &name),
+                Note::UnknownSymbol(name) => self.report.unknown(&name),
                 _ => {}
             }
         }

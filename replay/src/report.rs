@@ -96,6 +96,14 @@ impl Report {
         *self.notes.entry(text.into()).or_default() += 1;
     }
 
+    /// The program has, or may have, called a function that the recorder did not know.
+    pub(crate) fn unknown(&mut self, name: &str) {
+        self.note(format!(
+            "calls of {} are not in the trace: the recorder did not know the function",
+            name.escape_debug()
+        ));
+    }
+
     pub(crate) fn diverge(&mut self, divergence: Divergence) {
         self.divergence_count += 1;
         if self.divergences.len() < Self::DIVERGENCES_KEPT {

@@ -132,6 +132,9 @@ pub(crate) fn replay_watched(
     let api = Api::open(&options.driver)?;
     let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
     player.report.randomised = is_randomised();
+    for (name, _) in trace.forwarded() {
+        player.report.unknown(name);
+    }
     let begin = Instant::now();
     player.begin()?;
     let turns = Turns {

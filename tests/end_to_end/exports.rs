@@ -56,7 +56,10 @@ fn soname(library: &Path) -> String {
 
 #[test]
 fn interposer() {
-    assert_exports(&parts().interposer, &["cutape_interposer_marker"]);
+    assert_exports(
+        &parts().interposer,
+        &["cutape_interposer_marker", "cutape_forward"],
+    );
     assert_eq!(soname(&parts().interposer), "libcuda.so.1");
 }
 

@@ -291,7 +291,16 @@ impl<'t> Gathering<'t> {
             counts: CallCounts::default(),
             in_flight: Vec::new(),
             failed: Vec::new(),
-            remarks: Vec::new(),
+            remarks: trace
+                .forwarded()
+                .map(|(name, by)| {
+                    format!(
+                        "calls of `{}` are not recorded: the recorder does not know it; first by {}",
+                        name.escape_debug(),
+                        by.escape_debug()
+                    )
+                })
+                .collect(),
             clock: Clock::of(trace),
             last: trace.head().start_ticks,
         }

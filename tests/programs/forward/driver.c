@@ -47,3 +47,14 @@ int cuNewErrno(int value) {
 }
 
 int cudbgNewThing(void) { return 41; }
+
+// The real driver has this one.
+int cudbgGetAPIVersion(unsigned *major, unsigned *minor, unsigned *revision) {
+  *major = 13;
+  *minor = 4;
+  *revision = 5;
+  return 0;
+}
+
+// No function: nothing that can be passed on by a jump.
+int cuNewNumber = 7;

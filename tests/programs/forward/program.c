@@ -1,4 +1,4 @@
-// Calls functions that only driver.c has: linked, or (looked up) in the ways of dlsym. What it prints is the same bare and recorded.
+// Calls functions that only driver.c has, in the way that its argument says. What it prints is the same bare and recorded.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -50,7 +50,8 @@ int main(int count, char **words) {
   const char *way = count > 1 ? words[1] : "linked";
   if (strcmp(way, "linked") == 0) {
     CUdevice device = -1;
-    printf("%d %d\n", cuInit(0), cuDeviceGet(&device, 0));
+    int result = cuInit(0);
+    printf("%d %d\n", result, cuDeviceGet(&device, 0));
     show_calls();
     return 0;
   }
@@ -70,7 +71,8 @@ int main(int count, char **words) {
     return cuInit(0);
   }
   if (strcmp(way, "fork") == 0) {
-    printf("%d %d\n", cuInit(0), cudbgNewThing());
+    int result = cuInit(0);
+    printf("%d %d\n", result, cudbgNewThing());
     fflush(stdout);
     if (fork() == 0) {
       printf("%d\n", cudbgNewThing());
