@@ -1,7 +1,7 @@
 //! `cutape replay`: a trace's calls, re-issued and compared.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::Trace;
-use cutape_replay::{Difference, Divergence, Guard, Options, Report, Selection, What};
+use cutape_replay::{Divergence, Guard, Options, Report, Selection, What};
 
 use crate::call_set::{CallSet, Kernels};
 use crate::failure::{FOUND, Failure};
@@ -46,6 +46,12 @@ pub(crate) struct Arguments {
     /// Replay although the machine does not fit.
     #[arg(long)]
     force: bool,
+    /// Which device here (by ordinal) stands for which recorded one.
+    ///
+    /// MAP is 0=1,1=0: recorded=here. Others are matched by UUID, by name and
+    /// compute capability, and in order.
+    #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
+    devices: Option<DeviceMap>,
     /// Leave memory where the driver puts it; translate addresses.
     #[arg(long)]
     no_placement: bool,
@@ -55,6 +61,35 @@ pub(crate) struct Arguments {
     /// Write the report there as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// Pairs of ordinals: recorded, here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeviceMap(Vec<(u32, u32)>);
+
+impl fmt::Display for DeviceMap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<String> = self
+            .0
+            .iter()
+            .map(|(recorded, here)| format!("{recorded}={here}"))
+            .collect();
+        formatter.write_str(&pairs.join(","))
+    }
+}
+
+fn device_map(text: &str) -> Result<DeviceMap, String> {
+    let pair = |word: &str| {
+        let (recorded, here) = word.split_once('=')?;
+        Some((recorded.trim().parse().ok()?, here.trim().parse().ok()?))
+    };
+    let pairs: Result<_, String> = text
+        .split(',')
+        .map(|word| {
+            pair(word).ok_or_else(|| format!("{word:?} is not of the form recorded=here, e.g. 0=1"))
+        })
+        .collect();
+    Ok(DeviceMap(pairs?))
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -83,6 +118,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         if let Some(until) = arguments.until {
             command.args(["--until", &until.to_string()]);
+        }
+        if let Some(devices) = &arguments.devices {
+            command.args(["--devices", &devices.to_string()]);
         }
         for (wanted, flag) in [
             (arguments.timing, "--timing"),
@@ -139,6 +177,10 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
         force: arguments.force,
         watchdog: Duration::from_secs(arguments.watchdog.max(1)),
         placement: !arguments.no_placement,
+        devices: arguments
+            .devices
+            .as_ref()
+            .map_or_else(Vec::new, |map| map.0.clone()),
         ..Options::new(driver)
     };
     let status = cutape_replay::run_as_child(&trace, &options);
@@ -237,14 +279,9 @@ fn text(trace: &Trace, report: &Report) -> String {
         "returned bytes: {} compared, {} not",
         report.bytes_compared, report.bytes_not_compared
     );
-    for Difference {
-        what,
-        recorded,
-        here,
-        ..
-    } in &report.machine
-    {
-        let _ = writeln!(out, "machine: {what}: recorded {recorded}, here {here}");
+    for difference in &report.machine {
+        let forced = if difference.fatal { "warning: " } else { "" };
+        let _ = writeln!(out, "{forced}machine: {}", difference.text());
     }
     if !report.skipped.is_empty() {
         let _ = writeln!(out, "not re-issued:");
@@ -314,5 +351,20 @@ fn describe(out: &mut String, divergence: &Divergence) {
     }
     for line in &divergence.history {
         let _ = writeln!(out, "  {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_devices_are_read_or_refused() {
+        let map = device_map("0=1, 1=0").unwrap();
+        assert_eq!(map.0, [(0, 1), (1, 0)]);
+        assert_eq!(map.to_string(), "0=1,1=0");
+        for wrong in ["", "0", "0=1,", "0=x", "-1=0", "0:1", "0=1;1=0"] {
+            assert!(device_map(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! Context Management: contexts, the stack of each thread, limits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cutape_driver::types::CUctxCreateParams;
 use cutape_registry::Kind;
 
 use crate::answer::{
-    Answer, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, PEER_ACCESS_NOT_ENABLED,
-    PEER_ACCESS_UNSUPPORTED,
+    Answer, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, PEER_ACCESS_ALREADY_ENABLED,
+    PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED,
 };
 use crate::argument::{In, Out};
 use crate::dispatch::{Entry, bind};
@@ -62,6 +62,8 @@ pub(crate) struct Context {
     /// `cuStreamGetId` of the legacy default stream; the per-thread ones follow from the thread.
     pub(crate) stream_id: u64,
     limits: HashMap<u32, u64>,
+    /// Ids of the contexts whose memory it may use.
+    peers: HashSet<u64>,
     cache_config: u32,
     shared_config: u32,
     api_version: u32,
@@ -82,6 +84,7 @@ impl Context {
             is_primary,
             stream_id: state.new_id(),
             limits: HashMap::new(),
+            peers: HashSet::new(),
             cache_config: 0,
             shared_config: 0,
             api_version,
@@ -262,6 +265,7 @@ fn default_limit(limit: u32) -> Option<u64> {
         4 => Some(2048),    // DEV_RUNTIME_PENDING_LAUNCH_COUNT
         5 => Some(64),      // MAX_L2_FETCH_GRANULARITY
         6 => Some(0),       // PERSISTING_L2_CACHE_SIZE
+        8 => Some(0),       // CIG_ENABLED (measured: no error)
         _ => None,
     }
 }
@@ -280,6 +284,10 @@ fn set_limit(limit: u32, value: u64) -> Answer {
     let mut state = lock();
     let context = state.current_context()?;
     check_limit(limit)?;
+    if limit == 8 {
+        // What contexts for graphics are made with cannot be changed later; the code is an assumption.
+        return Err(crate::answer::UNSUPPORTED_LIMIT);
+    }
     let too_much = match limit {
         0 => value > 512 << 10,
         5 => value > 128,
@@ -350,23 +358,41 @@ fn reset_persisting_l2() -> Answer {
     lock().current().map(|_| ())
 }
 
+/// The device and the id of a context that is to be a peer of the current one.
+fn peer_of(state: &State, peer: u64) -> Answer<(i32, u64)> {
+    let current = state.current()?;
+    let context = state.contexts.get(&peer).ok_or(INVALID_CONTEXT)?;
+    if peer == current {
+        return Err(INVALID_CONTEXT);
+    }
+    Ok((context.device, context.id))
+}
+
+/// The codes are the manual's (Peer Context Memory Access).
 fn enable_peer_access(peer: u64, flags: u32) -> Answer {
-    let state = lock();
+    let mut state = lock();
     state.current()?;
     if flags != 0 {
         return Err(INVALID_VALUE);
     }
-    if !state.contexts.contains_key(&peer) {
-        return Err(INVALID_CONTEXT);
+    let (device, id) = peer_of(&state, peer)?;
+    let context = state.current_context()?;
+    if device == context.device {
+        return Err(PEER_ACCESS_UNSUPPORTED);
     }
-    Err(PEER_ACCESS_UNSUPPORTED)
+    if context.peers.insert(id) {
+        Ok(())
+    } else {
+        Err(PEER_ACCESS_ALREADY_ENABLED)
+    }
 }
 
 fn disable_peer_access(peer: u64) -> Answer {
-    let state = lock();
-    state.current()?;
-    if !state.contexts.contains_key(&peer) {
-        return Err(INVALID_CONTEXT);
+    let mut state = lock();
+    let (_, id) = peer_of(&state, peer)?;
+    if state.current_context()?.peers.remove(&id) {
+        Ok(())
+    } else {
+        Err(PEER_ACCESS_NOT_ENABLED)
     }
-    Err(PEER_ACCESS_NOT_ENABLED)
 }

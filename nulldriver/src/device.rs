@@ -32,8 +32,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 const NAME: &str = "cutape null device";
-/// Compute capability.
-pub(crate) const CAPABILITY: (u16, u16) = (9, 0);
 /// Streaming multiprocessors.
 pub(crate) const MULTIPROCESSORS: u32 = 132;
 /// Most shared memory that a block may have when its function opts in, in bytes.
@@ -109,8 +107,6 @@ const ATTRIBUTES: &[(u32, i32)] = &[
     (72, 2_097_120),              // MAXIMUM_TEXTURE2D_LINEAR_PITCH
     (73, 32_768),                 // MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH
     (74, 32_768),                 // MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT
-    (75, CAPABILITY.0 as i32),    // COMPUTE_CAPABILITY_MAJOR
-    (76, CAPABILITY.1 as i32),    // COMPUTE_CAPABILITY_MINOR
     (77, 32_768),                 // MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH
     (78, 1),                      // STREAM_PRIORITIES_SUPPORTED
     (79, 1),                      // GLOBAL_L1_CACHE_SUPPORTED
@@ -213,8 +209,11 @@ fn get_attribute(value: Out<i32>, number: u32, device: i32) -> Answer {
         return Err(INVALID_VALUE);
     }
     check_device(device)?;
+    let (major, minor) = settings::get().capability(device);
     value.set(match number {
         33 => device + 1, // PCI_BUS_ID
+        75 => i32::from(major),
+        76 => i32::from(minor),
         _ => attribute(number),
     })
 }
@@ -240,8 +239,9 @@ fn compute_capability(major: Out<i32>, minor: Out<i32>, device: i32) -> Answer {
     major.check()?;
     minor.check()?;
     check_device(device)?;
-    major.set_if(attribute(75));
-    minor.set(attribute(76))
+    let capability = settings::get().capability(device);
+    major.set_if(i32::from(capability.0));
+    minor.set(i32::from(capability.1))
 }
 
 fn bus_id(device: i32) -> String {
@@ -274,7 +274,8 @@ fn can_access_peer(answer: Out<i32>, device: i32, peer: i32) -> Answer {
     answer.check()?;
     check_device(device)?;
     check_device(peer)?;
-    answer.set(0)
+    // As over NVLink; a device is no peer of its own.
+    answer.set(i32::from(device != peer))
 }
 
 fn exec_affinity(answer: Out<i32>, kind: u32, device: i32) -> Answer {

@@ -97,6 +97,11 @@ fn resolve(name: &str, version: i32, flags: u64) -> Result<&'static str, Status>
 fn look_up(name: Text, address: Out<u64>, version: i32, flags: u64) -> Answer<Status> {
     let name = name.get()?;
     address.check()?;
+    if name.is_empty() {
+        // Measured with cudart's first call: no error, whatever the version.
+        address.set_if(0);
+        return Ok(Status::NotFound);
+    }
     if flags & !FLAGS != 0 || flags == FLAGS || version < 2000 {
         return Err(INVALID_VALUE);
     }

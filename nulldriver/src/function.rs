@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::answer::{Answer, INVALID_HANDLE, INVALID_VALUE};
 use crate::argument::Out;
-use crate::device::{CAPABILITY, SHARED_DEFAULT, SHARED_OPT_IN};
+use crate::device::{SHARED_DEFAULT, SHARED_OPT_IN};
 use crate::dispatch::{Entry, bind};
 use crate::image::Code;
 use crate::legacy_launch::Legacy;
@@ -82,11 +82,13 @@ impl Spec {
     fn default_attribute(&self, attribute: u32) -> Option<i32> {
         let image = self.image();
         let number = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
+        let (major, minor) = self.code.capability;
+        let device = major * 10 + minor;
         let target = self
             .code
             .content
             .target
-            .map_or(CAPABILITY.0 * 10 + CAPABILITY.1, |target| target.number());
+            .map_or(device, |target| target.number());
         Some(match attribute {
             MAX_THREADS => self.max_threads() as i32,
             1 => number(image.shared_bytes),
@@ -94,7 +96,7 @@ impl Spec {
             3 => number(image.local_bytes),
             4 => self.registers() as i32,
             5 => i32::from(target), // PTX_VERSION: the virtual architecture
-            6 => i32::from(CAPABILITY.0 * 10 + CAPABILITY.1),
+            6 => i32::from(device),
             MAX_DYNAMIC_SHARED => {
                 number(u64::from(SHARED_DEFAULT).saturating_sub(image.shared_bytes))
             }

@@ -211,7 +211,8 @@ fn peer_attribute(value: Out<i32>, attribute: u32, from: i32, to: i32) -> Answer
     if !(1..=5).contains(&attribute) {
         return Err(INVALID_VALUE);
     }
-    value.set(0)
+    // ACCESS_SUPPORTED; no atomic operations, no arrays.
+    value.set(i32::from(attribute == 2))
 }
 
 /// Texture and surface references went with the toolkits that made them; no module has one here.

@@ -9,7 +9,6 @@ use cutape_image::{
 use crate::answer::{
     CUresult, INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, NO_BINARY_FOR_GPU, UNSUPPORTED_PTX_VERSION,
 };
-use crate::device::CAPABILITY;
 use crate::settings;
 
 /// Why an image is refused: the code, and a line for the error log.
@@ -34,6 +33,8 @@ pub(crate) struct Code {
     pub(crate) content: Content,
     /// It had to be compiled.
     pub(crate) from_ptx: bool,
+    /// The compute capability of the device that it was chosen for.
+    pub(crate) capability: (u16, u16),
     /// Positions in `content.functions` of the kernels, by name.
     pub(crate) kernels: HashMap<String, usize>,
     /// Positions of the kernels in the order of the image.
@@ -41,7 +42,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    fn new(content: Content, from_ptx: bool) -> Code {
+    fn new(content: Content, from_ptx: bool, capability: (u16, u16)) -> Code {
         let order: Vec<usize> = (0..content.functions.len())
             .filter(|&at| content.functions[at].is_entry)
             .collect();
@@ -52,6 +53,7 @@ impl Code {
         Code {
             content,
             from_ptx,
+            capability,
             kernels,
             order,
         }
@@ -140,10 +142,10 @@ unsafe fn bytes_at<'a>(mut address: u64) -> Result<&'a [u8], Refusal> {
 }
 
 /// Reads and chooses from the image at an address of the program.
-pub(crate) fn load_from(address: u64) -> Result<Code, Refusal> {
+pub(crate) fn load_from(address: u64, capability: (u16, u16)) -> Result<Code, Refusal> {
     // SAFETY: the program vouches for the pointer by the C prototype; a wild one faults, as in the real driver.
     let bytes = unsafe { bytes_at(address) }?;
-    choose(bytes)
+    choose(bytes, capability)
 }
 
 /// From which driver version on which PTX version is taken (PTX ISA, release history).
@@ -178,8 +180,9 @@ fn newest_ptx(driver: i32) -> (u16, u16) {
         .map_or((7, 0), |entry| entry.1)
 }
 
-/// Chooses what runs on this device: machine code of the nearest architecture, else PTX of the nearest.
-pub(crate) fn choose(bytes: &[u8]) -> Result<Code, Refusal> {
+/// Chooses what runs on a device of that compute capability: machine code of the nearest architecture, else PTX of the
+/// nearest.
+pub(crate) fn choose(bytes: &[u8], capability: (u16, u16)) -> Result<Code, Refusal> {
     let image = parse(bytes).map_err(|problem| {
         let code = match (kind(bytes), problem.kind) {
             (ImageKind::Ptx, _) | (_, ProblemKind::Syntax) => INVALID_PTX,
@@ -192,7 +195,7 @@ pub(crate) fn choose(bytes: &[u8]) -> Result<Code, Refusal> {
         let is_code = matches!(entry.code, CodeKind::Elf | CodeKind::Ptx);
         // A text that does not even say its target is reported for what is wrong with it.
         let fits = entry.target.map_or(entry.content.is_err(), |target| {
-            runs_on(target, entry.code, CAPABILITY)
+            runs_on(target, entry.code, capability)
         });
         let rank = (
             entry.code == CodeKind::Elf,
@@ -203,7 +206,7 @@ pub(crate) fn choose(bytes: &[u8]) -> Result<Code, Refusal> {
         }
     }
     let Some((_, entry)) = best else {
-        let device = CAPABILITY.0 * 10 + CAPABILITY.1;
+        let device = capability.0 * 10 + capability.1;
         return Err(Refusal::new(
             NO_BINARY_FOR_GPU,
             format!("no code for sm_{device} in the image"),
@@ -234,5 +237,5 @@ pub(crate) fn choose(bytes: &[u8]) -> Result<Code, Refusal> {
             "32-bit code",
         ));
     }
-    Ok(Code::new(content, from_ptx))
+    Ok(Code::new(content, from_ptx, capability))
 }

@@ -114,7 +114,7 @@ fn load_data(
     library.check()?;
     let mut options = Options::read(count, names, values, Use::Whole)?;
     check_library_options(library_count, library_names, library_values)?;
-    let code = module::compile(code, &mut options)?;
+    let code = module::compile(code, &mut options, state.capability())?;
     library.set(state.add_library(code)?)
 }
 
@@ -133,7 +133,7 @@ fn load_file(
     library.check()?;
     let mut options = Options::read(count, names, values, Use::Whole)?;
     check_library_options(library_count, library_names, library_values)?;
-    let code = module::compile_file(path, &mut options)?;
+    let code = module::compile_file(path, &mut options, state.capability())?;
     library.set(state.add_library(code)?)
 }
 

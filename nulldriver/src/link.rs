@@ -15,7 +15,6 @@ use crate::answer::{
 };
 use crate::argument::{In, Out, Text};
 use crate::crash;
-use crate::device::CAPABILITY;
 use crate::dispatch::{Entry, bind};
 use crate::image::{self, Code, Refusal};
 use crate::jit::{Options, Use};
@@ -39,6 +38,8 @@ pub(crate) struct Link {
     /// The first input that the linker could not take; the link then fails with that code.
     failed: Option<CUresult>,
     image: Option<Box<[u8]>>,
+    /// Of the device that it was begun for.
+    capability: (u16, u16),
 }
 
 /// Images of destroyed links, and the handles of those links.
@@ -80,6 +81,7 @@ fn create(count: u32, names: In<u32>, values: In<u64>, link: Out<u64>) -> Answer
         defined: HashSet::new(),
         failed: None,
         image: None,
+        capability: state.capability(),
     };
     state.quarantine.destroyed.remove(&handle);
     state.links.insert(handle, object);
@@ -87,7 +89,7 @@ fn create(count: u32, names: In<u32>, values: In<u64>, link: Out<u64>) -> Answer
 }
 
 /// Reads one input of the given type.
-fn read_input(bytes: &[u8], input: u32) -> Result<Code, Refusal> {
+fn read_input(bytes: &[u8], input: u32, capability: (u16, u16)) -> Result<Code, Refusal> {
     let expected = match (input, kind(bytes)) {
         (CUBIN, ImageKind::Cubin)
         | (PTX, _)
@@ -109,12 +111,12 @@ fn read_input(bytes: &[u8], input: u32) -> Result<Code, Refusal> {
     } else {
         None
     };
-    image::choose(&bytes[..end.unwrap_or(bytes.len())])
+    image::choose(&bytes[..end.unwrap_or(bytes.len())], capability)
 }
 
 impl Link {
     fn add(&mut self, bytes: &[u8], input: u32, name: &str) -> Answer {
-        let code = match read_input(bytes, input) {
+        let code = match read_input(bytes, input, self.capability) {
             Ok(code) => code,
             Err(refusal) => {
                 self.options
@@ -161,7 +163,7 @@ impl Link {
             return Err(INVALID_SOURCE);
         }
         let contents: Vec<&Content> = self.inputs.iter().map(|code| &code.content).collect();
-        self.image = Some(build_image(&contents).into_boxed_slice());
+        self.image = Some(build_image(&contents, self.capability).into_boxed_slice());
         self.options.inform(&format!(
             "cutape null driver: {} inputs linked\n",
             self.inputs.len()
@@ -186,11 +188,12 @@ fn symbols(content: &Content) -> impl Iterator<Item = &str> {
     )
 }
 
-fn build_image(contents: &[&Content]) -> Vec<u8> {
-    let target = cutape_image::Target::from_number(
-        CAPABILITY.0 * 10 + CAPABILITY.1,
-        cutape_image::Suffix::None,
-    );
+fn build_image(contents: &[&Content], (major, minor): (u16, u16)) -> Vec<u8> {
+    let target = cutape_image::Target {
+        major,
+        minor,
+        suffix: cutape_image::Suffix::None,
+    };
     let functions: Vec<_> = contents
         .iter()
         .flat_map(|content| &content.functions)

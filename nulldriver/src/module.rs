@@ -132,12 +132,20 @@ impl State {
 }
 
 /// Reads an image and writes the logs; the code to answer where it is refused.
-pub(crate) fn compile(address: u64, options: &mut Options) -> Answer<Arc<Code>> {
-    finish(image::load_from(address), options)
+pub(crate) fn compile(
+    address: u64,
+    options: &mut Options,
+    capability: (u16, u16),
+) -> Answer<Arc<Code>> {
+    finish(image::load_from(address, capability), options)
 }
 
 /// As `compile`, from a file.
-pub(crate) fn compile_file(path: Text, options: &mut Options) -> Answer<Arc<Code>> {
+pub(crate) fn compile_file(
+    path: Text,
+    options: &mut Options,
+    capability: (u16, u16),
+) -> Answer<Arc<Code>> {
     let mut bytes = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
     if cutape_image::kind(&bytes) == cutape_image::ImageKind::Ptx {
         // A text ends at its NUL, which a file need not have.
@@ -147,7 +155,7 @@ pub(crate) fn compile_file(path: Text, options: &mut Options) -> Answer<Arc<Code
             .unwrap_or(bytes.len());
         bytes.truncate(end);
     }
-    finish(image::choose(&bytes), options)
+    finish(image::choose(&bytes, capability), options)
 }
 
 fn finish(loaded: Result<Code, Refusal>, options: &mut Options) -> Answer<Arc<Code>> {
@@ -174,7 +182,7 @@ fn load_file(module: Out<u64>, path: Text) -> Answer {
     let mut state = lock();
     state.current()?;
     module.check()?;
-    let code = compile_file(path, &mut Options::none())?;
+    let code = compile_file(path, &mut Options::none(), state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 
@@ -182,7 +190,7 @@ fn load_data(module: Out<u64>, image: u64) -> Answer {
     let mut state = lock();
     state.current()?;
     module.check()?;
-    let code = compile(image, &mut Options::none())?;
+    let code = compile(image, &mut Options::none(), state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 
@@ -197,7 +205,7 @@ fn load_data_with(
     state.current()?;
     module.check()?;
     let mut options = Options::read(count, names, values, Use::Whole)?;
-    let code = compile(image, &mut options)?;
+    let code = compile(image, &mut options, state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Everything enqueued is done at once, so an allocation is usable when the call returns and a freed one is gone.
 
+use std::collections::HashMap;
+
 use cutape_driver::types::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUmemAccessDesc, CUmemLocation, CUmemPoolProps,
 };
@@ -59,6 +61,8 @@ pub(crate) struct Pool {
     release_threshold: u64,
     /// `USED_MEM_HIGH`, in bytes.
     high: u64,
+    /// `CU_MEM_ACCESS_FLAGS` of other devices.
+    peers: HashMap<i32, u32>,
 }
 
 impl Pool {
@@ -69,6 +73,7 @@ impl Pool {
             reuse: [1; 3],
             release_threshold: 0,
             high: 0,
+            peers: HashMap::new(),
         }
     }
 }
@@ -284,20 +289,25 @@ fn set_attribute(pool: u64, attribute: u32, value: In<u32>) -> Answer {
 }
 
 fn set_access(pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
-    let state = lock();
+    let mut state = lock();
     let device = state.pools.get(&pool).ok_or(INVALID_VALUE)?.device;
     if count > 4096 {
         return Err(INVALID_VALUE);
     }
+    let mut accesses = Vec::new();
     for access in list.list(count)? {
         if access.location.type_.0 != 1 || !matches!(access.flags.0, 0 | 3) {
             return Err(INVALID_VALUE);
         }
         check_device(access.location.id)?;
-        // The pool's own device keeps its access; other devices are no peers here.
-        if (access.location.id == device) != (access.flags.0 == 3) {
+        // The pool's own device keeps its access.
+        if access.location.id == device && access.flags.0 != 3 {
             return Err(INVALID_VALUE);
         }
+        accesses.push((access.location.id, access.flags.0));
+    }
+    if let Some(pool) = state.pools.get_mut(&pool) {
+        pool.peers.extend(accesses);
     }
     Ok(())
 }
@@ -306,10 +316,13 @@ fn get_access(flags: Out<u32>, pool: u64, location: In<CUmemLocation>) -> Answer
     let state = lock();
     flags.check()?;
     let location = location.get()?;
-    let device = state.pools.get(&pool).ok_or(INVALID_VALUE)?.device;
+    let pool = state.pools.get(&pool).ok_or(INVALID_VALUE)?;
     if location.type_.0 != 1 {
         return Err(INVALID_VALUE);
     }
     check_device(location.id)?;
-    flags.set(if location.id == device { 3 } else { 0 })
+    flags.set(match location.id == pool.device {
+        true => 3,
+        false => pool.peers.get(&location.id).copied().unwrap_or(0),
+    })
 }

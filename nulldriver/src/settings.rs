@@ -6,6 +6,7 @@
 //! - `CUTAPE_NULL_CRASH=NAME[@N|@*],...`: that call faults (SIGSEGV).
 //! - `CUTAPE_NULL_VERSION=13000`, `CUTAPE_NULL_DEVICES=1` (0 to 64), `CUTAPE_NULL_MEMORY=16GiB` (bytes a device, with
 //!   an optional `KiB`, `MiB`, `GiB`).
+//! - `CUTAPE_NULL_CAPABILITY=9.0,8.0`: compute capability of each device, the last for all that follow (default 9.0).
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) devices: i32,
     /// Bytes of each device.
     pub(crate) memory: u64,
+    /// Compute capabilities, the last for all further devices; not empty.
+    capabilities: Vec<(u16, u16)>,
 }
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
@@ -97,6 +100,10 @@ impl Settings {
                 }
             }
         }
+        let capabilities = number_pairs(
+            variable("CUTAPE_NULL_CAPABILITY").as_deref(),
+            &mut complaints,
+        );
         let mut number =
             |name: &str, default: u64, range: std::ops::RangeInclusive<u64>| match variable(name) {
                 None => default,
@@ -114,11 +121,22 @@ impl Settings {
             };
         let settings = Settings {
             faults,
+            capabilities,
             version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
             devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
             memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
         };
         (settings, complaints)
+    }
+
+    /// The compute capability of a device.
+    pub(crate) fn capability(&self, device: i32) -> (u16, u16) {
+        let last = self.capabilities.last().copied();
+        usize::try_from(device)
+            .ok()
+            .and_then(|device| self.capabilities.get(device).copied())
+            .or(last)
+            .unwrap_or(CAPABILITY)
     }
 
     /// Waits, crashes, or returns the code that this call is to fail with.
@@ -140,6 +158,28 @@ impl Settings {
         }
         code
     }
+}
+
+/// The compute capability of every device unless another is asked for: an H200's.
+const CAPABILITY: (u16, u16) = (9, 0);
+
+/// `9.0,8.6`; the default for none and, with a complaint, for what is malformed.
+fn number_pairs(text: Option<&str>, complaints: &mut Vec<String>) -> Vec<(u16, u16)> {
+    let Some(text) = text else {
+        return vec![CAPABILITY];
+    };
+    let pair = |word: &str| {
+        let (major, minor) = word.trim().split_once('.')?;
+        let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
+        ((1..=99).contains(&major) && minor <= 9).then_some((major, minor))
+    };
+    let pairs: Option<Vec<_>> = text.split(',').map(pair).collect();
+    pairs.unwrap_or_else(|| {
+        complaints.push(format!(
+            "CUTAPE_NULL_CAPABILITY: {text:?} is no list of numbers such as 9.0,8.0"
+        ));
+        vec![CAPABILITY]
+    })
 }
 
 fn parse_call(text: &str, default: Which) -> Option<(String, Which)> {
@@ -286,6 +326,27 @@ mod tests {
         }
         assert_eq!(read("CUTAPE_NULL_DEVICES", "3").0.devices, 3);
         assert_eq!(read("CUTAPE_NULL_VERSION", "12040").0.version, 12_040);
+    }
+
+    #[test]
+    fn each_device_may_have_a_capability() {
+        let name = "CUTAPE_NULL_CAPABILITY";
+        for (value, first, third, fine) in [
+            ("8.6", (8, 6), (8, 6), true),
+            ("9.0, 8.0", (9, 0), (8, 0), true),
+            ("9", (9, 0), (9, 0), false),
+            ("9.0,", (9, 0), (9, 0), false),
+            ("0.1", (9, 0), (9, 0), false),
+        ] {
+            let (settings, complaints) = read(name, value);
+            let got = (settings.capability(0), settings.capability(2));
+            assert_eq!(
+                (got, complaints.is_empty()),
+                ((first, third), fine),
+                "{value}"
+            );
+        }
+        assert_eq!(read("", "").0.capability(1), (9, 0));
     }
 
     #[test]

@@ -199,6 +199,11 @@ impl State {
         Ok(self.contexts[&handle].device)
     }
 
+    /// The compute capability of the current context's device; of the first one without a context.
+    pub(crate) fn capability(&self) -> (u16, u16) {
+        settings::get().capability(self.current_device().unwrap_or(0))
+    }
+
     /// Ends everything that lives in a context, then the context.
     pub(crate) fn destroy_context(&mut self, handle: u64) {
         let modules: Vec<u64> = self

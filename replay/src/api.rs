@@ -12,6 +12,7 @@ use crate::error::Error;
 pub(crate) type Code = i32;
 
 pub(crate) const INVALID_VALUE: Code = 1;
+pub(crate) const NOT_INITIALIZED: Code = 3;
 pub(crate) const DEINITIALIZED: Code = 4;
 pub(crate) const INVALID_CONTEXT: Code = 201;
 pub(crate) const NOT_READY: Code = 600;
@@ -65,6 +66,16 @@ impl Api {
         self.driver
             .symbol_by_name(c"cutape_null_driver_marker")
             .is_some()
+    }
+
+    /// The driver's file.
+    pub(crate) fn path(&self) -> &Path {
+        self.driver.path()
+    }
+
+    /// Whether the driver has a function, by the registry's id.
+    pub(crate) fn exports(&self, id: u16) -> bool {
+        self.driver.symbol(id).is_some()
     }
 
     /// Calls a function.
@@ -130,6 +141,36 @@ impl Api {
             &[&raw mut bytes as u64, device as u64],
         )?;
         Ok(bytes)
+    }
+
+    /// 32 hexadecimal digits, as the recorder writes them.
+    pub(crate) fn device_uuid(&self, device: i32) -> Result<String, Code> {
+        let mut uuid = [0u8; 16];
+        self.own(
+            id::cuDeviceGetUuid_v2,
+            &[uuid.as_mut_ptr() as u64, device as u64],
+        )?;
+        Ok(uuid.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Of the form `0000:1B:00.0`, ended by NUL.
+    pub(crate) fn bus_id(&self, device: i32) -> Result<[u8; 64], Code> {
+        let mut text = [0u8; 64];
+        self.own(
+            id::cuDeviceGetPCIBusId,
+            &[text.as_mut_ptr() as u64, 63, device as u64],
+        )?;
+        Ok(text)
+    }
+
+    /// Bytes that are free on the current context's device.
+    pub(crate) fn free_memory(&self) -> Result<u64, Code> {
+        let (mut free, mut total) = (0u64, 0u64);
+        self.own(
+            id::cuMemGetInfo_v2,
+            &[&raw mut free as u64, &raw mut total as u64],
+        )?;
+        Ok(free)
     }
 
     pub(crate) fn retain_primary(&self, device: i32) -> Result<u64, Code> {

@@ -183,6 +183,10 @@ impl<'t> Player<'t> {
         if !function.returns_result {
             return true; // a number that is not a result code
         }
+        if self.asks_for_machine(call, function) {
+            self.note_other_machine(function);
+            return false;
+        }
         // An error of a kernel surfaces at whatever call comes next; only its code is compared.
         if let Some((first, code)) = self.context_error
             && poisons_context(code)
@@ -209,6 +213,14 @@ impl<'t> Player<'t> {
             );
         }
         false
+    }
+
+    /// Says that an answer is another one because the machine is.
+    pub(crate) fn note_other_machine(&mut self, function: &Function) {
+        self.report.note(format!(
+            "{} answers otherwise here, where the device or the driver is another one",
+            function.name
+        ));
     }
 
     /// Whether waiting for the device brings that error.
@@ -302,6 +314,9 @@ impl<'t> Player<'t> {
         if !self.comparing || param.may_differ || expected == received {
             return;
         }
+        if self.asks_for_machine(call, function) {
+            return self.note_other_machine(function);
+        }
         let number = crate::buffer::number;
         let text = |bytes: &[u8]| match bytes.len() {
             1..=8 => format!("{0} ({0:#x})", number(bytes)),
@@ -342,6 +357,9 @@ impl<'t> Player<'t> {
         };
         let (expected, received) = (text(expected), text(received));
         if self.comparing && expected != received {
+            if self.asks_for_machine(call, function) {
+                return self.note_other_machine(function);
+            }
             self.diverge(
                 call,
                 function,

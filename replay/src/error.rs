@@ -21,6 +21,16 @@ pub enum Error {
         /// Every reason.
         reasons: Vec<String>,
     },
+    /// The devices cannot be matched as was asked for.
+    #[error("devices: {problem}; those of the trace: {recorded}; those of this machine: {here}")]
+    Devices {
+        /// What is wrong with the map.
+        problem: String,
+        /// The recorded devices.
+        recorded: String,
+        /// The devices that are here.
+        here: String,
+    },
     /// The driver refuses something that the replayer itself needs.
     #[error("the driver answers {result} to {function}, which the replay itself needs")]
     Setup {

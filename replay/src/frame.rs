@@ -1,11 +1,12 @@
 //! The arguments of one re-issued call: numbers, live handles and addresses, and memory for what is behind pointers.
 
 use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind, Length, Parent, Role, Width};
+use cutape_registry::{Function, Kind, Length, Parent, Role, Width, structure};
 
 use crate::address::{Found, Range, Way};
 use crate::buffer::{Buffer, number};
 use crate::compare::Payload;
+use crate::devices::Here;
 use crate::handles::{Resolved, crashes_after_end, kind_name};
 use crate::interpret::Player;
 use crate::report::Stale;
@@ -197,6 +198,9 @@ impl<'t> Player<'t> {
             let argument = match param.role {
                 Role::Value if matches!(param.width, Width::Memory(_)) => {
                     frame.lend(Buffer::of(call.argument_bytes(position)))
+                }
+                Role::Value if param.c_type == "CUmemLocation" => {
+                    self.location_live(call, value)?
                 }
                 Role::Value => value,
                 Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
@@ -466,6 +470,9 @@ impl<'t> Player<'t> {
         kind: Kind,
         value: u64,
     ) -> Result<u64, Skip> {
+        if kind == Kind::Device {
+            return self.live_device(value);
+        }
         if value == 0 {
             return Ok(0);
         }
@@ -488,7 +495,6 @@ impl<'t> Player<'t> {
                 "needs a {name} that replay could not make"
             ))),
             Resolved::Unknown => match kind {
-                Kind::Device => Ok(value),
                 // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
                 Kind::Stream if value <= 2 => Ok(value),
                 _ if call.succeeded() => Err(Skip::because(format!(
@@ -501,6 +507,25 @@ impl<'t> Player<'t> {
                 _ => Ok(self.nothing.address()),
             },
         }
+    }
+
+    /// The ordinal of the device that stands for a recorded one.
+    fn live_device(&self, value: u64) -> Result<u64, Skip> {
+        match self.devices.live(value as i32) {
+            Here::Ordinal(here) => Ok(u64::from(here as u32)),
+            Here::None => Err(Skip::because(format!(
+                "names device {value} of the recorded machine, for which no device stands here"
+            ))),
+        }
+    }
+
+    /// A location by value, its type below its number.
+    fn location_live(&mut self, call: &Call<'t>, value: u64) -> Result<u64, Skip> {
+        let mut bytes = value.to_le_bytes();
+        if let Some(layout) = structure("CUmemLocation") {
+            self.struct_live(call, "location", layout, &mut bytes)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
     }
 
     /// The live address of recorded device memory.

@@ -89,6 +89,8 @@ enum Message {
     Conflict,
     /// The machine does not fit.
     Machine(Vec<String>),
+    /// The devices cannot be matched: the problem, those of the trace, those that are here.
+    Devices(String, String, String),
     /// Anything else, as text.
     Failed(String),
 }
@@ -142,6 +144,13 @@ pub fn run_guarded(
                 });
             }
             Some(Message::Machine(reasons)) => return Err(Error::Machine { reasons }),
+            Some(Message::Devices(problem, recorded, here)) => {
+                return Err(Error::Devices {
+                    problem,
+                    recorded,
+                    here,
+                });
+            }
             Some(Message::Failed(how)) => return Err(Error::NoReport { how }),
             None if hung || status.signal().is_some() => {
                 return Ok(obituary(trace, plan, status, &page, hung, attempt));
@@ -171,14 +180,23 @@ const ENVIRONMENT: &[&str] = &[
     "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
     "CUDA_MODULE_DATA_LOADING",
     "CUDA_MODULE_LOADING",
+];
+
+/// What the null driver pretended to be; whoever says here what it is wants that.
+const NULL_MACHINE: &[&str] = &[
+    "CUTAPE_NULL_CAPABILITY",
     "CUTAPE_NULL_DEVICES",
     "CUTAPE_NULL_MEMORY",
     "CUTAPE_NULL_VERSION",
 ];
 
 fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
+    let unsaid = NULL_MACHINE
+        .iter()
+        .filter(|name| std::env::var_os(name).is_none());
     let mut settings: Vec<(String, String)> = ENVIRONMENT
         .iter()
+        .chain(unsaid)
         .filter_map(|&name| {
             let value = trace.meta_value(&format!("environment.{name}"))?;
             Some((name.to_owned(), value.to_owned()))
@@ -443,6 +461,11 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
         Ok(report) => Message::Report(Box::new(report)),
         Err(Error::Conflict { .. }) => Message::Conflict,
         Err(Error::Machine { reasons }) => Message::Machine(reasons),
+        Err(Error::Devices {
+            problem,
+            recorded,
+            here,
+        }) => Message::Devices(problem, recorded, here),
         Err(error) => Message::Failed(error.to_string()),
     };
     let Ok(text) = serde_json::to_vec(&message) else {

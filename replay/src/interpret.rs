@@ -13,6 +13,7 @@ use crate::api::{Api, Code, DEINITIALIZED, INVALID_VALUE, NOT_READY, result_name
 use crate::arrival::Arrivals;
 use crate::buffer::Buffer;
 use crate::capturing::Capturing;
+use crate::devices::Devices;
 use crate::error::Error;
 use crate::frame::{Frame, Skip, length_of};
 use crate::guard::Position;
@@ -58,12 +59,16 @@ pub(crate) struct Player<'t> {
     pub held: BTreeSet<i32>,
     /// The live primary contexts that the program retained, by device.
     pub primaries: HashMap<i32, u64>,
+    /// Which device stands for which recorded one.
+    pub devices: Devices,
+    /// As the user wants them: recorded, here.
+    pub wanted_devices: Vec<(u32, u32)>,
     functions: HashMap<u16, Option<&'static Function>>,
     /// Host memory of asynchronous calls, until the device has been waited for.
     pub retained: Vec<Buffer>,
     pub retained_bytes: usize,
     ready: bool,
-    force: bool,
+    pub force: bool,
     timing: bool,
     place: bool,
     refuse_conflicts: bool,
@@ -108,6 +113,8 @@ impl<'t> Player<'t> {
             context_error: plan.context_error,
             held: BTreeSet::new(),
             primaries: HashMap::new(),
+            devices: Devices::default(),
+            wanted_devices: options.devices.clone(),
             functions: HashMap::new(),
             retained: Vec::new(),
             retained_bytes: 0,
@@ -124,51 +131,47 @@ impl<'t> Player<'t> {
 
     /// What must be done before the first call.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
-        if self.api.is_null_driver() && self.trace.meta_value("driver.kind") != Some("null") {
+        self.report.machine = machine::of_driver(self.trace, self.plan, &self.api);
+        if machine::is_other_kind(self.trace, &self.api) {
             self.bytes_comparable = false;
             self.report.note(
-                "recorded on a real driver, replayed on the null driver, which runs no kernels: bytes are not compared",
+                "recorded on another kind of driver, and the null driver runs no kernels: bytes are not compared",
             );
         }
-        if self.plan.first_init.is_none() && self.plan.calls > 0 {
-            if let Err(code) = self.api.init() {
-                return Err(setup("cuInit", code));
-            }
-            self.set_up()?;
+        // Where the program saw what an uninitialised driver answers, the devices have to wait for its cuInit.
+        if self.plan.needs.starts_uninitialised || self.plan.calls == 0 {
+            return self.refuse_misfit();
         }
-        Ok(())
+        match self.api.init() {
+            Ok(()) => self.set_up(),
+            Err(code) if self.plan.first_init.is_some() => self.no_driver(code),
+            Err(code) => Err(setup("cuInit", code)),
+        }
     }
 
     /// Looks at the machine and puts the recorded address space in place. Needs `cuInit`.
     fn set_up(&mut self) -> Result<(), Error> {
         self.ready = true;
-        self.report.machine = machine::differences(self.trace, self.plan, &self.api);
-        let reasons: Vec<String> = self
-            .report
-            .machine
-            .iter()
-            .filter(|difference| difference.fatal)
-            .map(|d| format!("{}: {} recorded, {} here", d.what, d.recorded, d.here))
-            .collect();
-        if !reasons.is_empty() && !self.force {
-            return Err(Error::Machine { reasons });
-        }
-        let devices = self.api.device_count().unwrap_or(0);
-        self.know_primaries(devices)?;
+        self.fit()?;
+        self.know_primaries()?;
         let needed = !self.plan.device_slots.is_empty() || !self.plan.host_regions.is_empty();
-        if !self.place || !needed || devices == 0 {
+        let devices = self.devices_in_use();
+        let first = devices.first().filter(|_| self.place && needed);
+        let held = first.map(|&first| Ok((first, self.hold_primary(first)?)));
+        let held = held.transpose()?;
+        self.fit_memory()?;
+        let Some((first, context)) = held else {
             return Ok(());
-        }
+        };
         let before = self
             .api
             .current_context()
             .map_err(|code| setup("cuCtxGetCurrent", code))?;
-        let context = self.hold_primary(0)?;
         self.api
             .set_current(context)
             .map_err(|code| setup("cuCtxSetCurrent", code))?;
         // CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
-        let node = self.api.device_attribute(134, 0).unwrap_or(0);
+        let node = self.api.device_attribute(134, first).unwrap_or(0);
         self.placement = Placement::reserve(&self.api, self.plan, devices, node);
         self.api
             .set_current(before)

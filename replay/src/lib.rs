@@ -31,6 +31,7 @@ mod arrival;
 mod buffer;
 mod capturing;
 mod compare;
+mod devices;
 mod error;
 mod frame;
 mod graph_memory;
@@ -39,6 +40,7 @@ mod handles;
 mod host_memory;
 mod interpret;
 mod machine;
+mod needs;
 mod order;
 mod outcome;
 mod overrides;
@@ -52,6 +54,7 @@ mod structs;
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, run_as_child, run_guarded};
+pub use needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
     Died, Difference, Divergence, Placed, Report, Skipped, Stale, Timing, Translated, What,

@@ -97,6 +97,13 @@ impl<'t> Player<'t> {
         let position = place.position;
         match place.expect {
             Expect::Made(kind, parent) | Expect::Found(kind, parent) => {
+                if kind == Kind::Device {
+                    if let Some(recorded) = call.out(position) {
+                        let live = number(&frame.received(place));
+                        self.got(call, function, position, kind, recorded, live, context);
+                    }
+                    return;
+                }
                 let found = matches!(place.expect, Expect::Found(..));
                 let Some(recorded) = call.out_bytes(position).map(<[u8]>::to_vec) else {
                     return;
@@ -220,7 +227,7 @@ impl<'t> Player<'t> {
         }
         let global = matches!(
             kind,
-            Kind::Device | Kind::Context | Kind::Library | Kind::Kernel | Kind::Allocation
+            Kind::Context | Kind::Library | Kind::Kernel | Kind::Allocation
         );
         let context = if global { 0 } else { context };
         if recorded == 0 {
@@ -325,10 +332,14 @@ impl<'t> Player<'t> {
         context: u64,
     ) {
         let expected = match self.handles.resolve(kind, recorded) {
+            // One without a counterpart cannot be compared.
+            _ if kind == Kind::Device => match self.devices.ordinal(recorded as i32) {
+                Some(ordinal) => Some(u64::from(ordinal as u32)),
+                None => return,
+            },
             _ if recorded == 0 => Some(0),
             Resolved::Live(expected) | Resolved::Dead(expected) => Some(expected),
             Resolved::Missing => return,
-            Resolved::Unknown if kind == Kind::Device => Some(recorded),
             Resolved::Unknown if kind == Kind::Stream && recorded <= 2 => Some(recorded),
             Resolved::Unknown => None,
         };
@@ -336,7 +347,10 @@ impl<'t> Player<'t> {
             Some(expected) if expected == live => {}
             Some(expected) => {
                 if self.comparing {
-                    let texts = (format!("the object at {expected:#x}"), format!("{live:#x}"));
+                    let texts = match kind {
+                        Kind::Device => (format!("device {expected}"), format!("device {live}")),
+                        _ => (format!("the object at {expected:#x}"), format!("{live:#x}")),
+                    };
                     let what = What::OutParameter;
                     self.diverge(
                         call,

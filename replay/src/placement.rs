@@ -105,14 +105,14 @@ pub(crate) struct Placement {
     regions: Vec<Region>,
     /// Who may access the granules, besides the device that they lie on.
     host_node: i32,
-    devices: i32,
+    devices: Vec<i32>,
     /// Ranges that somebody else has, by first address.
     pub taken: Vec<u64>,
 }
 
 impl Placement {
     /// Reserves every slot and host region of the plan. Needs a current context.
-    pub(crate) fn reserve(api: &Api, plan: &Plan, devices: i32, host_node: i32) -> Self {
+    pub(crate) fn reserve(api: &Api, plan: &Plan, devices: Vec<i32>, host_node: i32) -> Self {
         let mut placement = Self {
             devices,
             host_node: host_node.max(0),
@@ -247,7 +247,7 @@ impl Placement {
         let own = match location {
             Location::Device(ordinal) => vec![Location::Device(ordinal)],
             Location::Host(node) => {
-                let mut all: Vec<_> = (0..self.devices).map(Location::Device).collect();
+                let mut all: Vec<_> = self.devices.iter().copied().map(Location::Device).collect();
                 all.push(Location::Host(node));
                 all
             }
@@ -258,7 +258,7 @@ impl Placement {
         }
         if let Location::Device(ordinal) = location {
             // As cuMemAlloc memory is open to every device that may be its peer; those that cannot refuse.
-            for peer in (0..self.devices).filter(|&peer| peer != ordinal) {
+            for &peer in self.devices.iter().filter(|&&peer| peer != ordinal) {
                 let _ = api.set_access(low, length, &[Location::Device(peer)]);
             }
         }

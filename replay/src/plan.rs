@@ -6,6 +6,7 @@ use cutape_format::{Bytes, Call, Trace};
 use cutape_registry::{Class, Function, Kind, Role};
 use serde::Serialize;
 
+use crate::needs::{Needs, Observer};
 use crate::placement::{SLOT, slots_around, union};
 
 /// What a replay of a trace needs, and what it cannot do.
@@ -22,8 +23,8 @@ pub struct Plan {
     pub host_regions: Vec<HostRegion>,
     /// Device allocations that succeeded.
     pub allocations: u64,
-    /// Most bytes of device memory that were allocated at one time.
-    pub peak_bytes: u64,
+    /// What it needs of a machine.
+    pub needs: Needs,
     /// Functions that will not be re-issued, by name.
     pub unreplayable: Vec<Unreplayable>,
     /// Images, files and host bytes that the trace does not hold, by function: count.
@@ -122,8 +123,7 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
     let mut slots = Vec::new();
     let mut pinned = Vec::new();
-    let mut sizes: HashMap<u64, u64> = HashMap::new();
-    let mut allocated = 0u64;
+    let mut observer = Observer::new(trace);
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     for call in trace.calls() {
         plan.calls += 1;
@@ -155,6 +155,7 @@ pub fn plan(trace: &Trace) -> Plan {
                 .entry(function.name.to_owned())
                 .or_default() += 1;
         }
+        observer.observe(&call, function);
         let Some(result) = call.result() else {
             plan.in_flight.push((call.index, function.name.to_owned()));
             continue;
@@ -191,9 +192,6 @@ pub fn plan(trace: &Trace) -> Plan {
                         continue;
                     };
                     plan.allocations += 1;
-                    allocated = allocated.saturating_add(length);
-                    plan.peak_bytes = plan.peak_bytes.max(allocated);
-                    sizes.insert(address, length);
                     if is_placed_allocation(function) {
                         slots.extend(slots_around(address, length));
                     }
@@ -210,14 +208,11 @@ pub fn plan(trace: &Trace) -> Plan {
                 Role::HostAddress if function.base == "cuMemHostRegister" => {
                     pinned.push((call.argument(position), length));
                 }
-                Role::Destroy(Kind::Memory) => {
-                    let size = sizes.remove(&call.argument(position)).unwrap_or(0);
-                    allocated = allocated.saturating_sub(size);
-                }
                 _ => {}
             }
         }
     }
+    plan.needs = observer.finish();
     plan.device_slots = union(slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();

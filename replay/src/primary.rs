@@ -11,13 +11,13 @@ use crate::interpret::{Player, setup};
 
 impl Player<'_> {
     /// Retains the primary context of each device whose handle is recorded, and books the handles. Needs `cuInit`.
-    pub(crate) fn know_primaries(&mut self, devices: i32) -> Result<(), Error> {
+    pub(crate) fn know_primaries(&mut self) -> Result<(), Error> {
         for &(recorded, device, call) in &self.plan.primary_contexts {
             // A device that is not here: the calls that use it are left out by name.
-            if !(0..devices).contains(&device) {
+            let Some(here) = self.devices.pair(device).and(self.devices.ordinal(device)) else {
                 continue;
-            }
-            let live = self.hold_primary(device)?;
+            };
+            let live = self.hold_primary(here)?;
             self.handles.find(
                 (Kind::Context, recorded),
                 Some(live),
@@ -28,6 +28,19 @@ impl Player<'_> {
             );
         }
         Ok(())
+    }
+
+    /// The devices here that stand for those that the trace uses; the first one if it uses none.
+    pub(crate) fn devices_in_use(&self) -> Vec<i32> {
+        let used = self.plan.needs.devices.iter();
+        let mut here: Vec<i32> = used
+            .filter(|&&device| self.devices.pair(device).is_some())
+            .filter_map(|&device| self.devices.ordinal(device))
+            .collect();
+        if here.is_empty() && self.devices.counts().1 > 0 {
+            here.push(0);
+        }
+        here
     }
 
     /// Holds a device's primary context; returns its live handle.

@@ -216,6 +216,23 @@ pub struct Difference {
     pub here: String,
     /// Whether the replay is refused because of it unless forced.
     pub fatal: bool,
+    /// Why it matters, if that does not go without saying.
+    #[serde(default)]
+    pub why: String,
+}
+
+impl Difference {
+    /// In one line.
+    pub fn text(&self) -> String {
+        let why = match self.why.as_str() {
+            "" => String::new(),
+            why => format!(" ({why})"),
+        };
+        format!(
+            "{}: recorded {}, here {}{why}",
+            self.what, self.recorded, self.here
+        )
+    }
 }
 
 /// The end of a replaying process that did not end by itself.

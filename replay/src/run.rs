@@ -40,6 +40,8 @@ pub struct Options {
     pub watchdog: Duration,
     /// Put memory at its recorded address.
     pub placement: bool,
+    /// Devices by ordinal, recorded and here; the others are matched by what they are.
+    pub devices: Vec<(u32, u32)>,
     /// Give up at once if an address range is taken, so that a fresh process can try.
     pub refuse_conflicts: bool,
 }
@@ -56,6 +58,7 @@ impl Options {
             force: false,
             watchdog: Duration::from_secs(60),
             placement: true,
+            devices: Vec::new(),
             refuse_conflicts: false,
         }
     }
@@ -73,6 +76,7 @@ impl fmt::Debug for Options {
             .field("force", &self.force)
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)
+            .field("devices", &self.devices)
             .finish_non_exhaustive()
     }
 }
@@ -90,7 +94,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// [`Error::Driver`], [`Error::Machine`] (unless `force`), [`Error::Setup`], and [`Error::Conflict`] if
+/// [`Error::Driver`], [`Error::Machine`] (unless `force`), [`Error::Devices`], [`Error::Setup`], and [`Error::Conflict`] if
 /// `refuse_conflicts` is set. Differences from the recording are no errors but in the report.
 pub fn replay(
     trace: &Trace,

@@ -117,7 +117,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    fn struct_live(
+    pub(crate) fn struct_live(
         &mut self,
         call: &Call<'t>,
         name: &str,
@@ -234,6 +234,10 @@ impl<'t> Player<'t> {
         let recorded = number(value);
         let live = match meaning {
             Meaning::Plain | Meaning::Unknown => return,
+            Meaning::Handle(Kind::Device) => match self.devices.ordinal(recorded as i32) {
+                Some(ordinal) => u64::from(ordinal as u32),
+                None => number(here),
+            },
             _ if recorded == 0 && meaning != Meaning::MayDiffer => return,
             Meaning::Address => self.ranges.translate(recorded),
             Meaning::Handle(kind) if is_address_kind(kind) => self.ranges.translate(recorded),

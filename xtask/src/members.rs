@@ -50,7 +50,7 @@ impl Facts {
                     CONTENT if words == "driver" => Ok(()),
                     CONTENT => Err("can be `driver` only".to_owned()),
                     _ if !known => Err("no such member".to_owned()),
-                    _ => expressions(words, &fields).map(|_| ()),
+                    _ => expressions(words, &fields, "").map(|_| ()),
                 };
                 if let Err(error) = result {
                     errors.push(format!("{SEMANTICS}/{STRUCTS}: [{name}] {member}: {error}"));
@@ -88,7 +88,7 @@ impl Facts {
             .and_then(|members| members.get(&field.name));
         if let Some(words) = said {
             // `check` has gone over all of them.
-            return expressions(words, fields).unwrap_or_else(|_| plain());
+            return expressions(words, fields, "").unwrap_or_else(|_| plain());
         }
         // One member of a union alone cannot be told from the others.
         let overlapped = fields.iter().any(|other| {
@@ -99,12 +99,21 @@ impl Facts {
         if overlapped {
             return ("Meaning::Unknown".to_owned(), "None".to_owned());
         }
+        // What is said about a struct holds where it is a member of another one.
+        for (c_type, prefix) in &field.inside {
+            let words = match types.shape(c_type) {
+                Some(Shape::Struct(inner)) => self.of_struct(types, inner),
+                _ => None,
+            }
+            .and_then(|members| members.get(field.name.strip_prefix(prefix.as_str())?));
+            if let Some(words) = words {
+                return expressions(words, fields, prefix).unwrap_or_else(|_| plain());
+            }
+        }
         let meaning = match types.shape(&field.c_type) {
             _ if field.c_type.contains('[') => "Meaning::Plain".to_owned(),
             _ if roles::is_address(&field.c_type) => "Meaning::Address".to_owned(),
             shape => match (roles::handle_kind(types, &field.c_type), shape) {
-                // A device's number is the same at replay.
-                (Some("Device"), _) => "Meaning::Plain".to_owned(),
                 (Some(kind), _) => format!("Meaning::Handle(Kind::{kind})"),
                 (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
                 _ => "Meaning::Plain".to_owned(),
@@ -174,8 +183,13 @@ fn plain() -> (String, String) {
     ("Meaning::Plain".to_owned(), "None".to_owned())
 }
 
-/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the expressions of `meaning` and `when`.
-fn expressions(words: &str, fields: &[FlatField]) -> Result<(String, String), String> {
+/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the expressions of `meaning` and `when`; `prefix` stands before the
+/// selector's name in `fields`.
+fn expressions(
+    words: &str,
+    fields: &[FlatField],
+    prefix: &str,
+) -> Result<(String, String), String> {
     let (meaning, condition) = match words.split_once(" when ") {
         Some((meaning, condition)) => (meaning, Some(condition)),
         None => (words, None),
@@ -187,6 +201,7 @@ fn expressions(words: &str, fields: &[FlatField]) -> Result<(String, String), St
     let (selector, values) = condition
         .split_once(' ')
         .ok_or("after `when`: a member and its values")?;
+    let selector = format!("{prefix}{selector}");
     let selector = fields
         .iter()
         .find(|field| field.name == selector && field.size == 4)

@@ -12,7 +12,7 @@ pub(crate) fn set_flags<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    let device = call.argument(0) as i32;
+    let device = live_device(player, call, 0);
     let steps_back = player.held.contains(&device)
         && player.report.placed.allocations == 0
         && player.api.release_primary(device).is_ok();
@@ -23,12 +23,18 @@ pub(crate) fn set_flags<'t>(
     played
 }
 
+/// The device that stands for the one of a parameter; -1 for none, which no book knows.
+fn live_device(player: &Player<'_>, call: &Call<'_>, position: usize) -> i32 {
+    let recorded = call.argument(position) as i32;
+    player.devices.ordinal(recorded).unwrap_or(-1)
+}
+
 /// Follows a call that succeeded, in the recording and here.
 pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
     match function.base {
         "cuDevicePrimaryCtxRetain" => {
             // From here on the program's own reference holds it, and its release counts as recorded.
-            let device = call.argument(1) as i32;
+            let device = live_device(player, call, 1);
             let context = call
                 .out(0)
                 .map(|context| player.handles.resolve(Kind::Context, context));
@@ -40,7 +46,7 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
             }
         }
         "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
-            let device = call.argument(0) as i32;
+            let device = live_device(player, call, 0);
             if function.base == "cuDevicePrimaryCtxReset" {
                 player.held.remove(&device);
             }

@@ -23,6 +23,7 @@ pub(crate) fn proc_address<'t>(
         && result == 0
         && let (Some(recorded), Some(received)) = (call.out(1), received)
         && (recorded == 0) != (received == 0)
+        && !player.asks_for_machine(call, function)
     {
         let text = |address: u64| if address == 0 { "not found" } else { "found" }.to_owned();
         let texts = (text(recorded), text(received));

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod callback;
 pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod device;
 pub(crate) mod entry_point;
 pub(crate) mod graph;
 pub(crate) mod graph_node;
@@ -28,6 +29,7 @@ pub(crate) type Play = for<'t> fn(&mut Player<'t>, &Call<'t>, &'static Function)
 
 /// By documented name; a name speaks for all its ABI variants, which the class of the symbol has let through.
 const TABLE: &[(&str, Play)] = &[
+    ("cuDeviceGetByPCIBusId", device::by_bus_id),
     ("cuDevicePrimaryCtxSetFlags", context::set_flags),
     ("cuGetExportTable", entry_point::export_table),
     ("cuGetProcAddress", entry_point::proc_address),

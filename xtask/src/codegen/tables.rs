@@ -222,12 +222,14 @@ pub(crate) struct FlatField {
     pub(crate) c_type: String,
     pub(crate) offset: u32,
     pub(crate) size: u32,
+    /// The named structs around it inside the whole one, with the dots before their members: `CUmemLocation`, `location.`.
+    pub(crate) inside: Vec<(String, String)>,
 }
 
 /// A struct's members, those of the structs inside it in their place, in the order of their offsets.
 pub(crate) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
     let mut fields = Vec::new();
-    flatten(types, entry, "", 0, &mut fields);
+    flatten(types, entry, "", 0, &[], &mut fields);
     fields.sort_by_key(|field| field.offset);
     fields
 }
@@ -237,6 +239,7 @@ fn flatten(
     entry: &Struct,
     prefix: &str,
     base: u32,
+    inside: &[(String, String)],
     fields: &mut Vec<FlatField>,
 ) {
     for (name, c_type, offset, size) in &entry.members {
@@ -251,12 +254,17 @@ fn flatten(
             types.shape(c_type)
         };
         match inner {
-            Some(Shape::Struct(inner)) => flatten(types, inner, &dotted, base + offset, fields),
+            Some(Shape::Struct(inner)) => {
+                let mut inside = inside.to_vec();
+                inside.push((c_type.clone(), format!("{dotted}.")));
+                flatten(types, inner, &dotted, base + offset, &inside, fields);
+            }
             _ => fields.push(FlatField {
                 name: dotted,
                 c_type: c_type.clone(),
                 offset: base + offset,
                 size: *size,
+                inside: inside.to_vec(),
             }),
         }
     }

@@ -1,0 +1,382 @@
+//! What a trace needs of the machine that replays it, gathered call by call.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use cutape_format::layout::{BlobRef, field};
+use cutape_format::{Bytes, Call, Trace};
+use cutape_registry::{Function, Kind, Meaning, Role, structure};
+use serde::Serialize;
+
+use crate::api::NOT_INITIALIZED;
+use crate::buffer::number;
+use crate::plan::made_length;
+
+/// What a trace needs of a machine.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Needs {
+    /// Devices, by recorded ordinal, on which the program made contexts, put memory, or changed something; those that it
+    /// only asked about are not among them.
+    pub devices: BTreeSet<i32>,
+    /// Most bytes that were allocated on a device at one time. A lower bound: managed memory, which the driver may evict, and
+    /// what the driver itself takes are not counted.
+    pub device_bytes: BTreeMap<i32, u64>,
+    /// The functions that are re-issued, each with the index of its first call.
+    pub functions: BTreeMap<&'static str, u64>,
+    /// The loads of device code, each content once a device.
+    pub images: Vec<ImageUse>,
+    /// The loads whose code is not in the trace or in the files that it names.
+    pub missing_images: Vec<MissingImage>,
+    /// Whether a call before the first successful `cuInit` answered that the driver is not initialised.
+    pub starts_uninitialised: bool,
+}
+
+/// A successful load of device code that has to work here as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ImageUse {
+    /// The call.
+    pub call: u64,
+    /// The device of the calling thread's context, by recorded ordinal, if it is known.
+    pub device: Option<i32>,
+}
+
+/// A load whose code is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MissingImage {
+    /// The call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Where memory was allocated: the context decides, and its device may be seen only later.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Device(i32),
+    Context(u64),
+}
+
+/// Follows a trace.
+#[derive(Debug)]
+pub(crate) struct Observer<'t> {
+    trace: &'t Trace,
+    needs: Needs,
+    initialised: bool,
+    /// The context stack of each thread, as recorded handles; the current one last.
+    stacks: HashMap<u32, Vec<u64>>,
+    /// The devices of contexts.
+    contexts: HashMap<u64, i32>,
+    /// Allocations and frees in order.
+    changes: Vec<(Owner, i64)>,
+    /// What is allocated: by kind, since a handle and an address may be the same number.
+    live: HashMap<(Kind, u64), (Owner, i64)>,
+    /// Cubins of link states that live: address, bytes.
+    cubins: HashMap<u64, (u64, u64)>,
+    seen: HashSet<(BlobRef, Option<i32>)>,
+}
+
+/// The captures of a call that are device code.
+pub(crate) fn images<'c, 't>(
+    call: &'c Call<'t>,
+    function: &'static Function,
+) -> impl Iterator<Item = cutape_format::Capture<'t>> + use<'c, 't> {
+    call.captures().filter(move |capture| {
+        let param = function.params.get(usize::from(capture.parameter));
+        match capture.field {
+            field::FATBIN | field::FILE => true,
+            field::POINTEE => param.is_some_and(|param| {
+                param.role == Role::Image
+                    || (function.base == "cuLinkAddData" && param.name == "data")
+            }),
+            _ => false,
+        }
+    })
+}
+
+impl<'t> Observer<'t> {
+    pub(crate) fn new(trace: &'t Trace) -> Self {
+        Self {
+            trace,
+            needs: Needs::default(),
+            initialised: false,
+            stacks: HashMap::new(),
+            contexts: HashMap::new(),
+            changes: Vec::new(),
+            live: HashMap::new(),
+            cubins: HashMap::new(),
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Takes in a call that is going to be re-issued.
+    pub(crate) fn observe(&mut self, call: &Call<'t>, function: &'static Function) {
+        let Some(result) = call.result() else { return };
+        self.needs
+            .functions
+            .entry(function.name)
+            .or_insert(call.index);
+        self.needs.starts_uninitialised |= !self.initialised && result == NOT_INITIALIZED;
+        if !call.succeeded() {
+            return;
+        }
+        self.initialised |= function.base == "cuInit";
+        self.follow_contexts(call, function);
+        self.follow_devices(call, function);
+        self.follow_memory(call, function);
+        self.follow_images(call, function);
+    }
+
+    fn current(&self, thread: u32) -> Option<u64> {
+        self.stacks.get(&thread)?.last().copied()
+    }
+
+    fn follow_contexts(&mut self, call: &Call<'t>, function: &'static Function) {
+        let stack = self.stacks.entry(call.thread).or_default();
+        let given = call.argument(0);
+        match function.base {
+            "cuCtxCreate" => stack.extend(call.out(0)),
+            "cuCtxPushCurrent" => stack.push(given),
+            "cuCtxPopCurrent" => drop(stack.pop()),
+            "cuCtxSetCurrent" => {
+                stack.pop();
+                stack.extend((given != 0).then_some(given));
+            }
+            // Private functions of the driver change it too.
+            "cuCtxGetCurrent" => {
+                let seen = call.out(0).filter(|&context| context != 0);
+                if stack.last().copied() != seen {
+                    stack.pop();
+                    stack.extend(seen);
+                }
+            }
+            "cuCtxDestroy" => drop(stack.pop_if(|top| *top == given)),
+            "cuCtxGetDevice" if function.params.len() == 1 => {
+                if let (Some(&context), Some(device)) = (stack.last(), call.out(0)) {
+                    self.contexts.insert(context, device as i32);
+                }
+            }
+            _ => {}
+        }
+        let device = function
+            .params
+            .iter()
+            .position(|param| param.role == Role::Use(Kind::Device));
+        let makes = function.params.iter().position(|param| {
+            matches!(
+                param.role,
+                Role::Make(Kind::Context, _) | Role::Find(Kind::Context, _)
+            )
+        });
+        if let (Some(device), Some(context)) = (device, makes.and_then(|made| call.out(made))) {
+            self.contexts.insert(context, call.argument(device) as i32);
+        }
+    }
+
+    /// A call uses the devices that it names if it makes something or does nothing but act; a question does not.
+    fn follow_devices(&mut self, call: &Call<'t>, function: &'static Function) {
+        let mut acts = true;
+        let mut makes = false;
+        for param in function.params {
+            match param.role {
+                Role::Make(..) | Role::Find(Kind::Context, _) => makes = true,
+                Role::Out(_)
+                | Role::Text(_)
+                | Role::OutString
+                | Role::Get(_)
+                | Role::Find(..)
+                | Role::FindMany(..) => acts = false,
+                _ => {}
+            }
+        }
+        if !acts && !makes {
+            return;
+        }
+        for (position, param) in function.params.iter().enumerate() {
+            match param.role {
+                Role::Use(Kind::Device) => self.uses(call.argument(position)),
+                Role::Value if param.c_type == "CUmemLocation" => {
+                    let bytes = call.argument(position).to_le_bytes();
+                    self.uses_in("CUmemLocation", &bytes);
+                }
+                Role::In(_) => {
+                    let name = param.c_type.trim_end_matches(['*', ' ']);
+                    let name = name.strip_prefix("const ").unwrap_or(name);
+                    if let Some(bytes) = call
+                        .capture(position, field::POINTEE)
+                        .and_then(|capture| capture.bytes.inline())
+                    {
+                        self.uses_in(name, bytes);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn uses(&mut self, device: u64) {
+        let device = device as i32;
+        if device >= 0 {
+            self.needs.devices.insert(device);
+        }
+    }
+
+    /// The devices that structs of a type name.
+    fn uses_in(&mut self, name: &str, bytes: &[u8]) {
+        let Some(layout) = structure(name).filter(|layout| !layout.token) else {
+            return;
+        };
+        for field in layout.fields {
+            if field.meaning != Meaning::Handle(Kind::Device) {
+                continue;
+            }
+            for element in bytes.chunks_exact((layout.size as usize).max(1)) {
+                let start = field.offset as usize;
+                let counts = field.when.is_none_or(|when| when.holds(element));
+                if let Some(value) = element.get(start..start + field.size as usize)
+                    && counts
+                {
+                    self.uses(number(value));
+                }
+            }
+        }
+    }
+
+    fn follow_memory(&mut self, call: &Call<'t>, function: &'static Function) {
+        let current = self.current(call.thread).map(Owner::Context);
+        for (position, param) in function.params.iter().enumerate() {
+            match param.role {
+                Role::Make(Kind::Memory, _) if function.base != "cuMemAllocManaged" => {
+                    if let (Some(address), Some(owner)) = (call.out(position), current) {
+                        self.allocated((Kind::Memory, address), owner, made_length(call, function));
+                    }
+                }
+                Role::Make(Kind::Allocation, _) if function.base == "cuMemCreate" => {
+                    let device = call
+                        .capture(2, field::POINTEE)
+                        .and_then(|capture| capture.bytes.inline())
+                        .and_then(device_of_properties);
+                    if let (Some(handle), Some(device)) = (call.out(position), device) {
+                        let owner = Owner::Device(device);
+                        self.allocated((Kind::Allocation, handle), owner, call.argument(1));
+                    }
+                }
+                // A released allocation may still be mapped: this makes the sum a lower bound.
+                Role::Destroy(kind @ (Kind::Memory | Kind::Allocation)) => {
+                    if let Some((owner, size)) = self.live.remove(&(kind, call.argument(position)))
+                    {
+                        self.changes.push((owner, -size));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn allocated(&mut self, key: (Kind, u64), owner: Owner, length: u64) {
+        let size = i64::try_from(length).unwrap_or(i64::MAX);
+        let owner = match owner {
+            Owner::Context(context) => self
+                .contexts
+                .get(&context)
+                .map_or(owner, |&device| Owner::Device(device)),
+            Owner::Device(_) => owner,
+        };
+        if let Some((owner, size)) = self.live.insert(key, (owner, size)) {
+            self.changes.push((owner, -size));
+        }
+        self.changes.push((owner, size));
+    }
+
+    fn follow_images(&mut self, call: &Call<'t>, function: &'static Function) {
+        match function.base {
+            "cuLinkComplete" => {
+                if let (Some(address), Some(size)) = (call.out(1), call.out(2)) {
+                    self.cubins.insert(call.argument(0), (address, size));
+                }
+                return;
+            }
+            "cuLinkDestroy" => drop(self.cubins.remove(&call.argument(0))),
+            _ => {}
+        }
+        let device = self
+            .current(call.thread)
+            .and_then(|context| self.contexts.get(&context).copied());
+        for capture in images(call, function) {
+            let address = call.argument(usize::from(capture.parameter));
+            // It is linked anew, for the device that is here.
+            if self
+                .cubins
+                .values()
+                .any(|&(start, size)| address.wrapping_sub(start) < size)
+            {
+                continue;
+            }
+            let blob = match capture.bytes {
+                Bytes::Inline(_) => None,
+                Bytes::Blob(blob) => Some(blob),
+                Bytes::InFile(range) => Some(range.blob()),
+                Bytes::Omitted(_) | Bytes::Hashed(..) | Bytes::Unreadable => {
+                    self.missing(call, "its bytes were not recorded".to_owned());
+                    continue;
+                }
+            };
+            if let Some(blob) = blob {
+                if !self.seen.insert((blob, device)) {
+                    continue;
+                }
+                if let Bytes::InFile(_) = capture.bytes
+                    && let Err(damage) = self.trace.resolve(capture.bytes)
+                {
+                    self.missing(call, damage.what);
+                    continue;
+                }
+            }
+            let image = ImageUse {
+                call: call.index,
+                device,
+            };
+            if self.needs.images.last() != Some(&image) {
+                self.needs.images.push(image);
+            }
+        }
+    }
+
+    fn missing(&mut self, call: &Call<'t>, why: String) {
+        self.needs.missing_images.push(MissingImage {
+            call: call.index,
+            function: call.signature.name.clone(),
+            why,
+        });
+    }
+
+    /// What was found.
+    pub(crate) fn finish(self) -> Needs {
+        let mut needs = self.needs;
+        let mut allocated: HashMap<i32, i64> = HashMap::new();
+        for (owner, change) in self.changes {
+            let device = match owner {
+                Owner::Device(device) => Some(device),
+                Owner::Context(context) => self.contexts.get(&context).copied(),
+            };
+            let Some(device) = device else { continue };
+            let sum = allocated.entry(device).or_default();
+            *sum = sum.saturating_add(change);
+            let most = needs.device_bytes.entry(device).or_default();
+            *most = (*most).max(u64::try_from(*sum).unwrap_or(0));
+        }
+        needs
+    }
+}
+
+/// The device that a `CUmemAllocationProp` names.
+fn device_of_properties(bytes: &[u8]) -> Option<i32> {
+    let field = structure("CUmemAllocationProp")?
+        .fields
+        .iter()
+        .find(|field| field.meaning == Meaning::Handle(Kind::Device))?;
+    let counts = field.when.is_none_or(|when| when.holds(bytes));
+    let start = field.offset as usize;
+    let value = bytes.get(start..start + field.size as usize)?;
+    counts.then(|| number(value) as i32)
+}

@@ -1,0 +1,28 @@
+//! Devices that are named by something else than their number.
+
+use cutape_format::Call;
+use cutape_registry::Function;
+
+use crate::buffer::Buffer;
+use crate::interpret::{Played, Player};
+
+/// cuDeviceGetByPCIBusId: a bus address is that of the recorded machine; the one of the device that stands for it is asked for.
+pub(crate) fn by_bus_id<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+) -> Played {
+    let device = call
+        .out(0)
+        .filter(|_| call.succeeded())
+        .map(|device| device as i32)
+        .filter(|&device| !player.devices.is_same(device))
+        .and_then(|device| player.devices.ordinal(device));
+    let Some(text) = device.and_then(|device| player.api.bus_id(device).ok()) else {
+        return player.plain(call, function);
+    };
+    let text = Buffer::of(&text);
+    let mut frame = player.marshal(call, function, &[(1, text.address())])?;
+    frame.buffers.push(text);
+    player.reissue(call, function, frame)
+}
