@@ -10,6 +10,7 @@ use crate::answer::{
     PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED,
 };
 use crate::argument::{In, Out};
+use crate::crash;
 use crate::dispatch::{Entry, bind};
 use crate::state::{State, check_device, lock, with_stack};
 
@@ -110,6 +111,7 @@ fn make_context(context: Out<u64>, flags: u32, device: i32, version: u32) -> Ans
     let handle = state.make(Kind::Context)?;
     let object = Context::new(&mut state, device, flags, false, version);
     let id = object.id;
+    state.ended_contexts.remove(&handle);
     state.contexts.insert(handle, object);
     with_stack(|stack| stack.push((handle, id)));
     context.set(handle)
@@ -159,6 +161,7 @@ fn destroy(context: u64) -> Answer {
         return Err(INVALID_CONTEXT);
     }
     state.destroy_context(context);
+    state.ended_contexts.insert(context);
     state.release(Kind::Context, context);
     // Popped where it was current to the calling thread; other threads keep the dead handle.
     with_stack(|stack| {
@@ -188,15 +191,26 @@ fn detach(context: u64) -> Answer {
     }
 }
 
+/// The id of a context that had ended when it was pushed.
+const PUSHED_DEAD: u64 = u64::MAX;
+
 fn push(context: u64) -> Answer {
     let state = lock();
-    let id = state.contexts.get(&context).ok_or(INVALID_CONTEXT)?.id;
+    let id = match state.contexts.get(&context) {
+        Some(context) => context.id,
+        // The real driver takes a context that has been destroyed, and faults in the pop that follows (measured).
+        None if state.ended_contexts.contains(&context) => PUSHED_DEAD,
+        None => return Err(INVALID_CONTEXT),
+    };
     with_stack(|stack| stack.push((context, id)));
     Ok(())
 }
 
 fn pop(context: Out<u64>) -> Answer {
-    let (handle, _) = with_stack(Vec::pop).ok_or(INVALID_CONTEXT)?;
+    let (handle, id) = with_stack(Vec::pop).ok_or(INVALID_CONTEXT)?;
+    if id == PUSHED_DEAD {
+        crash::segmentation_fault();
+    }
     context.set_if(handle);
     Ok(())
 }

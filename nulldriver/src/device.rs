@@ -188,8 +188,10 @@ fn get_name(name: Out<u8>, length: i32, device: i32) -> Answer {
 fn get_uuid(uuid: Out<CUuuid>, device: i32) -> Answer {
     uuid.check()?;
     check_device(device)?;
+    // A device of another compute capability is another device.
+    let (major, minor) = settings::get().capability(device);
     let mut bytes = *b"cutape-null-\0\0\0\0";
-    bytes[12..].copy_from_slice(&device.to_be_bytes());
+    bytes[12..].copy_from_slice(&[major as u8, minor as u8, 0, device as u8]);
     uuid.set(CUuuid {
         bytes: bytes.map(|byte| byte as std::ffi::c_char),
     })

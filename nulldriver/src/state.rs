@@ -1,7 +1,7 @@
 //! What the driver knows: all objects of the process, behind one lock.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -34,6 +34,8 @@ use crate::virtual_memory::{Handle, Mapping};
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) contexts: HashMap<u64, Context>,
+    /// Handles of contexts that `cuCtxDestroy` has ended.
+    pub(crate) ended_contexts: HashSet<u64>,
     pub(crate) primaries: Vec<Primary>,
     pub(crate) modules: HashMap<u64, Module>,
     pub(crate) functions: HashMap<u64, Function>,
@@ -122,6 +124,7 @@ impl State {
     fn new() -> State {
         State {
             contexts: HashMap::new(),
+            ended_contexts: HashSet::new(),
             primaries: (0..settings::get().devices)
                 .map(|_| Primary::default())
                 .collect(),

@@ -331,6 +331,33 @@ const ROWS: &[Row] = &[
             )
         },
     ),
+    ("a context pushed after its end", Code(code::SUCCESS), |s| {
+        ok("cuCtxDestroy_v2", &[s.context]);
+        call("cuCtxPushCurrent_v2", &[s.context])
+    }),
+    (
+        "a context pushed after its end, and popped",
+        SEGMENTATION_FAULT,
+        |s| {
+            ok("cuCtxDestroy_v2", &[s.context]);
+            ok("cuCtxPushCurrent_v2", &[s.context]);
+            call("cuCtxPopCurrent_v2", &[0])
+        },
+    ),
+    // No misuse, but measured as the rest is.
+    ("cuMemFree of nothing", Code(code::SUCCESS), |_| {
+        call("cuMemFree_v2", &[0])
+    }),
+    ("the empty name", Code(code::SUCCESS), |_| {
+        let mut address = 1_u64;
+        let arguments = [text(""), out(&mut address), 0, 0, 0];
+        let answer = call("cuGetProcAddress_v2", &arguments);
+        assert_eq!(address, 0);
+        answer
+    }),
+    ("CU_LIMIT_CIG_ENABLED", Code(code::SUCCESS), |_| {
+        call("cuCtxGetLimit", &[out(&mut 0_u64), 8])
+    }),
     ("no context", Code(code::INVALID_CONTEXT), |_| {
         ok("cuCtxPopCurrent_v2", &[0]);
         call("cuMemAlloc_v2", &[out(&mut 0_u64), 16])

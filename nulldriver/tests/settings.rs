@@ -6,7 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use driver::{call, code, make, ok, out};
+use cutape_image::{Suffix, Target};
+use driver::{at, call, code, make, ok, out};
 
 /// Variable and value, what the child does with the driver, and what it prints; `None`: it dies of SIGSEGV.
 type Row = (
@@ -44,6 +45,12 @@ const ROWS: &[Row] = &[
         "12040",
         version,
         Some("version 12040"),
+    ),
+    (
+        "CUTAPE_NULL_CAPABILITY",
+        "8.6",
+        capability,
+        Some("8.6, a cubin for sm_90: 209"),
     ),
     ("CUTAPE_NULL_MEMORY", "64MiB", memory, Some("[0, 2]")),
 ];
@@ -83,6 +90,19 @@ fn version() -> String {
     let mut number = 0_i32;
     ok("cuDriverGetVersion", &[out(&mut number)]);
     format!("version {number}")
+}
+
+fn capability() -> String {
+    begin();
+    let (mut major, mut minor) = (0_i32, 0_i32);
+    ok(
+        "cuDeviceComputeCapability",
+        &[out(&mut major), out(&mut minor), 0],
+    );
+    let target = Target::from_number(90, Suffix::None);
+    let cubin = cutape_image::build::cubin(&[], &[], target);
+    let code = call("cuModuleLoadData", &[out(&mut 0_u64), at(&cubin[..])]);
+    format!("{major}.{minor}, a cubin for sm_90: {code}")
 }
 
 fn memory() -> String {

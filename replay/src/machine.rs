@@ -36,6 +36,12 @@ fn version_text(version: i32) -> String {
     format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }
 
+/// `580.159.04` of a path that ends with `libcuda.so.580.159.04`.
+fn release(path: &str) -> Option<String> {
+    let (_, release) = path.rsplit_once("libcuda.so.")?;
+    release.contains('.').then(|| release.to_owned())
+}
+
 fn difference(what: &str, recorded: impl Into<String>, here: impl Into<String>) -> Difference {
     Difference {
         what: what.to_owned(),
@@ -95,11 +101,9 @@ pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference
             false => difference("driver version", texts.0, texts.1),
         });
     }
-    let file = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let here = file(&api.path().to_string_lossy());
-    if let Some(recorded) = trace.meta_value("driver.path").map(file)
+    let recorded = trace.meta_value("driver.path").and_then(release);
+    if let (Some(recorded), Some(here)) = (recorded, release(&api.path().to_string_lossy()))
         && recorded != here
-        && !other_kind
     {
         found.push(difference("driver library", recorded, here));
     }
@@ -371,25 +375,37 @@ impl Player<'_> {
         self.refuse_misfit()
     }
 
+    /// Whether the driver is another one than recorded.
+    fn is_other_driver(&self) -> bool {
+        let differs = |known: &Difference| {
+            matches!(
+                known.what.as_str(),
+                "driver" | "driver version" | "driver library"
+            )
+        };
+        self.report.machine.iter().any(differs)
+    }
+
+    /// Whether a device of another compute capability stands for a recorded one.
+    fn is_other_architecture(&self) -> bool {
+        self.devices
+            .any(|there, here| there.capability.is_some() && there.capability != here.capability)
+    }
+
+    /// Whether compiling and linking gives the same code as it did.
+    pub(crate) fn compiles_alike(&self) -> bool {
+        !self.is_other_driver() && !self.is_other_architecture()
+    }
+
     /// Whether a call asks what this machine is, in something in which it is another one than recorded: what it answers is
     /// no divergence.
     pub(crate) fn asks_for_machine(&self, call: &Call, function: &Function) -> bool {
-        let version_differs = || {
-            let differs = |known: &Difference| {
-                matches!(
-                    known.what.as_str(),
-                    "driver" | "driver version" | "driver library"
-                )
-            };
-            self.report.machine.iter().any(differs)
-        };
         match function.section {
-            "Version Management" | "Driver Entry Point Access" => return version_differs(),
+            "Version Management" | "Driver Entry Point Access" => return self.is_other_driver(),
             "Occupancy" => {
-                return self.devices.any(|there, here| {
-                    there.name.is_some() && there.name != here.name
-                        || there.capability.is_some() && there.capability != here.capability
-                });
+                let other_model =
+                    |there: &Device, here: &Device| there.name.is_some() && there.name != here.name;
+                return self.is_other_architecture() || self.devices.any(other_model);
             }
             _ => {}
         }
@@ -399,12 +415,15 @@ impl Player<'_> {
         }
         // Registers, local memory and the like are those of the code for the device.
         if matches!(function.base, "cuFuncGetAttribute" | "cuKernelGetAttribute") {
-            return self.devices.any(|there, here| {
-                there.capability.is_some() && there.capability != here.capability
-            });
+            return !self.compiles_alike();
         }
+        // The address of a device on its bus is among the questions about memory, as are the needs of arrays.
+        let about_device = matches!(
+            function.section,
+            "Device Management" | "Peer Context Memory Access" | "Memory Management"
+        );
         let mut asks = false;
-        let mut other = false;
+        let mut other = function.section == "Device Management" && self.is_other_driver();
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
                 Role::Use(Kind::Device) => {
@@ -415,7 +434,7 @@ impl Player<'_> {
                 _ => {}
             }
         }
-        asks && (other || (function.section == "Device Management" && version_differs()))
+        about_device && asks && other
     }
 }
 
@@ -430,5 +449,10 @@ mod tests {
         assert_eq!(some(&names[..2]), "0, 1");
         assert_eq!(some(&[]), "");
         assert_eq!(version_text(12_090), "CUDA 12.9");
+        assert_eq!(
+            release("/usr/lib/libcuda.so.580.159.04").as_deref(),
+            Some("580.159.04")
+        );
+        assert_eq!(release("/usr/lib/libcuda.so.1"), None);
     }
 }

@@ -2,6 +2,7 @@
 //! entry names. These were recorded on real hardware by earlier versions, and every later version must read them.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -143,5 +144,20 @@ fn check(entry: &Entry) -> Result<(), String> {
     for verb in ["dump", "info"] {
         run(&mut parts().cutape(&[&verb, &path])).expect(0)?;
     }
-    Ok(())
+    replayed(&path)
+}
+
+/// The null driver is no machine for it; who insists finds that it answers every call as the real one did.
+fn replayed(path: &Path) -> Result<(), String> {
+    let output = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
+    output.expect_code(2)?;
+    let reason = "driver: recorded the real one, here the null driver";
+    if !output.stderr.contains(reason) {
+        return Err(format!("not refused for its driver\n{}", output.describe()));
+    }
+    let options = [&"--force" as &dyn AsRef<OsStr>, &"--keep-going", &path];
+    run(parts()
+        .cutape(&[&"replay", &"--driver", &"null"])
+        .args(options.map(AsRef::as_ref)))
+    .expect(0)
 }

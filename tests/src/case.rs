@@ -101,6 +101,7 @@ impl Case {
                 let program = self.program.compile(parts())?;
                 let mut command = Command::new(program);
                 command.env("LD_LIBRARY_PATH", &parts().driver_folder);
+                command.envs(self.program.environment.clone());
                 Ok(process::run(&mut command))
             })
             .as_ref()
@@ -123,6 +124,7 @@ impl Case {
                     &"--",
                     &program,
                 ]);
+                command.envs(self.program.environment.clone());
                 let output = process::run(&mut command);
                 let mut traces: Vec<_> = fs::read_dir(&folder)
                     .map_err(|error| format!("{}: {error}", folder.display()))?
@@ -251,6 +253,7 @@ impl Case {
             &"--",
             &program,
         ]);
+        command.envs(self.program.environment.clone());
         let output = process::run(&mut command);
         // The program's own lines come first: findings are printed at its end.
         let bare = self.bare()?;

@@ -34,11 +34,13 @@ pub struct Program {
     pub diverges: Option<String>,
     /// The signal that ends it on the real driver; the null driver may answer an error instead.
     pub crash: Option<i32>,
+    /// What the null driver is to be: `CUTAPE_NULL_*` and its value.
+    pub environment: Vec<(String, String)>,
     source: PathBuf,
 }
 
 /// The kinds of comment that mean something.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "expect",
     "may",
     "crashes",
@@ -46,6 +48,7 @@ const KEYS: [&str; 7] = [
     "needs",
     "replay-skips",
     "replay-diverges",
+    "null-driver",
 ];
 
 /// All programs, by name.
@@ -73,6 +76,7 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 skipped: about.skipped.clone(),
                 diverges: about.diverges.clone(),
                 crash: None,
+                environment: about.environment.clone(),
                 source: source.clone(),
             };
             let wrong = |name: String| Program {
@@ -116,6 +120,7 @@ struct About {
     crash: Option<i32>,
     skipped: Vec<String>,
     diverges: Option<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl About {
@@ -142,6 +147,15 @@ impl About {
                 "replay-skips" => about.skipped.extend(words),
                 "replay-diverges" => about.diverges = Some(values.trim().to_owned()),
                 "needs" => {}
+                "null-driver" => {
+                    for word in words {
+                        let (name, value) = word
+                            .split_once('=')
+                            .filter(|(name, _)| name.starts_with("CUTAPE_NULL_"))
+                            .ok_or_else(|| format!("`{word}` is not CUTAPE_NULL_NAME=VALUE"))?;
+                        about.environment.push((name.to_owned(), value.to_owned()));
+                    }
+                }
                 _ => return Err(format!("`{key}:` is none of {}", KEYS.join(", "))),
             }
         }
@@ -252,6 +266,17 @@ mod tests {
                     diverges: Some("cuC".to_owned()),
                     ..About::default()
                 }),
+            ),
+            (
+                "// null-driver: CUTAPE_NULL_DEVICES=2",
+                Ok(About {
+                    environment: vec![("CUTAPE_NULL_DEVICES".to_owned(), "2".to_owned())],
+                    ..About::default()
+                }),
+            ),
+            (
+                "// null-driver: DEVICES=2",
+                Err("`DEVICES=2` is not CUTAPE_NULL_NAME=VALUE".to_owned()),
             ),
             ("// Both were seen: a crash", Ok(About::default())),
             (

@@ -127,12 +127,8 @@ pub(crate) fn complete<'t>(
     function: &'static Function,
 ) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
-    // Another driver version makes another cubin: its size is no divergence.
-    let same_driver = !player
-        .report
-        .machine
-        .iter()
-        .any(|difference| difference.what.starts_with("driver"));
+    // Another driver makes another cubin, and so does one driver for another device: its size is no divergence.
+    let alike = player.compiles_alike();
     let result = player.issue(call, function, &frame)?;
     let read = |position| {
         frame
@@ -140,7 +136,7 @@ pub(crate) fn complete<'t>(
             .map(|place| number(&frame.received(place)))
     };
     let (live, size) = (read(1), read(2));
-    if !same_driver {
+    if !alike {
         frame.places.retain(|place| place.position != 2);
     }
     player.conclude(call, function, frame, result);
@@ -153,7 +149,7 @@ pub(crate) fn complete<'t>(
     // No address behind the live cubin is ever made from a recorded one.
     let length = call.out(2).or(size).unwrap_or(0).min(size.unwrap_or(0));
     let expected = call.leave.and_then(|leave| leave.capture(1, field::FILE));
-    if same_driver && let (Some(expected), Some(size)) = (expected, size) {
+    if alike && let (Some(expected), Some(size)) = (expected, size) {
         let bytes = read_memory(live, usize::try_from(size).unwrap_or(0));
         player.compare_bytes(call, function, 1, &expected, &bytes, None);
     }

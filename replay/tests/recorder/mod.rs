@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cutape_driver::Driver;
 use cutape_format::{Captured, Event, Trace, TraceBuilder};
-use cutape_replay::{Guard, Options, Report, plan, run_as_child, run_guarded};
+use cutape_replay::{Error, Guard, Options, Report, plan, run_as_child, run_guarded};
 
 /// Which trace a child replays, and how.
 const TRACE: &str = "REPLAY_TEST_TRACE";
@@ -227,6 +227,17 @@ impl Recorder {
         environment: &[(&str, &str)],
         guard: &Guard,
     ) -> Report {
+        self.tried(name, flags, environment, guard).unwrap()
+    }
+
+    /// As above, with what speaks against it.
+    pub(crate) fn tried(
+        &self,
+        name: &str,
+        flags: &str,
+        environment: &[(&str, &str)],
+        guard: &Guard,
+    ) -> Result<Report, Error> {
         let file = format!("replay-{}-{name}.cutape", std::process::id());
         let path = std::env::temp_dir().join(file);
         self.builder.write(&path).unwrap();
@@ -243,7 +254,7 @@ impl Recorder {
         };
         let report = run_guarded(&trace, &plan(&trace), &command, guard, &mut |_| {});
         std::fs::remove_file(&path).unwrap();
-        report.unwrap()
+        report
     }
 }
 

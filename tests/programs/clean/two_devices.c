@@ -1,0 +1,189 @@
+/* Two devices: a context on each, launches on each, copies from one to the other in every way, a kernel that reads its
+ * peer's memory, a pool and mapped memory of one device that the other may use. */
+// null-driver: CUTAPE_NULL_DEVICES=3 CUTAPE_NULL_CAPABILITY=9.0,8.6,8.0
+#include "program.h"
+
+enum { COUNT = 4096, BYTES = COUNT * sizeof(uint32_t) };
+
+/* What there is on a device. */
+struct side {
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CUstream stream;
+    CUdeviceptr a, b, c;
+};
+
+static uint32_t values[COUNT];
+
+static void set_up(struct side *side, int ordinal)
+{
+    int major = 0, minor = 0;
+    CHECK(cuDeviceGet(&side->device, ordinal));
+    CHECK(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, side->device));
+    CHECK(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, side->device));
+    printf("device %d: compute capability %d.%d\n", ordinal, major, minor);
+    if (ordinal == 0) {
+        CHECK(cuDevicePrimaryCtxRetain(&side->context, side->device));
+        CHECK(cuCtxSetCurrent(side->context));
+    } else {
+        CHECK(cuCtxCreate(&side->context, NULL, 0, side->device));
+    }
+    CUdevice current = -1;
+    CHECK(cuCtxGetDevice(&current));
+    EXPECT(current == side->device);
+    side->module = load_ptx(PTX_THREE);
+    CHECK(cuStreamCreate(&side->stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc(&side->a, BYTES));
+    CHECK(cuMemAlloc(&side->b, BYTES));
+    CHECK(cuMemAlloc(&side->c, BYTES));
+    for (uint32_t i = 0; i < COUNT; i++)
+        values[i] = i * (ordinal + 2);
+    CHECK(cuMemcpyHtoD(side->a, values, BYTES));
+    for (uint32_t i = 0; i < COUNT; i++)
+        values[i] = 100 * (ordinal + 1) + i % 7;
+    CHECK(cuMemcpyHtoD(side->b, values, BYTES));
+    CHECK(cuMemsetD8(side->c, 0, BYTES));
+    int of_memory = -1;
+    CHECK(cuPointerGetAttribute(&of_memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, side->c));
+    EXPECT(of_memory == side->device);
+}
+
+static void add(struct side *side, CUdeviceptr x, CUdeviceptr y)
+{
+    uint32_t count = COUNT;
+    void *parameters[] = {&x, &y, &side->c, &count};
+    CHECK(cuCtxSetCurrent(side->context));
+    launch(function_of(side->module, "vector_add"), 8, 128, side->stream, parameters);
+    CHECK(cuStreamSynchronize(side->stream));
+}
+
+static void show_memory(const char *label, CUdeviceptr memory)
+{
+    CHECK(cuMemcpyDtoH(values, memory, BYTES));
+    show_u32(label, values, COUNT);
+}
+
+/* Memory of a pool of the second device, which the first may use. */
+static void use_pool(struct side *first, struct side *second)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = second->device;
+    CUmemoryPool pool = NULL;
+    CHECK(cuMemPoolCreate(&pool, &properties));
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = first->device;
+    CHECK(cuMemPoolSetAccess(pool, &access, 1));
+    CUmemAccess_flags flags = 0;
+    CHECK(cuMemPoolGetAccess(&flags, pool, &access.location));
+    show("access to the pool", flags);
+    CHECK(cuCtxSetCurrent(second->context));
+    CUdeviceptr memory = 0;
+    CHECK(cuMemAllocFromPoolAsync(&memory, BYTES, pool, second->stream));
+    CHECK(cuMemcpyDtoDAsync(memory, second->b, BYTES, second->stream));
+    CHECK(cuStreamSynchronize(second->stream));
+    show_memory("from the pool", memory);
+    CHECK(cuMemFreeAsync(memory, second->stream));
+    CHECK(cuStreamSynchronize(second->stream));
+    CHECK(cuMemPoolDestroy(pool));
+}
+
+/* Memory of the second device, mapped for both. */
+static void use_mapping(struct side *first, struct side *second)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = second->device;
+    size_t size = 0;
+    CHECK(cuMemGetAllocationGranularity(&size, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUdeviceptr address = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    CHECK(cuMemAddressReserve(&address, size, 0, 0, 0));
+    CHECK(cuMemCreate(&handle, size, &properties, 0));
+    CHECK(cuMemMap(address, size, 0, handle, 0));
+    CUmemAccessDesc access[2] = {{.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}, {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    access[0].location.type = access[1].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access[0].location.id = first->device;
+    access[1].location.id = second->device;
+    CHECK(cuMemSetAccess(address, size, access, 2));
+    CUmemAllocationProp told = {0};
+    CHECK(cuMemGetAllocationPropertiesFromHandle(&told, handle));
+    EXPECT(told.location.id == second->device);
+    CHECK(cuCtxSetCurrent(first->context));
+    CHECK(cuMemcpyDtoD(address, first->a, BYTES));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxSetCurrent(second->context));
+    show_memory("mapped", address);
+    CHECK(cuMemUnmap(address, size));
+    CHECK(cuMemRelease(handle));
+    CHECK(cuMemAddressFree(address, size));
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(cuInit(0));
+    int count = 0;
+    CHECK(cuDeviceGetCount(&count));
+    if (count < 2) {
+        puts("skipped: one device");
+        return success();
+    }
+    struct side first = {0}, second = {0};
+    set_up(&first, 0);
+    set_up(&second, 1);
+    add(&first, first.a, first.b);
+    show_memory("first", first.c);
+    add(&second, second.a, second.b);
+    show_memory("second", second.c);
+
+    int there = 0, back = 0, itself = 0;
+    CHECK(cuDeviceCanAccessPeer(&there, first.device, second.device));
+    CHECK(cuDeviceCanAccessPeer(&back, second.device, first.device));
+    CHECK(cuDeviceCanAccessPeer(&itself, first.device, first.device));
+    printf("peers: %d %d %d\n", there, back, itself);
+    if (there && back) {
+        CHECK(cuCtxSetCurrent(first.context));
+        CHECK(cuCtxEnablePeerAccess(second.context, 0));
+        CHECK(cuCtxSetCurrent(second.context));
+        CHECK(cuCtxEnablePeerAccess(first.context, 0));
+        add(&first, first.a, second.b); /* reads its peer's memory */
+        show_memory("across", first.c);
+    }
+
+    CHECK(cuMemcpyPeer(second.c, second.context, first.b, first.context, BYTES));
+    CHECK(cuCtxSetCurrent(second.context));
+    CHECK(cuCtxSynchronize());
+    show_memory("copied over", second.c);
+    CHECK(cuMemcpyPeerAsync(first.c, first.context, second.a, second.context, BYTES, second.stream));
+    CHECK(cuStreamSynchronize(second.stream));
+    CHECK(cuCtxSetCurrent(first.context));
+    show_memory("copied back", first.c);
+    CHECK(cuMemcpyDtoD(first.c, second.b, BYTES));
+    CHECK(cuCtxSynchronize());
+    show_memory("copied by address", first.c);
+    if (there && back) {
+        use_pool(&first, &second);
+        use_mapping(&first, &second);
+        CHECK(cuCtxSetCurrent(first.context));
+        CHECK(cuCtxDisablePeerAccess(second.context));
+        CHECK(cuCtxSetCurrent(second.context));
+        CHECK(cuCtxDisablePeerAccess(first.context));
+    }
+
+    for (int i = 0; i < 2; i++) {
+        struct side *side = i ? &second : &first;
+        CHECK(cuCtxSetCurrent(side->context));
+        CHECK(cuMemFree(side->a));
+        CHECK(cuMemFree(side->b));
+        CHECK(cuMemFree(side->c));
+        CHECK(cuStreamDestroy(side->stream));
+        CHECK(cuModuleUnload(side->module));
+    }
+    CHECK(cuCtxDestroy(second.context));
+    CHECK(cuCtxSetCurrent(NULL));
+    CHECK(cuDevicePrimaryCtxRelease(first.device));
+    return success();
+}
