@@ -48,8 +48,8 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Matches devices: as `wanted` says (recorded, here), then by uuid, by name and compute capability, by compute
-    /// capability, and at last in order; those that the trace uses choose before others, and the same ordinal before others.
+    /// Matches devices: as `wanted` says (recorded, here), then those that the trace uses, then the others; each by uuid, by
+    /// name and compute capability, by compute capability, and at last in order, the same ordinal first.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl Devices {
             |a, b| a.capability == b.capability,
             |_, _| true,
         ];
-        for alike in alike {
-            for only_used in [true, false] {
+        for only_used in [true, false] {
+            for alike in alike {
                 for (ordinal, device) in recorded.iter().enumerate() {
                     let is_used = i32::try_from(ordinal).is_ok_and(|known| used.contains(&known));
                     if map[ordinal].is_some() || (only_used && !is_used) {
@@ -252,6 +252,7 @@ mod tests {
                 &[Some(1), Some(0)],
             ),
             ("a:x:90 b:x:90", "c:x:90", &[1], &[], &[None, Some(0)]),
+            ("a:x:90 b:x:90", "a:x:90", &[1], &[], &[None, Some(0)]),
             ("a:x:90 b:x:90", "c:x:90", &[], &[], &[Some(0), None]),
             ("a:x:90", "b:y:80", &[0], &[], &[Some(0)]),
             ("a:x:90", "", &[0], &[], &[None]),

@@ -44,6 +44,13 @@ fn elements(param: &Param, length: Length, call: &Call, is_input: bool) -> Eleme
             None => Elements::Plain,
         };
     }
+    // CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, ..._ACCESSED_BY and ..._LAST_PREFETCH_LOCATION: devices.
+    if call.signature.base == "cuMemRangeGetAttribute"
+        && param.name == "data"
+        && matches!(call.argument_named("attribute"), Some(2..=4))
+    {
+        return Elements::Values(4, Meaning::Handle(Kind::Device));
+    }
     match pointee(param.c_type) {
         // Arrays of `void *` that are read hold options, not addresses.
         _ if is_address(param.c_type) && !(is_input && param.c_type.contains("void")) => {

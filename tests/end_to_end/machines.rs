@@ -248,6 +248,30 @@ const ROWS: &[Row] = &[
     },
 ];
 
+/// Both processes of one program used a device of their own; each trace is at home where there is one.
+#[test]
+fn every_rank_finds_a_device() {
+    let trace = recorded("ranks", "clean/ranks", &[("CUTAPE_NULL_DEVICES", "2")]);
+    for (rank, device) in [(0, ""), (1, "devices (recorded=here): 1=0")] {
+        let trace = trace.with_file_name(format!("t.rank{rank}.cutape"));
+        let mut replay = parts().cutape(&[&"replay", &"--driver", &"null", &trace]);
+        let output = run(replay.env("CUTAPE_NULL_DEVICES", "1"));
+        output.assert(0);
+        for said in [
+            "no divergence",
+            "number of devices: recorded 2, here 1",
+            device,
+        ] {
+            assert!(output.stdout.contains(said), "{}", output.describe());
+        }
+        assert!(
+            !output.stdout.contains("not re-issued"),
+            "{}",
+            output.describe()
+        );
+    }
+}
+
 fn replayed(row: &Row) -> Output {
     let trace = recorded(row.name, row.program, row.recorded);
     let mut replay = parts().cutape(&[&"replay", &"--driver", &"null"]);

@@ -103,9 +103,9 @@ def row(source, cutape, results):
     return cells, problems, skipped
 
 
-def replayed(cutape, trace, file):
+def replayed(cutape, trace, file, options=()):
     """One replay: seconds, its report but for the time, its messages."""
-    ended = Ended([cutape, "replay", "--keep-going", "--report", file, trace])
+    ended = Ended([cutape, "replay", "--keep-going", *options, "--report", file, trace])
     if not file.exists():
         return ended.seconds, None, ended.message()
     report = json.loads(file.read_text())

@@ -7,7 +7,7 @@ use cutape_driver::types::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUstreamBatchMemOpParams,
 };
 use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{Function, Kind, Role, structure};
 use std::mem::offset_of;
 
 use crate::address::{Range, Way};
@@ -276,9 +276,25 @@ fn make_live<'t>(
         }
         Shape::Allocation => {
             let array = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, accessDescs);
+            let mut descriptions = match get(bytes, array) {
+                0 => Vec::new(),
+                _ => elements(player, call, position)?,
+            };
+            // The devices that they name; the pool's properties come first in the struct.
+            for (name, described) in [
+                ("CUmemPoolProps", bytes.get_mut(..array).unwrap_or_default()),
+                ("CUmemAccessDesc", &mut descriptions),
+            ] {
+                let Some(layout) = structure(name) else {
+                    continue;
+                };
+                for element in described.chunks_exact_mut((layout.size as usize).max(1)) {
+                    player.struct_live(call, name, layout, element)?;
+                }
+            }
             let live = match get(bytes, array) {
                 0 => 0,
-                _ => lend(Buffer::of(&elements(player, call, position)?)),
+                _ => lend(Buffer::of(&descriptions)),
             };
             put(bytes, array, live);
         }

@@ -1,7 +1,7 @@
 //! What the driver says about an address: of placed memory it would describe the placement, not what the program had made.
 
 use cutape_format::{Call, layout::field};
-use cutape_registry::{AttributeType, FUNCTIONS, Function, Meaning, Role, id};
+use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, id};
 
 use crate::address::{Found, Way};
 use crate::buffer::{Buffer, number};
@@ -77,19 +77,25 @@ pub(crate) fn attributes<'t>(
     scattered(player, call, function, 2, &types, placed)
 }
 
-/// cuMemRangeGetAttributes: the sizes are the program's, and the values are numbers.
+/// cuMemRangeGetAttributes: the sizes are the program's, and the values are numbers, some of them of devices.
 pub(crate) fn range_attributes<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
     let sizes = player.input(call, 1, 8)?.unwrap_or_default();
+    let questions = player.input(call, 2, 4)?.unwrap_or_default();
     let types: Vec<AttributeType> = sizes
         .chunks_exact(8)
-        .map(|size| AttributeType {
-            attribute: 0,
+        .zip(questions.chunks_exact(4))
+        .map(|(size, question)| AttributeType {
+            attribute: number(question) as u32,
             bytes: u32::try_from(number(size)).unwrap_or(u32::MAX),
-            meaning: Meaning::Plain,
+            // CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION and ..._LAST_PREFETCH_LOCATION: one device.
+            meaning: match number(question) {
+                2 | 4 => Meaning::Handle(Kind::Device),
+                _ => Meaning::Plain,
+            },
         })
         .collect();
     scattered(player, call, function, 0, &types, false)

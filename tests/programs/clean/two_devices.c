@@ -1,5 +1,5 @@
 /* Two devices: a context on each, launches on each, copies from one to the other in every way, a kernel that reads its
- * peer's memory, a pool and mapped memory of one device that the other may use. */
+ * peer's memory, a pool, mapped memory and memory of a graph on one device that the other may use, managed memory. */
 // null-driver: CUTAPE_NULL_DEVICES=3 CUTAPE_NULL_CAPABILITY=9.0,8.6,8.0
 #include "program.h"
 
@@ -121,6 +121,57 @@ static void use_mapping(struct side *first, struct side *second)
     CHECK(cuMemAddressFree(address, size));
 }
 
+/* Managed memory that is to be on the second device. */
+static void use_managed(struct side *second)
+{
+    CUdeviceptr memory = 0;
+    CUmemLocation there = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second->device};
+    CHECK(cuCtxSetCurrent(second->context));
+    CHECK(cuMemAllocManaged(&memory, BYTES, CU_MEM_ATTACH_GLOBAL));
+    CHECK(cuMemAdvise(memory, BYTES, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, there));
+    CHECK(cuMemPrefetchAsync(memory, BYTES, there, 0, second->stream));
+    CHECK(cuMemsetD8Async(memory, 5, BYTES, second->stream));
+    CHECK(cuStreamSynchronize(second->stream));
+    int preferred = -1, prefetched = -1;
+    CHECK(cuMemRangeGetAttribute(&preferred, sizeof preferred, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, memory, BYTES));
+    EXPECT(preferred == second->device);
+    void *answers[] = {&preferred, &prefetched};
+    size_t sizes[] = {sizeof preferred, sizeof prefetched};
+    CUmem_range_attribute questions[] = {CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION};
+    CHECK(cuMemRangeGetAttributes(answers, sizes, questions, 2, memory, BYTES));
+    EXPECT(preferred == second->device && prefetched == second->device);
+    show_memory("managed", memory);
+    CHECK(cuMemFree(memory));
+}
+
+/* Memory of a graph, on the second device and open to the first. */
+static void use_graph(struct side *first, struct side *second)
+{
+    CUgraph graph = NULL;
+    CUgraphNode allocate = NULL, set = NULL, give_back = NULL;
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first->device}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second->device}},
+        .accessDescs = &access, .accessDescCount = 1, .bytesize = BYTES,
+    };
+    CHECK(cuCtxSetCurrent(second->context));
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphAddMemAllocNode(&allocate, graph, NULL, 0, &wanted));
+    CUDA_MEMSET_NODE_PARAMS values_set = {.dst = wanted.dptr, .value = 7, .elementSize = 4, .width = COUNT, .height = 1};
+    CHECK(cuGraphAddMemsetNode(&set, graph, &allocate, 1, &values_set, second->context));
+    CHECK(cuGraphAddMemFreeNode(&give_back, graph, &set, 1, wanted.dptr));
+    CUDA_MEM_ALLOC_NODE_PARAMS asked;
+    CHECK(cuGraphMemAllocNodeGetParams(allocate, &asked));
+    EXPECT(asked.poolProps.location.id == second->device && asked.bytesize == BYTES);
+    CUgraphExec executable = NULL;
+    CHECK(cuGraphInstantiate(&executable, graph, 0));
+    CHECK(cuGraphLaunch(executable, second->stream));
+    CHECK(cuStreamSynchronize(second->stream));
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+    CHECK(cuDeviceGraphMemTrim(second->device));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -167,11 +218,14 @@ int main(void)
     if (there && back) {
         use_pool(&first, &second);
         use_mapping(&first, &second);
+        use_graph(&first, &second);
         CHECK(cuCtxSetCurrent(first.context));
         CHECK(cuCtxDisablePeerAccess(second.context));
         CHECK(cuCtxSetCurrent(second.context));
         CHECK(cuCtxDisablePeerAccess(first.context));
     }
+
+    use_managed(&second);
 
     for (int i = 0; i < 2; i++) {
         struct side *side = i ? &second : &first;
