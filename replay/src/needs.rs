@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
-use cutape_registry::{Function, Kind, Meaning, Role, structure};
+use cutape_registry::{FUNCTIONS, Field, Function, Kind, Meaning, Role, Struct, structure};
 use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
@@ -57,11 +57,83 @@ enum Owner {
     Context(u64),
 }
 
+/// What the calls of a function can say about needs: most say nothing, and a trace has many of them.
+#[derive(Clone, Copy, Debug)]
+struct Interest {
+    first: u64,
+    contexts: bool,
+    devices: bool,
+    memory: bool,
+    images: bool,
+}
+
+impl Interest {
+    fn of(function: &'static Function, first: u64) -> Self {
+        let any = |said: fn(Role) -> bool| function.params.iter().any(|param| said(param.role));
+        let of_context = |role| match role {
+            Role::Use(kind) | Role::Destroy(kind) | Role::Get(kind) => {
+                matches!(kind, Kind::Context | Kind::Device)
+            }
+            Role::Make(kind, _) | Role::Find(kind, _) => kind == Kind::Context,
+            _ => false,
+        };
+        // A call uses the devices that it names if it makes something or does nothing but act; a question does not.
+        let makes = any(|role| matches!(role, Role::Make(..) | Role::Find(Kind::Context, _)));
+        let asks = any(|role| {
+            matches!(
+                role,
+                Role::Out(_)
+                    | Role::Text(_)
+                    | Role::OutString
+                    | Role::Get(_)
+                    | Role::Find(..)
+                    | Role::FindMany(..)
+            )
+        });
+        let names_device = function.params.iter().any(|param| match param.role {
+            Role::Use(Kind::Device) => true,
+            Role::Value | Role::In(_) => device_members(param.c_type).next().is_some(),
+            _ => false,
+        });
+        Self {
+            first,
+            contexts: any(of_context),
+            devices: (makes || !asks) && names_device,
+            memory: any(|role| {
+                matches!(
+                    role,
+                    Role::Make(Kind::Memory | Kind::Allocation, _)
+                        | Role::Destroy(Kind::Memory | Kind::Allocation)
+                )
+            }),
+            images: any(|role| matches!(role, Role::Image | Role::String))
+                || function.base.starts_with("cuLink"),
+        }
+    }
+}
+
+/// The members of a struct, by value or behind a pointer of that C type, that may be a device.
+fn device_members(c_type: &str) -> impl Iterator<Item = (&'static Struct, &'static Field)> {
+    let name = c_type.trim_end_matches(['*', ' ']);
+    let name = name.strip_prefix("const ").unwrap_or(name);
+    let layout = structure(name).filter(|layout| !layout.token);
+    layout.into_iter().flat_map(|layout| {
+        let is_device = |field: &&Field| field.meaning == Meaning::Handle(Kind::Device);
+        layout
+            .fields
+            .iter()
+            .filter(is_device)
+            .map(move |field| (layout, field))
+    })
+}
+
 /// Follows a trace.
 #[derive(Debug)]
 pub(crate) struct Observer<'t> {
     trace: &'t Trace,
     needs: Needs,
+    /// By the registry's id.
+    interests: Vec<Option<Interest>>,
     initialised: bool,
     /// The context stack of each thread, as recorded handles; the current one last.
     stacks: HashMap<u32, Vec<u64>>,
@@ -99,6 +171,7 @@ impl<'t> Observer<'t> {
         Self {
             trace,
             needs: Needs::default(),
+            interests: vec![None; FUNCTIONS.len()],
             initialised: false,
             stacks: HashMap::new(),
             contexts: HashMap::new(),
@@ -112,19 +185,27 @@ impl<'t> Observer<'t> {
     /// Takes in a call that is going to be re-issued.
     pub(crate) fn observe(&mut self, call: &Call<'t>, function: &'static Function) {
         let Some(result) = call.result() else { return };
-        self.needs
-            .functions
-            .entry(function.name)
-            .or_insert(call.index);
+        let Some(place) = self.interests.get_mut(usize::from(function.id)) else {
+            return;
+        };
+        let interest = *place.get_or_insert_with(|| Interest::of(function, call.index));
         self.needs.starts_uninitialised |= !self.initialised && result == NOT_INITIALIZED;
         if !call.succeeded() {
             return;
         }
         self.initialised |= function.base == "cuInit";
-        self.follow_contexts(call, function);
-        self.follow_devices(call, function);
-        self.follow_memory(call, function);
-        self.follow_images(call, function);
+        if interest.contexts {
+            self.follow_contexts(call, function);
+        }
+        if interest.devices {
+            self.follow_devices(call, function);
+        }
+        if interest.memory {
+            self.follow_memory(call, function);
+        }
+        if interest.images {
+            self.follow_images(call, function);
+        }
     }
 
     fn current(&self, thread: u32) -> Option<u64> {
@@ -173,43 +254,28 @@ impl<'t> Observer<'t> {
         }
     }
 
-    /// A call uses the devices that it names if it makes something or does nothing but act; a question does not.
+    /// The devices that a call names in its arguments and in structs.
     fn follow_devices(&mut self, call: &Call<'t>, function: &'static Function) {
-        let mut acts = true;
-        let mut makes = false;
-        for param in function.params {
-            match param.role {
-                Role::Make(..) | Role::Find(Kind::Context, _) => makes = true,
-                Role::Out(_)
-                | Role::Text(_)
-                | Role::OutString
-                | Role::Get(_)
-                | Role::Find(..)
-                | Role::FindMany(..) => acts = false,
-                _ => {}
-            }
-        }
-        if !acts && !makes {
-            return;
-        }
         for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Use(Kind::Device) => self.uses(call.argument(position)),
-                Role::Value if param.c_type == "CUmemLocation" => {
-                    let bytes = call.argument(position).to_le_bytes();
-                    self.uses_in("CUmemLocation", &bytes);
+            let value = call.argument(position).to_le_bytes();
+            let bytes = match param.role {
+                Role::Use(Kind::Device) => {
+                    self.uses(call.argument(position));
+                    continue;
                 }
-                Role::In(_) => {
-                    let name = param.c_type.trim_end_matches(['*', ' ']);
-                    let name = name.strip_prefix("const ").unwrap_or(name);
-                    if let Some(bytes) = call
-                        .capture(position, field::POINTEE)
-                        .and_then(|capture| capture.bytes.inline())
-                    {
-                        self.uses_in(name, bytes);
+                Role::Value => Some(&value[..]),
+                Role::In(_) => call
+                    .capture(position, field::POINTEE)
+                    .and_then(|capture| capture.bytes.inline()),
+                _ => None,
+            };
+            for (layout, member) in device_members(param.c_type) {
+                let size = (layout.size as usize).max(1);
+                for element in bytes.unwrap_or_default().chunks_exact(size) {
+                    if let Some(device) = device_in(element, member) {
+                        self.uses(device);
                     }
                 }
-                _ => {}
             }
         }
     }
@@ -218,27 +284,6 @@ impl<'t> Observer<'t> {
         let device = device as i32;
         if device >= 0 {
             self.needs.devices.insert(device);
-        }
-    }
-
-    /// The devices that structs of a type name.
-    fn uses_in(&mut self, name: &str, bytes: &[u8]) {
-        let Some(layout) = structure(name).filter(|layout| !layout.token) else {
-            return;
-        };
-        for field in layout.fields {
-            if field.meaning != Meaning::Handle(Kind::Device) {
-                continue;
-            }
-            for element in bytes.chunks_exact((layout.size as usize).max(1)) {
-                let start = field.offset as usize;
-                let counts = field.when.is_none_or(|when| when.holds(element));
-                if let Some(value) = element.get(start..start + field.size as usize)
-                    && counts
-                {
-                    self.uses(number(value));
-                }
-            }
         }
     }
 
@@ -255,7 +300,10 @@ impl<'t> Observer<'t> {
                     let device = call
                         .capture(2, field::POINTEE)
                         .and_then(|capture| capture.bytes.inline())
-                        .and_then(device_of_properties);
+                        .and_then(|bytes| {
+                            let (_, member) = device_members("CUmemAllocationProp").next()?;
+                            device_in(bytes, member).map(|device| device as i32)
+                        });
                     if let (Some(handle), Some(device)) = (call.out(position), device) {
                         let owner = Owner::Device(device);
                         self.allocated((Kind::Allocation, handle), owner, call.argument(1));
@@ -353,6 +401,11 @@ impl<'t> Observer<'t> {
     /// What was found.
     pub(crate) fn finish(self) -> Needs {
         let mut needs = self.needs;
+        needs.functions = FUNCTIONS
+            .iter()
+            .zip(&self.interests)
+            .filter_map(|(function, interest)| Some((function.name, interest.as_ref()?.first)))
+            .collect();
         let mut allocated: HashMap<i32, i64> = HashMap::new();
         for (owner, change) in self.changes {
             let device = match owner {
@@ -369,14 +422,10 @@ impl<'t> Observer<'t> {
     }
 }
 
-/// The device that a `CUmemAllocationProp` names.
-fn device_of_properties(bytes: &[u8]) -> Option<i32> {
-    let field = structure("CUmemAllocationProp")?
-        .fields
-        .iter()
-        .find(|field| field.meaning == Meaning::Handle(Kind::Device))?;
-    let counts = field.when.is_none_or(|when| when.holds(bytes));
-    let start = field.offset as usize;
-    let value = bytes.get(start..start + field.size as usize)?;
-    counts.then(|| number(value) as i32)
+/// The device in a member of a struct, if that member counts.
+fn device_in(element: &[u8], member: &Field) -> Option<u64> {
+    let counts = member.when.is_none_or(|when| when.holds(element));
+    let start = member.offset as usize;
+    let value = element.get(start..start + member.size as usize)?;
+    counts.then(|| number(value))
 }
