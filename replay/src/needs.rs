@@ -20,7 +20,7 @@ pub struct Needs {
     /// Most bytes that were allocated on a device at one time. A lower bound: managed memory, which the driver may evict, and
     /// what the driver itself takes are not counted.
     pub device_bytes: BTreeMap<i32, u64>,
-    /// The functions that are re-issued, each with the index of its first call.
+    /// The functions that are re-issued and worked, each with the index of the first call that did.
     pub functions: BTreeMap<&'static str, u64>,
     /// The loads of device code, each content once a device.
     pub images: Vec<ImageUse>,
@@ -55,6 +55,15 @@ pub struct MissingImage {
 enum Owner {
     Device(i32),
     Context(u64),
+}
+
+/// Memory that is allocated.
+#[derive(Clone, Copy, Debug)]
+struct Allocated {
+    owner: Owner,
+    size: i64,
+    /// The context that it goes with.
+    context: Option<u64>,
 }
 
 /// What the calls of a function can say about needs: most say nothing, and a trace has many of them.
@@ -142,7 +151,9 @@ pub(crate) struct Observer<'t> {
     /// Allocations and frees in order.
     changes: Vec<(Owner, i64)>,
     /// What is allocated: by kind, since a handle and an address may be the same number.
-    live: HashMap<(Kind, u64), (Owner, i64)>,
+    live: HashMap<(Kind, u64), Allocated>,
+    /// The primary context of a device, and how often it was retained and not released.
+    primaries: HashMap<i32, (u64, i64)>,
     /// Cubins of link states that live: address, bytes.
     cubins: HashMap<u64, (u64, u64)>,
     seen: HashSet<(BlobRef, Option<i32>)>,
@@ -177,6 +188,7 @@ impl<'t> Observer<'t> {
             contexts: HashMap::new(),
             changes: Vec::new(),
             live: HashMap::new(),
+            primaries: HashMap::new(),
             cubins: HashMap::new(),
             seen: HashSet::new(),
         }
@@ -185,14 +197,14 @@ impl<'t> Observer<'t> {
     /// Takes in a call that is going to be re-issued.
     pub(crate) fn observe(&mut self, call: &Call<'t>, function: &'static Function) {
         let Some(result) = call.result() else { return };
-        let Some(place) = self.interests.get_mut(usize::from(function.id)) else {
-            return;
-        };
-        let interest = *place.get_or_insert_with(|| Interest::of(function, call.index));
         self.needs.starts_uninitialised |= !self.initialised && result == NOT_INITIALIZED;
         if !call.succeeded() {
             return;
         }
+        let Some(place) = self.interests.get_mut(usize::from(function.id)) else {
+            return;
+        };
+        let interest = *place.get_or_insert_with(|| Interest::of(function, call.index));
         self.initialised |= function.base == "cuInit";
         if interest.contexts {
             self.follow_contexts(call, function);
@@ -231,7 +243,25 @@ impl<'t> Observer<'t> {
                     stack.extend(seen);
                 }
             }
-            "cuCtxDestroy" => drop(stack.pop_if(|top| *top == given)),
+            "cuCtxDestroy" => {
+                stack.pop_if(|top| *top == given);
+                self.ended(given);
+            }
+            "cuDevicePrimaryCtxRetain" => {
+                let device = call.argument(1) as i32;
+                let known = self.primaries.entry(device).or_default();
+                *known = (call.out(0).unwrap_or(known.0), known.1 + 1);
+            }
+            "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
+                if let Some((context, count)) = self.primaries.get_mut(&(given as i32)) {
+                    *count -= 1;
+                    if *count <= 0 || function.base == "cuDevicePrimaryCtxReset" {
+                        *count = 0;
+                        let context = *context;
+                        self.ended(context);
+                    }
+                }
+            }
             "cuCtxGetDevice" if function.params.len() == 1 => {
                 if let (Some(&context), Some(device)) = (stack.last(), call.out(0)) {
                     self.contexts.insert(context, device as i32);
@@ -311,9 +341,9 @@ impl<'t> Observer<'t> {
                 }
                 // A released allocation may still be mapped: this makes the sum a lower bound.
                 Role::Destroy(kind @ (Kind::Memory | Kind::Allocation)) => {
-                    if let Some((owner, size)) = self.live.remove(&(kind, call.argument(position)))
-                    {
-                        self.changes.push((owner, -size));
+                    let key = (kind, call.argument(position));
+                    if let Some(gone) = self.live.remove(&key) {
+                        self.changes.push((gone.owner, -gone.size));
                     }
                 }
                 _ => {}
@@ -323,17 +353,33 @@ impl<'t> Observer<'t> {
 
     fn allocated(&mut self, key: (Kind, u64), owner: Owner, length: u64) {
         let size = i64::try_from(length).unwrap_or(i64::MAX);
-        let owner = match owner {
-            Owner::Context(context) => self
-                .contexts
-                .get(&context)
-                .map_or(owner, |&device| Owner::Device(device)),
-            Owner::Device(_) => owner,
+        let (owner, context) = match owner {
+            Owner::Context(context) => {
+                let device = self.contexts.get(&context);
+                let owner = device.map_or(owner, |&device| Owner::Device(device));
+                (owner, Some(context))
+            }
+            Owner::Device(_) => (owner, None),
         };
-        if let Some((owner, size)) = self.live.insert(key, (owner, size)) {
-            self.changes.push((owner, -size));
+        let made = Allocated {
+            owner,
+            size,
+            context,
+        };
+        if let Some(gone) = self.live.insert(key, made) {
+            self.changes.push((gone.owner, -gone.size));
         }
         self.changes.push((owner, size));
+    }
+
+    /// What was allocated in a context ends with it.
+    fn ended(&mut self, context: u64) {
+        for (_, gone) in self
+            .live
+            .extract_if(|_, known| known.context == Some(context))
+        {
+            self.changes.push((gone.owner, -gone.size));
+        }
     }
 
     fn follow_images(&mut self, call: &Call<'t>, function: &'static Function) {

@@ -115,6 +115,36 @@ fn memory_is_counted_by_device() {
 }
 
 #[test]
+fn memory_ends_with_its_context() {
+    let mut recorder = Recorder::new();
+    recorder.write("cuInit", &[0], &[], none, 0, &[]);
+    for round in 0..3 {
+        made(&mut recorder, "cuCtxCreate_v2", &[0x10, 0, 0], 0, 0xc1);
+        let address = 0x7e00_0000_0000 + round * GIB;
+        made(&mut recorder, "cuMemAlloc_v2", &[0x10, GIB], 0, address);
+        recorder.write("cuCtxDestroy_v2", &[0xc1], &[], none, 0, &[]);
+    }
+    for round in 0..3 {
+        made(
+            &mut recorder,
+            "cuDevicePrimaryCtxRetain",
+            &[0x10, 0],
+            0,
+            0xc0,
+        );
+        recorder.write("cuCtxSetCurrent", &[0xc0], &[], none, 0, &[]);
+        let address = 0x7e10_0000_0000 + round * GIB;
+        made(&mut recorder, "cuMemAlloc_v2", &[0x10, GIB], 0, address);
+        recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 0, &[]);
+    }
+    let bytes: Vec<_> = needs(&recorder, "contexts")
+        .device_bytes
+        .into_iter()
+        .collect();
+    assert_eq!(bytes, [(0, GIB)]);
+}
+
+#[test]
 fn asking_about_a_device_is_no_use_of_it() {
     let mut recorder = Recorder::new();
     recorder.write("cuInit", &[0], &[], none, 0, &[]);

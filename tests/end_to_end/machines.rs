@@ -1,7 +1,9 @@
 //! Replay on another machine than the recorded one: what does not fit is refused at once and with every reason, what does
 //! not matter is noted, and devices in another order are found again.
 
+use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use cutape_tests::{Output, parts, programs, run};
 
@@ -270,6 +272,42 @@ fn every_rank_finds_a_device() {
             output.describe()
         );
     }
+}
+
+/// A driver that has hardly any function.
+const POOR_DRIVER: &str = r"
+int cuInit(unsigned flags) { return (int)flags; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = 0; return 1 + device; }
+";
+
+#[test]
+fn functions_that_are_not_there_are_named_before_the_first_call() {
+    let trace = recorded("poor", "clean/launch_vector_add", &[]);
+    let source = trace.with_file_name("poor.c");
+    let driver = trace.with_file_name("libpoor.so");
+    fs::write(&source, POOR_DRIVER).unwrap();
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    run(Command::new(compiler)
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&driver, &source]))
+    .assert(0);
+    let output = run(&mut parts().cutape(&[&"replay", &"--driver", &driver, &trace]));
+    output.assert_code(2);
+    for said in [
+        "driver: recorded the null driver, here a real one",
+        "functions that the trace calls: recorded cu",
+        " (first: call ",
+        " more, here not exported (a newer driver may have them)",
+    ] {
+        assert!(output.stderr.contains(said), "{}", output.describe());
+    }
+    assert!(
+        !output.stderr.contains("cuDeviceGetCount"),
+        "{}",
+        output.describe()
+    );
 }
 
 fn replayed(row: &Row) -> Output {
