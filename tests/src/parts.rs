@@ -15,6 +15,8 @@ pub struct Parts {
     pub cutape: PathBuf,
     /// The library that records.
     pub interposer: PathBuf,
+    /// The library that leads searches for libcuda to it.
+    pub audit: PathBuf,
     /// The software driver.
     pub null_driver: PathBuf,
     /// A folder in which the null driver is `libcuda.so.1`.
@@ -70,12 +72,18 @@ fn build() -> Result<Parts, String> {
     fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
     let _lock = lock(&end_to_end.join("lock"))?;
     // One by one: together they would share features, and the interposer would carry what only readers need.
-    for package in ["cutape", "cutape-nulldriver", "cutape-interposer"] {
+    for package in [
+        "cutape",
+        "cutape-nulldriver",
+        "cutape-interposer",
+        "cutape-audit",
+    ] {
         cargo_build(profile, package)?;
     }
     let parts = Parts {
         cutape: profile.join("cutape"),
         interposer: profile.join("libcutape_interposer.so"),
+        audit: profile.join("libcutape_audit.so"),
         null_driver: profile.join("libcutape_null.so"),
         driver_folder: end_to_end.join("driver"),
         programs: end_to_end.join("programs"),
@@ -147,7 +155,7 @@ pub(crate) fn lock(path: &Path) -> Result<fs::File, String> {
 }
 
 /// The root of the repository.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests)
 }
