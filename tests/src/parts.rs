@@ -39,10 +39,20 @@ pub fn parts() -> &'static Parts {
 }
 
 impl Parts {
-    /// A command of cutape.
+    /// A command of cutape. `CUTAPE_TESTS_VIA` is the back end by which its programs are recorded, where no other is asked for.
     pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.cutape);
-        command.args(arguments.iter().map(|argument| argument.as_ref()));
+        let mut words = arguments.iter().map(|argument| argument.as_ref());
+        let verb = words.next();
+        command.args(verb);
+        let asked = arguments.iter().any(|word| word.as_ref() == "--via");
+        if let Some(via) = std::env::var_os("CUTAPE_TESTS_VIA")
+            && verb.is_some_and(|verb| verb == "record" || verb == "check")
+            && !asked
+        {
+            command.arg("--via").arg(via);
+        }
+        command.args(words);
         command
     }
 

@@ -7,9 +7,10 @@ use std::process::Command;
 use crate::{Failure, step};
 
 /// What is built, in which profile, and where cargo puts it.
-const PARTS: [(&str, &str, &str); 3] = [
+const PARTS: [(&str, &str, &str); 4] = [
     ("cutape", "release", "cutape"),
     ("cutape-interposer", "shim", "libcutape_interposer.so"),
+    ("cutape-audit", "shim", "libcutape_audit.so"),
     ("cutape-nulldriver", "release", "libcutape_null.so"),
 ];
 
@@ -77,6 +78,13 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
             step::run(&mut command)?;
         }
     }
+    // Ways of getting at libcuda, for tests/gpu/loading.sh.
+    step::run(
+        Command::new("sh")
+            .arg(root.join("tests/programs/loading/build.sh"))
+            .arg(folder.join("loading"))
+            .arg(&library),
+    )?;
     println!(
         "{} is ready; there: tests/gpu/run.sh {0} RESULTS",
         folder.display()
