@@ -182,7 +182,7 @@ pub(crate) fn start(
     let watch = Watch::begin(Subject {
         process: child.id(),
         driver,
-        interposer,
+        interposer: folder.library(),
         recorded: Box::new(move || processes(&asked, &known)),
         advice: way.next(),
     });

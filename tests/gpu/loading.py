@@ -24,7 +24,9 @@ TIMEOUT = 120
 
 
 def driver():
-    """The machine's libcuda.so.1, as the loader finds it."""
+    """The machine's libcuda.so.1, as the loader finds it, or what CUTAPE_DRIVER says."""
+    if os.environ.get("CUTAPE_DRIVER"):
+        return Path(os.environ["CUTAPE_DRIVER"]).resolve()
     for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines():
         if "libcuda.so.1" in line and "x86-64" in line:
             return Path(line.split("=> ")[1]).resolve()
@@ -146,6 +148,7 @@ def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
     cutape, real = package / "cutape", driver()
+    os.environ.pop("CUTAPE_DRIVER", None)
     folder = lay_out(package, results, real)
     gum = run([cutape, "record", "--via", "gum", "-o", results / "gum.cutape", "--", "/bin/true"])
     vias = ["preload", "audit"] + (["gum"] if gum[0] == 0 else [])
