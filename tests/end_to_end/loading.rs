@@ -303,9 +303,8 @@ fn told() -> Result<(), String> {
         ]);
         let folder = folder(&format!("told {name}"));
         let driver = built().join("driver/libcuda.so.1");
-        let mut child = Command::new(&parts().cutape)
-            .args(["record", "--via", "preload", "--driver"])
-            .arg(&driver)
+        let mut command = parts().cutape(&[&"record", &"--via", &"preload", &"--driver", &driver]);
+        let mut child = command
             .arg("-o")
             .arg(folder.join("t.cutape"))
             .arg("--")

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Names an interposer that was built in another way, to be tested in place of the usual one.
+const OTHER_INTERPOSER: &str = "CUTAPE_TESTS_INTERPOSER";
+
 /// Where the parts are.
 #[derive(Debug)]
 pub struct Parts {
@@ -53,6 +56,9 @@ impl Parts {
             command.arg("--via").arg(via);
         }
         command.args(words);
+        if std::env::var_os(OTHER_INTERPOSER).is_some() {
+            command.env("CUTAPE_INTERPOSER", &self.interposer);
+        }
         command
     }
 
@@ -92,7 +98,8 @@ fn build() -> Result<Parts, String> {
     }
     let parts = Parts {
         cutape: profile.join("cutape"),
-        interposer: profile.join("libcutape_interposer.so"),
+        interposer: std::env::var_os(OTHER_INTERPOSER)
+            .map_or(profile.join("libcutape_interposer.so"), PathBuf::from),
         audit: profile.join("libcutape_audit.so"),
         null_driver: profile.join("libcutape_null.so"),
         driver_folder: end_to_end.join("driver"),

@@ -1,7 +1,7 @@
 //! `cargo xtask package FOLDER`: all that a machine without Rust needs to run `tests/gpu/run.sh`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::{Failure, step};
@@ -19,8 +19,7 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
     let folder = std::path::absolute(folder).map_err(|error| failed(Path::new(folder), &error))?;
     let programs = folder.join("programs");
     fs::create_dir_all(&programs).map_err(|error| failed(&programs, &error))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = step::target(root);
     for (package, profile, file) in PARTS {
         step::run(&mut step::cargo(
             root,
