@@ -65,11 +65,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let way = session.way();
         eprintln!("cutape: recording by way of {}: {}", way.word(), way.why);
     }
-    let advice = session.way().next();
     let ended = session.wait()?;
     if ended.traces.is_empty() {
         eprintln!(
-            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; if it uses CUDA, {advice}",
+            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; if it uses CUDA, docs/guide.md says what may be the matter",
             ended.describe()
         );
     }

@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         Trial::test("what starts others is followed", || {
             launchers().map_err(Failed::from)
         }),
+        sanitized(),
         Trial::test("what has no way in is refused", || {
             refused().map_err(Failed::from)
         }),
@@ -381,6 +382,37 @@ fn launchers() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A program that insists that nothing is loaded before its own runtime runs under `audit`.
+fn sanitized() -> Trial {
+    let name = "AddressSanitizer, by way of audit";
+    let folder = folder("sanitized");
+    let program = folder.join("program");
+    let source = root().join("tests/programs/loading/open.c");
+    let built = run(Command::new("cc")
+        .args(["-fsanitize=address", "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg("-ldl"));
+    if built.code() != Some(0) {
+        let name = format!("{name} (skipped: the compiler has no AddressSanitizer)");
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    Trial::test(name, move || {
+        let traces = folder.join("traces");
+        fs::create_dir(&traces)?;
+        let words = [program.display().to_string(), "libcuda.so.1".to_owned()];
+        let output = record("audit", &traces.join("t.cutape"), &words);
+        output.expect(0)?;
+        let calls = calls(&traces);
+        ensure(
+            calls == ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"],
+            &format!("recorded: {calls:?}"),
+            &output,
+        )
+        .map_err(Failed::from)
+    })
 }
 
 /// Programs into which no loader would bring us.
