@@ -62,6 +62,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
     let interposer = sheet.path("interposer", library::interposer())?;
+    match library::audit() {
+        Ok(path) => sheet.line("audit library", path.display().to_string())?,
+        Err(_) => sheet.line(
+            "audit library",
+            "not there: recording goes by --via preload",
+        )?,
+    }
     sheet.path("null driver", library::null_driver())?;
     if let Some(path) = sheet.path("driver", library::driver(arguments.driver.as_deref()))? {
         exports(&mut sheet, &path, interposer.as_deref())?;

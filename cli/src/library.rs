@@ -12,11 +12,17 @@ use crate::failure::Failure;
 use crate::forward;
 
 const INTERPOSER: &str = "libcutape_interposer.so";
+const AUDIT: &str = "libcutape_audit.so";
 const NULL_DRIVER: &str = "libcutape_null.so";
 
 /// The library that poses as libcuda.
 pub(crate) fn interposer() -> Result<PathBuf, Failure> {
     find(INTERPOSER, "CUTAPE_INTERPOSER", "cutape-interposer")
+}
+
+/// The library that leads searches for libcuda to the interposer.
+pub(crate) fn audit() -> Result<PathBuf, Failure> {
+    find(AUDIT, "CUTAPE_AUDIT", "cutape-audit")
 }
 
 /// The software driver.

@@ -3,6 +3,7 @@
 //! The only binary; one file a verb. Invariant: results go to stdout, messages to stderr; the exit status is 0 for clean,
 //! 1 for findings or divergence, 2 for unusable input or machine, 3 for a bug of ours; `record` passes on the program's.
 
+mod arrival;
 mod call_set;
 mod check;
 mod doctor;
@@ -14,6 +15,7 @@ mod input;
 mod library;
 mod output;
 mod pack;
+mod program_file;
 mod progress;
 mod rank;
 mod record;
@@ -22,6 +24,7 @@ mod replay;
 mod reservation;
 mod session;
 mod symbols;
+mod via;
 
 use std::process::ExitCode;
 

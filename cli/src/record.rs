@@ -61,10 +61,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     };
     let session = session::start(&arguments.recording, &arguments.program, trace)?;
+    if arguments.verbose {
+        let way = session.way();
+        eprintln!("cutape: recording by way of {}: {}", way.word(), way.why);
+    }
     let ended = session.wait()?;
     if ended.traces.is_empty() {
         eprintln!(
-            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us",
+            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; if it uses CUDA, docs/guide.md says what may be the matter",
             ended.describe()
         );
     }

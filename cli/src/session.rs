@@ -1,11 +1,10 @@
 //! Running a program under the interposer, and collecting the traces that it leaves.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -13,10 +12,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use cutape_format::{Missing, PackSummary, Trace};
 
+use crate::arrival::{Subject, Watch};
 use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
 use crate::output;
+use crate::program_file;
 use crate::reservation::Reservation;
+use crate::via::{self, Via, Way};
 use crate::{rank, symbols};
 
 /// What is kept of the bytes that are copied to and from devices.
@@ -80,6 +82,9 @@ pub(crate) struct Recording {
     /// The driver to call: a path, or `null`. Default: the machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,
+    /// How the program's calls reach us.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
+    pub(crate) via: Via,
 }
 
 /// A running program.
@@ -89,6 +94,8 @@ pub(crate) struct Session {
     /// Traces of that name's family that were there before.
     old: Vec<PathBuf>,
     clock: Clock,
+    way: Way,
+    _watch: Watch,
     _folder: LibraryFolder,
     _reservation: Reservation,
 }
@@ -142,11 +149,13 @@ pub(crate) fn start(
             "no program: give it and its arguments behind --, e.g. `cutape record -- ./app 1 2`",
         )
     })?;
-    let program = find_program(name)?;
-    check_program(&program)?;
+    let program = program_file::find(name)?;
+    let loader = program_file::check(&program)?;
     let reservation = trace;
     let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;
+    let way = via::choose(recording.via, &loader, &interposer)?;
+    tracing::info!("recording by way of {}: {}", way.word(), way.why);
     let driver = library::driver(recording.driver.as_deref())?;
     let folder = LibraryFolder::new(&interposer)?;
     if let Err(why) = folder.forward(&interposer, &driver) {
@@ -158,11 +167,7 @@ pub(crate) fn start(
     let mut command = Command::new(&program);
     command
         .args(&words[1..])
-        .env("LD_PRELOAD", with_first(&folder.library(), "LD_PRELOAD"))
-        .env(
-            "LD_LIBRARY_PATH",
-            with_first(folder.path(), "LD_LIBRARY_PATH"),
-        )
+        .envs(way.environment(&folder))
         .env("CUTAPE_TRACE", &trace)
         .env("CUTAPE_DRIVER", &driver)
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
@@ -173,108 +178,24 @@ pub(crate) fn start(
         .spawn()
         .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
     pass_signals_to(&child);
+    let (asked, known) = (trace.clone(), old.clone());
+    let watch = Watch::begin(Subject {
+        process: child.id(),
+        driver,
+        interposer: folder.library(),
+        recorded: Box::new(move || processes(&asked, &known)),
+        advice: way.next(),
+    });
     Ok(Session {
         child,
         trace,
         old,
         clock,
+        way,
+        _watch: watch,
         _folder: folder,
         _reservation: reservation,
     })
-}
-
-/// A list of paths with one more at its front.
-fn with_first(path: &Path, variable: &str) -> OsString {
-    let mut list = path.as_os_str().to_owned();
-    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
-    }
-    list
-}
-
-/// The program's file: as given, or along PATH.
-fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
-    let missing = |what: String| Failure::unusable(what);
-    let given = Path::new(name);
-    if name.is_empty() {
-        return Err(missing(
-            "cannot run a program without a name: \"\" was given".to_owned(),
-        ));
-    }
-    if name.as_bytes().contains(&b'/') {
-        return match given.metadata() {
-            Ok(_) => Ok(given.to_owned()),
-            Err(error) => Err(missing(format!("cannot run {}: {error}", given.display()))),
-        };
-    }
-    // Without PATH the system looks in these.
-    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    env::split_paths(&folders)
-        .map(|folder| folder.join(given))
-        .find(|path| {
-            path.metadata()
-                .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-        })
-        .ok_or_else(|| {
-            missing(format!(
-                "cannot run {}: not found in PATH; for a file in this folder say ./{0}",
-                given.display()
-            ))
-        })
-}
-
-/// Refuses what the loader would not let us into, instead of recording nothing.
-fn check_program(path: &Path) -> Result<(), Failure> {
-    let cannot = |why: &str| {
-        Err(Failure::unusable(format!(
-            "cannot record {}: {why}",
-            path.display()
-        )))
-    };
-    let Ok(metadata) = path.metadata() else {
-        return cannot("it cannot be looked at");
-    };
-    if !metadata.is_file() {
-        return cannot("not a file");
-    }
-    if metadata.mode() & 0o111 == 0 {
-        return cannot("not executable");
-    }
-    // SAFETY: no memory is involved.
-    let user = unsafe { libc::geteuid() };
-    if metadata.mode() & 0o4000 != 0 && metadata.uid() != user {
-        return cannot("it is set-user-id, and the loader preloads nothing into such programs");
-    }
-    let mut bytes = Vec::new();
-    // Headers come first; a script or an unreadable file is the system's to judge.
-    let read = fs::File::open(path).and_then(|file| file.take(1 << 20).read_to_end(&mut bytes));
-    if read.is_err() || !bytes.starts_with(b"\x7fELF") {
-        return Ok(());
-    }
-    if bytes.get(4) != Some(&2) || bytes.get(18..20) != Some(&[62, 0]) {
-        return cannot("it is not a 64-bit x86-64 program");
-    }
-    let header = |at: usize| {
-        bytes
-            .get(at..at + 8)
-            .and_then(|b| b.try_into().ok())
-            .map(u64::from_le_bytes)
-    };
-    let (Some(start), Some(count)) = (header(32), bytes.get(56).copied()) else {
-        return Ok(());
-    };
-    const PT_INTERP: [u8; 4] = [3, 0, 0, 0];
-    let dynamic = (0..u64::from(count)).any(|index| {
-        let at = start.saturating_add(index * 56) as usize;
-        bytes.get(at..at.saturating_add(4)) == Some(&PT_INTERP)
-    });
-    if !dynamic {
-        return cannot(
-            "it is linked statically, so it has no loader that could bring our library in",
-        );
-    }
-    Ok(())
 }
 
 /// Programs that one process may become and record, as the recorder counts them.
@@ -336,6 +257,17 @@ fn family(trace: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The processes that have begun to record, of a recording before which the family was as it is given.
+fn processes(trace: &Path, old: &[PathBuf]) -> BTreeSet<u32> {
+    let new = family(trace).into_iter().filter(|path| !old.contains(path));
+    [trace.to_owned()]
+        .into_iter()
+        .chain(new)
+        // One that is just being created is readable the next time.
+        .filter_map(|path| Some(Trace::follow(&path).ok()?.head().process))
+        .collect()
+}
+
 /// The process that still writes a trace: one that has the file mapped.
 pub(crate) fn writer(trace: &Trace) -> Option<u32> {
     let process = trace.head().process;
@@ -371,6 +303,11 @@ impl Session {
     /// Where the program's own trace is going to be.
     pub(crate) fn trace(&self) -> &Path {
         &self.trace
+    }
+
+    /// By which way calls are to reach us.
+    pub(crate) fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Whether the program has ended.
@@ -484,39 +421,11 @@ pub(crate) fn signal_name(signal: i32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use cutape_format::TraceBuilder;
 
     use super::*;
-
-    #[test]
-    fn programs_are_found_or_refused() {
-        for (name, found) in [
-            ("sh", true),
-            ("/bin/sh", true),
-            ("", false),
-            ("no-such-program", false),
-            ("./no-such-program", false),
-            // A folder along PATH is no program, one that is named is refused later.
-            ("..", false),
-            ("../", true),
-        ] {
-            assert_eq!(find_program(OsStr::new(name)).is_ok(), found, "{name}");
-        }
-        for (path, why) in [
-            ("/bin/sh", None),
-            ("/", Some("not a file")),
-            ("/etc/passwd", Some("not executable")),
-            ("/no/such", Some("cannot be looked at")),
-        ] {
-            let refused = check_program(Path::new(path))
-                .err()
-                .map(|failure| failure.message);
-            match why {
-                None => assert_eq!(refused, None, "{path}"),
-                Some(why) => assert!(refused.is_some_and(|text| text.contains(why)), "{path}"),
-            }
-        }
-    }
 
     #[test]
     fn traces_of_one_recording() {

@@ -108,6 +108,10 @@ pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
     if state.is_inside(core::ptr::from_ref(frame).addr()) {
         return pass(function);
     }
+    #[cfg(feature = "gum")]
+    if crate::hook::is_drivers_own(frame.caller) {
+        return pass(function);
+    }
     if STATE.load(Ordering::Acquire) != RECORDING && !started(state) {
         return pass(function);
     }
@@ -284,6 +288,13 @@ fn started(state: &Thread) -> bool {
             },
         }
     }
+}
+
+/// Loads the driver before anybody calls it; whether there is one.
+#[cfg(feature = "gum")]
+pub(crate) fn load_early() -> bool {
+    // SAFETY: the state lives as long as its thread, which is this one.
+    unsafe { &*thread::current() }.during_start(load)
 }
 
 /// Loads the driver; whether there is one.

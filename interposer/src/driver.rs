@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_void};
 
 use cutape_registry::FUNCTIONS;
 
-use crate::log;
+use crate::{hook, log};
 
 /// Usual places, tried in this order where no path is given.
 const PLACES: [&CStr; 7] = [
@@ -95,8 +95,7 @@ pub(crate) fn path() -> Option<&'static CStr> {
 }
 
 fn open(path: &CStr) -> *mut c_void {
-    // SAFETY: loads a library that the user named or that is the system's driver.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let handle = hook::open_driver(path);
     if handle.is_null() {
         return handle;
     }
@@ -105,6 +104,21 @@ fn open(path: &CStr) -> *mut c_void {
         return core::ptr::null_mut();
     }
     handle
+}
+
+/// Every function that the driver has: its address and id, by address.
+#[cfg(feature = "gum")]
+pub(crate) fn addresses() -> &'static [(usize, u16)] {
+    // SAFETY: NULL, or the vector that `load` leaked complete.
+    unsafe { BY_ADDRESS.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+}
+
+/// Where a function goes on living whose beginning leads to our entry.
+#[cfg(feature = "gum")]
+pub(crate) fn set_real(function: u16, original: *mut c_void) {
+    if let Some(slot) = REAL.get(usize::from(function)) {
+        slot.store(original, Ordering::Relaxed);
+    }
 }
 
 /// The real function, NULL if the driver does not have it.

@@ -9,7 +9,7 @@ use cutape_registry::id;
 
 use crate::call::payload_policy;
 use crate::settings::Payloads;
-use crate::{driver, rank, trace_file};
+use crate::{driver, rank, settings, trace_file};
 
 /// Devices are asked once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -50,6 +50,7 @@ pub(crate) fn write_program() {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);
     let mut pairs = Pairs::new();
     pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
+    pairs.put("recorder.via", settings::via().word());
     let (payloads, outputs) = payload_policy();
     let name = |policy| {
         if policy == Payloads::All {

@@ -13,6 +13,7 @@ mod errno;
 mod fork;
 mod forward;
 mod graph_copies;
+mod hook;
 mod host_changes;
 mod host_memory;
 mod identity;

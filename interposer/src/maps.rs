@@ -47,6 +47,44 @@ pub(crate) fn write_if_changed() {
     }
 }
 
+/// The code of the object in which an address lies: where it begins, and how long it is; nothing if there is none.
+#[cfg(feature = "gum")]
+pub(crate) fn code_around(address: usize) -> (usize, usize) {
+    struct Search {
+        address: u64,
+        found: (usize, usize),
+    }
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader gives a valid object; the pointer is the one below.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+        // SAFETY: the loader gives the object's program headers and their number.
+        let headers =
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        for header in headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0)
+        {
+            let start = info.dlpi_addr + header.p_vaddr;
+            if search.address.wrapping_sub(start) < header.p_memsz {
+                search.found = (start as usize, header.p_memsz as usize);
+                return 1;
+            }
+        }
+        0
+    }
+    let mut search = Search {
+        address: address as u64,
+        found: (0, 0),
+    };
+    // SAFETY: the callback gets the pointer that is passed here, while `search` lives.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
 unsafe extern "C" fn count(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,

@@ -22,6 +22,37 @@ pub(crate) enum HostMemory {
     All,
 }
 
+/// By which way calls reach us, see `hook`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Names: ours is libcuda's.
+    Preload,
+    /// An auditing library.
+    Audit,
+    /// The driver's own functions lead to us.
+    Gum,
+}
+
+impl Via {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Preload => "preload",
+            Self::Audit => "audit",
+            Self::Gum => "gum",
+        }
+    }
+}
+
+/// `CUTAPE_VIA`: by which way the launcher has brought us in.
+pub(crate) fn via() -> Via {
+    match variable(c"CUTAPE_VIA").as_deref().map(CStr::to_bytes) {
+        Some(b"audit") => Via::Audit,
+        Some(b"gum") => Via::Gum,
+        _ => Via::Preload,
+    }
+}
+
 /// The settings.
 pub(crate) struct Settings {
     /// `CUTAPE_TRACE`: the file to write. Without it nothing is recorded.

@@ -11,7 +11,7 @@ mod stable;
 
 pub use case::{Case, Recording, Way};
 pub use findings::{Finding, read_findings};
-pub use parts::{Parts, parts};
+pub use parts::{Parts, parts, root};
 pub use process::{Output, run};
 pub use program::{Program, Variant, endings, programs};
 pub use stable::stable_dump;

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Names an interposer that was built in another way, to be tested in place of the usual one.
+const OTHER_INTERPOSER: &str = "CUTAPE_TESTS_INTERPOSER";
+
 /// Where the parts are.
 #[derive(Debug)]
 pub struct Parts {
@@ -15,6 +18,8 @@ pub struct Parts {
     pub cutape: PathBuf,
     /// The library that records.
     pub interposer: PathBuf,
+    /// The library that leads searches for libcuda to it.
+    pub audit: PathBuf,
     /// The software driver.
     pub null_driver: PathBuf,
     /// A folder in which the null driver is `libcuda.so.1`.
@@ -37,10 +42,23 @@ pub fn parts() -> &'static Parts {
 }
 
 impl Parts {
-    /// A command of cutape.
+    /// A command of cutape. `CUTAPE_TESTS_VIA` is the back end by which its programs are recorded, where no other is asked for.
     pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.cutape);
-        command.args(arguments.iter().map(|argument| argument.as_ref()));
+        let mut words = arguments.iter().map(|argument| argument.as_ref());
+        let verb = words.next();
+        command.args(verb);
+        let asked = arguments.iter().any(|word| word.as_ref() == "--via");
+        if let Some(via) = std::env::var_os("CUTAPE_TESTS_VIA")
+            && verb.is_some_and(|verb| verb == "record" || verb == "check")
+            && !asked
+        {
+            command.arg("--via").arg(via);
+        }
+        command.args(words);
+        if std::env::var_os(OTHER_INTERPOSER).is_some() {
+            command.env("CUTAPE_INTERPOSER", &self.interposer);
+        }
         command
     }
 
@@ -70,12 +88,19 @@ fn build() -> Result<Parts, String> {
     fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
     let _lock = lock(&end_to_end.join("lock"))?;
     // One by one: together they would share features, and the interposer would carry what only readers need.
-    for package in ["cutape", "cutape-nulldriver", "cutape-interposer"] {
+    for package in [
+        "cutape",
+        "cutape-nulldriver",
+        "cutape-interposer",
+        "cutape-audit",
+    ] {
         cargo_build(profile, package)?;
     }
     let parts = Parts {
         cutape: profile.join("cutape"),
-        interposer: profile.join("libcutape_interposer.so"),
+        interposer: std::env::var_os(OTHER_INTERPOSER)
+            .map_or(profile.join("libcutape_interposer.so"), PathBuf::from),
+        audit: profile.join("libcutape_audit.so"),
         null_driver: profile.join("libcutape_null.so"),
         driver_folder: end_to_end.join("driver"),
         programs: end_to_end.join("programs"),
@@ -147,7 +172,7 @@ pub(crate) fn lock(path: &Path) -> Result<fs::File, String> {
 }
 
 /// The root of the repository.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests)
 }

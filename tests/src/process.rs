@@ -140,6 +140,7 @@ pub fn run(command: &mut Command) -> Output {
             "NVIDIA_",
             "LD_PRELOAD",
             "LD_LIBRARY_PATH",
+            "LD_AUDIT",
         ];
         if ours.iter().any(|start| text.starts_with(start)) && !set.contains(&name) {
             command.env_remove(&name);

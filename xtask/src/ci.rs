@@ -80,6 +80,8 @@ const STEPS: &[Step] = &[
             "shim",
             "--package",
             "cutape-interposer",
+            "--package",
+            "cutape-audit",
         ],
     ),
     Step::new(
@@ -92,6 +94,34 @@ const STEPS: &[Step] = &[
             "--benches",
         ],
     ),
+    // What records by patching: checked against frida-gum's header, and run with a stand-in for its library.
+    Step {
+        needs: &["libclang"],
+        optional: true,
+        environment: &[("DOCS_RS", "1")],
+        ..Step::new(
+            "gum: clippy",
+            &[
+                "clippy",
+                "--quiet",
+                "--package",
+                "cutape-interposer",
+                "--features",
+                "gum",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        )
+    },
+    Step {
+        needs: &["libclang", "cc", "nm"],
+        optional: true,
+        ..Step::new(
+            "gum: tests",
+            &["run", "--quiet", "--package", "xtask", "--", "gum-test"],
+        )
+    },
     // Last, so that its result lines end the output. Includes every program, four ways, and the documentation's examples.
     Step {
         needs: &["cc", "nm"],

@@ -21,7 +21,12 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
     }
     println!("Building cutape, its interposer and the null driver ...");
     // One by one: together they would share features, and the interposer would carry what only readers need.
-    for package in ["cutape", "cutape-interposer", "cutape-nulldriver"] {
+    for package in [
+        "cutape",
+        "cutape-interposer",
+        "cutape-audit",
+        "cutape-nulldriver",
+    ] {
         run(&mut cargo(
             root,
             &["build", "--quiet", "--package", package],

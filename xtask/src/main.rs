@@ -1,9 +1,10 @@
-//! The project's own build tasks: import, codegen, coverage, demo, ci.
+//! The project's own build tasks: import, codegen, coverage, demo, gum-test, ci.
 
 mod ci;
 mod codegen;
 mod coverage;
 mod demo;
+mod gum;
 #[cfg(feature = "import")]
 mod import;
 mod members;
@@ -47,6 +48,7 @@ usage: cargo xtask TASK
   coverage          what is recorded and replayed, by section of the manual
   demo              record, replay and check a program that has a hidden bug
   package FOLDER    what a machine without Rust needs for tests/gpu/run.sh
+  gum-test          the interposer's back end gum, linked and tried (CUTAPE_GUM_DEVKIT: frida-gum's library)
   ci                everything that has to hold: format, lints, generated files, tests";
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ["coverage"] => coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
         ["package", folder] => package::run(&root(), folder),
+        ["gum-test"] => gum::test(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),
     };

@@ -1,15 +1,16 @@
 //! `cargo xtask package FOLDER`: all that a machine without Rust needs to run `tests/gpu/run.sh`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::{Failure, step};
 
 /// What is built, in which profile, and where cargo puts it.
-const PARTS: [(&str, &str, &str); 3] = [
+const PARTS: [(&str, &str, &str); 4] = [
     ("cutape", "release", "cutape"),
     ("cutape-interposer", "shim", "libcutape_interposer.so"),
+    ("cutape-audit", "shim", "libcutape_audit.so"),
     ("cutape-nulldriver", "release", "libcutape_null.so"),
 ];
 
@@ -18,8 +19,7 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
     let folder = std::path::absolute(folder).map_err(|error| failed(Path::new(folder), &error))?;
     let programs = folder.join("programs");
     fs::create_dir_all(&programs).map_err(|error| failed(&programs, &error))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = step::target(root);
     for (package, profile, file) in PARTS {
         step::run(&mut step::cargo(
             root,
@@ -77,6 +77,13 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
             step::run(&mut command)?;
         }
     }
+    // Ways of getting at libcuda, for tests/gpu/loading.sh.
+    step::run(
+        Command::new("sh")
+            .arg(root.join("tests/programs/loading/build.sh"))
+            .arg(folder.join("loading"))
+            .arg(&library),
+    )?;
     println!(
         "{} is ready; there: tests/gpu/run.sh {0} RESULTS",
         folder.display()

@@ -1,6 +1,6 @@
 //! Commands that a task runs: shown as one can repeat them, timed, and an error if they fail.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Failure;
@@ -10,6 +10,11 @@ pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root);
     command
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Runs it; what it prints goes where ours goes.
@@ -40,10 +45,38 @@ fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Whether a program of that name can be run.
+/// Whether a program of that name can be run; of `libclang`, whether bindgen finds that library.
 pub(crate) fn is_installed(program: &str) -> bool {
+    if program == "libclang" {
+        return has_libclang();
+    }
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// In the folders where Debian, Ubuntu and Fedora have it, or where the variable says.
+fn has_libclang() -> bool {
+    let holds = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .any(|name| {
+                let rest = name.strip_prefix("libclang").unwrap_or_default();
+                (rest.starts_with('.') || rest.starts_with("-1") || rest.starts_with("-2"))
+                    && rest.contains(".so")
+            })
+    };
+    let llvm = std::fs::read_dir("/usr/lib")
+        .into_iter()
+        .flatten()
+        .flatten();
+    std::env::var_os("LIBCLANG_PATH").is_some()
+        || ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+            .iter()
+            .any(|folder| holds(Path::new(folder)))
+        || llvm
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm"))
+            .any(|entry| holds(&entry.path().join("lib")))
 }
 
 /// The command as one would type it.

@@ -7,7 +7,7 @@ use cutape_format::write::Record;
 
 use crate::call::Frame;
 use crate::thread::Thread;
-use crate::{capture, driver, entry, memory};
+use crate::{capture, driver, entry, hook, memory};
 
 const NAME: usize = 0;
 const ADDRESS: usize = 1;
@@ -43,6 +43,9 @@ pub(super) fn note_unknown(state: &Thread, frame: &Frame) {
 
 /// Puts our entry in the place of the driver's.
 pub(super) fn replace(frame: &Frame) {
+    if hook::is_patched() {
+        return;
+    }
     if let Some(function) = answer(frame).and_then(driver::by_address) {
         let place = frame.words[ADDRESS] as *mut *mut c_void;
         // SAFETY: the driver has just written a pointer there.

@@ -1,0 +1,83 @@
+//! By which names programs ask the loader for libcuda, and how our own libraries ask past us.
+
+/// Whether a name that is given to the loader asks for libcuda: `libcuda.so`, `libcuda.so.1`, `libcuda.so.580.159.04`, with
+/// or without a folder before it.
+#[inline]
+pub fn asks_for_libcuda(name: &[u8]) -> bool {
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    // `libcuda.so.1.backup` is not libcuda's name.
+    file.strip_prefix(b"libcuda.so").is_some_and(is_version)
+}
+
+/// Whether a name that is given to the loader says in which folder the file is.
+#[inline]
+pub fn names_a_folder(name: &[u8]) -> bool {
+    name.contains(&b'/')
+}
+
+/// Stands before the absolute path by which the interposer opens the real driver: without meaning to the system, and by which
+/// the auditing library knows what not to lead back to the interposer.
+pub const PAST_AUDIT: &str = "/./.";
+
+/// The path that the interposer means, if it is one of its own.
+#[inline]
+pub fn past_audit(name: &[u8]) -> Option<&[u8]> {
+    let path = name.strip_prefix(PAST_AUDIT.as_bytes())?;
+    path.starts_with(b"/").then_some(path)
+}
+
+/// Empty, or numbers that are each behind a dot.
+#[inline]
+fn is_version(text: &[u8]) -> bool {
+    let Some(numbers) = text.strip_prefix(b".") else {
+        return text.is_empty();
+    };
+    numbers
+        .split(|&byte| byte == b'.')
+        .all(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_libcuda() {
+        for (name, asks) in [
+            ("libcuda.so", true),
+            ("libcuda.so.1", true),
+            ("libcuda.so.580.159.04", true),
+            ("/usr/lib/libcuda.so", true),
+            ("./libcuda.so.1", true),
+            ("", false),
+            ("/", false),
+            ("libcuda", false),
+            ("libcuda.so.", false),
+            ("libcuda.so.1.", false),
+            ("libcuda.so1", false),
+            ("libcuda.so..1", false),
+            ("libcuda.so.1.backup", false),
+            ("libcuda.so.1/other", false),
+            ("mylibcuda.so.1", false),
+            ("libcudart.so.13", false),
+            ("libcudadebugger.so.1", false),
+        ] {
+            assert_eq!(asks_for_libcuda(name.as_bytes()), asks, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_way_past_us() {
+        for (name, expected) in [
+            ("/././usr/lib/libcuda.so.1", Some("/usr/lib/libcuda.so.1")),
+            ("/././", Some("/")),
+            ("/./.usr", None),
+            ("/usr/lib/libcuda.so.1", None),
+            ("././usr", None),
+            ("", None),
+        ] {
+            let found = past_audit(name.as_bytes());
+            assert_eq!(found, expected.map(str::as_bytes), "{name}");
+        }
+    }
+}

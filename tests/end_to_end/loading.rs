@@ -1,0 +1,455 @@
+//! Every way by which a program gets at libcuda, under every back end of `record`: what is recorded is what
+//! `programs/loading/ways.toml` says, no less and no more. And what is refused, and what is said while it runs.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
+
+use cutape_format::Trace;
+use cutape_tests::{Output, parts, programs, root, run, stable_dump};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde::Deserialize;
+
+const BACK_ENDS: [&str; 3] = ["preload", "audit", "gum"];
+
+#[derive(Deserialize)]
+struct Table {
+    way: Vec<Way>,
+}
+
+/// One way of getting at libcuda.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Way {
+    name: String,
+    command: Vec<String>,
+    recorded: Vec<String>,
+    #[serde(default)]
+    why: String,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let text = fs::read_to_string(root().join("tests/programs/loading/ways.toml"));
+    let table: Table = match text
+        .map_err(|e| e.to_string())
+        .and_then(|text| toml::from_str(&text).map_err(|error| error.to_string()))
+    {
+        Ok(table) => table,
+        Err(error) => {
+            eprintln!("ways.toml: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut trials = vec![
+        Trial::test("the table is whole", {
+            let ways = table.way.clone();
+            move || whole(&ways).map_err(Failed::from)
+        }),
+        Trial::test("auto says what it took", || auto().map_err(Failed::from)),
+        Trial::test("a driver that is used past us is told", || {
+            told().map_err(Failed::from)
+        }),
+        Trial::test("what starts others is followed", || {
+            launchers().map_err(Failed::from)
+        }),
+        sanitized(),
+        Trial::test("what has no way in is refused", || {
+            refused().map_err(Failed::from)
+        }),
+    ];
+    for name in [
+        "clean/proc_address",
+        "clean/streams",
+        "clean/launch_ex",
+        "clean/graph",
+        "clean/dlopen",
+    ] {
+        trials.push(Trial::test(
+            format!("equal under preload and audit: {name}"),
+            move || equal(name).map_err(Failed::from),
+        ));
+    }
+    for way in table.way {
+        for back_end in BACK_ENDS {
+            let name = format!("{back_end}: {}", way.name);
+            if back_end == "gum" && !gum_is_built() {
+                let name = format!("{name} (skipped: the interposer was built without gum)");
+                trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
+                continue;
+            }
+            let way = way.clone();
+            trials.push(Trial::test(name, move || {
+                as_the_table_says(&way, back_end).map_err(Failed::from)
+            }));
+        }
+    }
+    let listing = arguments.list;
+    if !listing {
+        arguments.include_ignored = false;
+        built();
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !listing {
+        parts().clean_up();
+    }
+    conclusion.exit_code()
+}
+
+/// Whether `--via gum` is there.
+fn gum_is_built() -> bool {
+    let exports = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&parts().interposer));
+    exports.stdout.contains(" cutape_interposer_patches")
+}
+
+/// The folder with the compiled programs, and the driver's folder in it.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = parts().new_folder("loading");
+        let driver = folder.join("driver");
+        fs::create_dir_all(&driver).unwrap();
+        for name in ["libcuda.so.1", "libcuda.so", "other_name.so"] {
+            symlink(&parts().null_driver, driver.join(name)).unwrap();
+        }
+        fs::copy(&parts().null_driver, driver.join("copy.so")).unwrap();
+        let script = root().join("tests/programs/loading/build.sh");
+        run(Command::new("sh")
+            .arg(script)
+            .arg(&folder)
+            .arg(driver.join("libcuda.so.1")))
+        .assert(0);
+        folder
+    })
+}
+
+/// The words of a command, with their places filled in.
+fn words(command: &[String]) -> Vec<String> {
+    let folder = built().display().to_string();
+    let fill = |word: &String| {
+        word.replace("{driver}", &format!("{folder}/driver/libcuda.so.1"))
+            .replace("{folder}", &folder)
+    };
+    let mut words: Vec<String> = command.iter().map(fill).collect();
+    words[0] = format!("{folder}/{}", words[0]);
+    words
+}
+
+/// Records a command; the driver is where the command looks for it.
+fn record(via: &str, trace: &Path, words: &[String]) -> Output {
+    let driver = built().join("driver/libcuda.so.1");
+    let mut command = parts().cutape(&[
+        &"record",
+        &"--via",
+        &via,
+        &"--driver",
+        &driver,
+        &"-o",
+        &trace,
+        &"--",
+    ]);
+    run(command
+        .args(words)
+        .env("LD_LIBRARY_PATH", built().join("driver")))
+}
+
+/// The functions that were called, over all traces in a folder.
+fn calls(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let trace = Trace::open(&entry.unwrap().path()).unwrap();
+        names.extend(trace.calls().map(|call| call.signature.base.clone()));
+    }
+    names
+}
+
+/// A new, empty folder.
+fn folder(name: &str) -> PathBuf {
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    parts().new_folder(&name)
+}
+
+fn ensure(holds: bool, what: &str, output: &Output) -> Result<(), String> {
+    match holds {
+        true => Ok(()),
+        false => Err(format!("{what}\n{}", output.describe())),
+    }
+}
+
+/// Known back ends, and a reason wherever one of them does not see a way.
+fn whole(ways: &[Way]) -> Result<(), String> {
+    for way in ways {
+        let unknown = way
+            .recorded
+            .iter()
+            .find(|name| !BACK_ENDS.contains(&name.as_str()));
+        if let Some(unknown) = unknown {
+            return Err(format!("{}: there is no back end {unknown}", way.name));
+        }
+        if way.why.is_empty() != (way.recorded.len() == BACK_ENDS.len()) {
+            return Err(format!("{}: `why` says why not", way.name));
+        }
+    }
+    Ok(())
+}
+
+fn as_the_table_says(way: &Way, back_end: &str) -> Result<(), String> {
+    let words = words(&way.command);
+    let bare = run(Command::new(&words[0])
+        .args(&words[1..])
+        .env("LD_LIBRARY_PATH", built().join("driver")));
+    bare.expect(0)?;
+    let folder = folder(&format!("{back_end} {}", way.name));
+    let output = record(back_end, &folder.join("t.cutape"), &words);
+    output.expect_code(0)?;
+    ensure(
+        output.stdout == bare.stdout,
+        "the program printed something else",
+        &output,
+    )?;
+    let expected = way.recorded.iter().any(|name| name == back_end);
+    let calls = calls(&folder);
+    // What each program does once it has the driver; how it initialises is not always its own doing.
+    let seen: Vec<&String> = calls.iter().filter(|name| *name != "cuInit").collect();
+    if expected {
+        ensure(
+            seen == ["cuDriverGetVersion", "cuDeviceGetCount"],
+            &format!("recorded: {calls:?}"),
+            &output,
+        )?;
+        return output.expect_quiet();
+    }
+    ensure(
+        seen.is_empty(),
+        &format!("recorded, which the table denies: {calls:?}"),
+        &output,
+    )?;
+    if calls.is_empty() {
+        ensure(
+            output.stderr.contains("nothing was recorded"),
+            "silence",
+            &output,
+        )?;
+    }
+    Ok(())
+}
+
+/// The same program, recorded by two ways, gives the same trace.
+fn equal(name: &str) -> Result<(), String> {
+    let all = programs()?;
+    let program = all
+        .iter()
+        .find(|program| program.name == name)
+        .ok_or("no such program")?;
+    let program = program.compile(parts())?.display().to_string();
+    let folder = folder(&format!("equal {name}"));
+    let mut dumps = Vec::new();
+    for via in ["preload", "audit"] {
+        let trace = folder.join(format!("{via}.cutape"));
+        record(via, &trace, std::slice::from_ref(&program)).expect(0)?;
+        let opened = Trace::open(&trace).map_err(|error| error.to_string())?;
+        if opened.meta_value("recorder.via") != Some(via) {
+            return Err(format!(
+                "the trace says {:?}",
+                opened.meta_value("recorder.via")
+            ));
+        }
+        let dump = run(&mut parts().cutape(&[&"dump", &"--format", &"json", &trace]));
+        dump.expect(0)?;
+        dumps.push(stable_dump(&dump.stdout)?);
+    }
+    match dumps[0] == dumps[1] {
+        true => Ok(()),
+        false => Err("the traces differ".to_owned()),
+    }
+}
+
+fn auto() -> Result<(), String> {
+    let folder = folder("auto");
+    let trace = folder.join("t.cutape");
+    let words = words(&["open".to_owned(), "{driver}".to_owned()]);
+    let driver = built().join("driver/libcuda.so.1");
+    let mut command =
+        parts().cutape(&[&"record", &"-v", &"--driver", &driver, &"-o", &trace, &"--"]);
+    let output = run(command.args(&words));
+    output.expect_code(0)?;
+    let opened = Trace::open(&trace).map_err(|error| error.to_string())?;
+    let via = opened.meta_value("recorder.via").unwrap_or_default();
+    ensure(
+        output
+            .stderr
+            .contains(&format!("recording by way of {via}: ")),
+        "the way is not named",
+        &output,
+    )
+}
+
+/// A running program that has the driver, and whose calls do not arrive, is named; also a child of what was started.
+fn told() -> Result<(), String> {
+    for (name, launcher) in [
+        ("itself", &[][..]),
+        ("child", &["sh", "-c", "\"$@\"; exit $?", "sh"]),
+    ] {
+        let words = words(&[
+            "open".to_owned(),
+            "{folder}/driver/other_name.so".to_owned(),
+        ]);
+        let folder = folder(&format!("told {name}"));
+        let driver = built().join("driver/libcuda.so.1");
+        let mut command = parts().cutape(&[&"record", &"--via", &"preload", &"--driver", &driver]);
+        let mut child = command
+            .arg("-o")
+            .arg(folder.join("t.cutape"))
+            .arg("--")
+            .args(launcher)
+            .args(&words)
+            // Far longer than it takes; it is ended as soon as the line is there.
+            .env("LOADING_STAY", "50")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut line = String::new();
+        let mut stderr = BufReader::new(child.stderr.take().ok_or("no stderr")?);
+        stderr
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
+        let process = line
+            .split_once("process ")
+            .and_then(|(_, rest)| rest.split_once(' '));
+        let process = process
+            .and_then(|(number, _)| number.parse().ok())
+            .ok_or(format!("said: {line}"))?;
+        // SAFETY: no memory is involved; the process sleeps, as a descendant of our own child.
+        unsafe { libc::kill(process, libc::SIGTERM) };
+        child.wait().map_err(|error| error.to_string())?;
+        for part in [
+            "(open)",
+            "libcutape_null.so",
+            "no call has arrived",
+            "try --via audit",
+        ] {
+            if !line.contains(part) {
+                return Err(format!("{name}: not said: {part}: {line}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Launchers hand their environment on, or say that they do not.
+fn launchers() -> Result<(), String> {
+    let program = words(&["open".to_owned(), "{driver}".to_owned()]).join(" ");
+    let ranks = format!("for r in 0 1 2; do OMPI_COMM_WORLD_RANK=$r {program} & done; wait");
+    let cleaned = format!("env -i {program}");
+    for (name, script, traces) in [
+        ("shell", program.as_str(), 1),
+        ("ranks", &ranks, 3),
+        (
+            "a shell in a shell",
+            &format!("sh -c '{program}'; {program}"),
+            2,
+        ),
+        ("env -i", &cleaned, 0),
+    ] {
+        for via in ["preload", "audit"] {
+            let folder = folder(&format!("launcher {name} {via}"));
+            let words = ["sh".to_owned(), "-c".to_owned(), script.to_owned()];
+            let output = record(via, &folder.join("t.cutape"), &words);
+            output.expect_code(0)?;
+            let found = fs::read_dir(&folder)
+                .map_err(|error| error.to_string())?
+                .count();
+            ensure(
+                found == traces,
+                &format!("{name}, {via}: {found} traces"),
+                &output,
+            )?;
+            let said = output.stderr.contains("nothing was recorded");
+            ensure(
+                said == (traces == 0),
+                &format!("{name}, {via}: other words"),
+                &output,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A program that insists that nothing is loaded before its own runtime runs under `audit`.
+fn sanitized() -> Trial {
+    let name = "AddressSanitizer, by way of audit";
+    let folder = folder("sanitized");
+    let program = folder.join("program");
+    let source = root().join("tests/programs/loading/open.c");
+    let built = run(Command::new("cc")
+        .args(["-fsanitize=address", "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg("-ldl"));
+    if built.code() != Some(0) {
+        let name = format!("{name} (skipped: the compiler has no AddressSanitizer)");
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    Trial::test(name, move || {
+        let traces = folder.join("traces");
+        fs::create_dir(&traces)?;
+        let words = [program.display().to_string(), "libcuda.so.1".to_owned()];
+        let output = record("audit", &traces.join("t.cutape"), &words);
+        output.expect(0)?;
+        let calls = calls(&traces);
+        ensure(
+            calls == ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"],
+            &format!("recorded: {calls:?}"),
+            &output,
+        )
+        .map_err(Failed::from)
+    })
+}
+
+/// Programs into which no loader would bring us.
+fn refused() -> Result<(), String> {
+    let folder = folder("refused");
+    let source = folder.join("empty.c");
+    fs::write(&source, "int main(void) { return 0; }\n").map_err(|error| error.to_string())?;
+    let statically = folder.join("statically");
+    let foreign = folder.join("foreign");
+    let cc = |arguments: &[&str], output: &Path| {
+        run(Command::new("cc")
+            .args(arguments)
+            .arg("-o")
+            .arg(output)
+            .arg(&source))
+        .expect(0)
+    };
+    cc(&["-static"], &statically)?;
+    cc(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], &foreign)?;
+    for (program, why) in [(&statically, "linked statically"), (&foreign, "musl")] {
+        for via in ["auto", "preload", "audit"] {
+            let trace = folder.join("t.cutape");
+            let output = record(via, &trace, &[program.display().to_string()]);
+            output.expect_code(2)?;
+            ensure(output.stderr.contains(why), "another reason", &output)?;
+            ensure(!trace.exists(), "a trace was left", &output)?;
+        }
+    }
+    if !gum_is_built() {
+        let words = words(&["linked".to_owned()]);
+        let output = record("gum", &folder.join("t.cutape"), &words);
+        output.expect_code(2)?;
+        ensure(
+            output.stderr.contains("was built without it"),
+            "another reason",
+            &output,
+        )?;
+    }
+    Ok(())
+}

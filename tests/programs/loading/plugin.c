@@ -1,0 +1,10 @@
+/* plugin LIBRARY [NAME]: a library that prefers its own symbols to those of whatever was loaded before. */
+#define _GNU_SOURCE
+#include "loading.h"
+
+int main(int count, char **words)
+{
+    void *library = count > 1 ? dlopen(words[1], RTLD_NOW | RTLD_DEEPBIND) : NULL;
+    int (*run)(const char *) = library ? (int (*)(const char *))dlsym(library, "run") : NULL;
+    return run ? run(count > 2 ? words[2] : NULL) : ask_opened(NULL);
+}

@@ -1,0 +1,9 @@
+/* A plugin that opens what it is told to. */
+#include "loading.h"
+
+int run(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW);
+    int (*inner)(const char *) = library ? (int (*)(const char *))dlsym(library, "run") : NULL;
+    return inner ? inner(NULL) : ask_opened(library);
+}
