@@ -324,6 +324,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_about_a_struct_holds_inside_others() {
+        let mut signatures = sample();
+        signatures.structs.push(Struct {
+            name: "CUouter".to_owned(),
+            tag: String::new(),
+            kind: "struct".to_owned(),
+            size: 40,
+            align: 8,
+            members: vec![
+                ("number".to_owned(), "int".to_owned(), 0, 4),
+                ("inner".to_owned(), "CUsample".to_owned(), 8, 32),
+            ],
+        });
+        let types = Types::new(&signatures);
+        let facts = facts("[CUsample]\nrest = 'address when kind 2'", "");
+        let entry = &signatures.structs[1];
+        let fields = crate::codegen::flat(&types, entry);
+        let field = |name| fields.iter().find(|field| field.name == name).unwrap();
+        assert_eq!(
+            facts.of(&types, entry, &fields, field("inner.rest")),
+            (
+                "Meaning::Address".to_owned(),
+                "Some(When { offset: 8, values: &[2] })".to_owned()
+            )
+        );
+        // Overlapping members mean nothing there either.
+        let overlapped = facts.of(&types, entry, &fields, field("inner.array"));
+        assert_eq!(overlapped.0, "Meaning::Unknown");
+    }
+
+    #[test]
     fn attributes_have_types() {
         let signatures = sample();
         let types = Types::new(&signatures);
