@@ -44,6 +44,7 @@ pub(crate) enum Special {
     UnifiedCopy,
     StructCopy,
     MemoryFree,
+    GraphAllocation,
     CaptureBegin,
     CaptureEnd,
 }
@@ -102,6 +103,7 @@ fn special(function: &Function) -> Special {
         | "cuMemcpy3DPeer"
         | "cuMemcpy3DPeerAsync" => Special::StructCopy,
         "cuMemFree" | "cuMemFreeHost" => Special::MemoryFree,
+        "cuGraphAddMemAllocNode" | "cuGraphAddNode" => Special::GraphAllocation,
         _ => Special::None,
     }
 }

@@ -3,7 +3,7 @@
     tests/gpu/exports.py PACKAGE RESULTS [DRIVER]
 
 PACKAGE is what `cargo xtask package` has made; RESULTS gets the trace. The names are read from the driver's file; then a process
-asks `dlsym` for each, bare and recorded, by the handle of `dlopen("libcuda.so.1")` and, recorded, among all that is loaded. It calls
+asks `dlsym` for each by the handle of `dlopen("libcuda.so.1")`, bare and recorded; preloaded, also among all that is loaded. It calls
 one that is unknown and harmless: `cudbgGetAPIVersion` writes three numbers. The exit status is 1 if anything is missing.
 """
 
@@ -56,7 +56,8 @@ def look(driver, everywhere):
             result = getattr(library, HARMLESS)(*map(ctypes.byref, numbers))
             print(HARMLESS, result, *(number.value for number in numbers))
     if everywhere:
-        missing = [name for name in names if not address(ctypes.CDLL(None), name)]
+        loaded = ctypes.CDLL(None)
+        missing = [name for name in names if not address(loaded, name)]
         print(f"among all that is loaded: {len(missing)} missing", *missing)
 
 
@@ -73,18 +74,20 @@ def main():
     environment = dict(os.environ, LD_LIBRARY_PATH=f"{Path(driver).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}")
     program = [sys.executable, __file__, "look", driver]
     bare = subprocess.run(program, capture_output=True, text=True, env=environment)
-    recorded = subprocess.run(
-        [cutape, "record", *chosen, "-o", trace, "--", *program, "everywhere"], capture_output=True, text=True
+    recorded = subprocess.run([cutape, "record", *chosen, "-o", trace, "--", *program], capture_output=True, text=True)
+    preloaded = subprocess.run(
+        [cutape, "record", *chosen, "--via", "preload", "-o", results / "preloaded.cutape", "--", *program, "everywhere"],
+        capture_output=True, text=True,
     )
-    print("bare:", bare.stdout + bare.stderr, "recorded:", recorded.stdout + recorded.stderr, sep="\n")
+    print("bare:", bare.stdout + bare.stderr, "recorded:", recorded.stdout + recorded.stderr, "preloaded:", preloaded.stdout + preloaded.stderr, sep="\n")
     info = subprocess.run([cutape, "info", "--format", "json", trace], capture_output=True, text=True)
     remarks = json.loads(info.stdout)["remarks"]
     print("remarks:", *remarks, sep="\n")
-    *same, everywhere = recorded.stdout.splitlines() or [""]
+    *same, everywhere = preloaded.stdout.splitlines() or [""]
     wrong = []
-    if bare.returncode or recorded.returncode:
-        wrong.append(f"exit status {bare.returncode} bare, {recorded.returncode} recorded")
-    if bare.stdout.splitlines() != same:
+    if bare.returncode or recorded.returncode or preloaded.returncode:
+        wrong.append(f"exit status {bare.returncode} bare, {recorded.returncode} recorded, {preloaded.returncode} preloaded")
+    if not bare.stdout.splitlines() == recorded.stdout.splitlines() == same:
         wrong.append("the program sees something else recorded")
     if " 0 missing" not in bare.stdout or not everywhere.endswith(": 0 missing"):
         wrong.append("names are missing")

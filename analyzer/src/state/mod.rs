@@ -2,6 +2,7 @@
 
 mod birth;
 pub(crate) mod data;
+mod graph_memory;
 pub(crate) mod links;
 pub(crate) mod objects;
 pub(crate) mod options;

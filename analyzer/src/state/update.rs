@@ -507,6 +507,7 @@ impl State {
                 }
             }
             Special::LinkComplete => self.completed(plan, call, site),
+            Special::GraphAllocation => self.graph_memory(plan, call),
             _ => {}
         }
         if let Some(shape) = plan.options {
