@@ -68,6 +68,9 @@ pub(crate) struct Arguments {
     /// Where measurements and plots go.
     #[arg(long, value_name = "DIR", default_value = "cutape-bench")]
     output: PathBuf,
+    /// Draw no plots.
+    #[arg(long)]
+    no_plots: bool,
     /// From how many per cent on more time on the device is a regression.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     threshold: f64,
@@ -157,6 +160,7 @@ struct Settings {
     force: bool,
     placement: bool,
     watchdog: u64,
+    plots: bool,
     verbose: bool,
 }
 
@@ -174,10 +178,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         subject::expect_baseline(&settings, &chosen, name)?;
     }
     std::fs::create_dir_all(&settings.output).map_err(|error| {
-        Failure::unusable(format!(
-            "--output {}: {error}",
-            arguments.output.display()
-        ))
+        Failure::unusable(format!("--output {}: {error}", arguments.output.display()))
     })?;
     let limits = verdict::Limits {
         gpu: arguments.threshold / 100.0,
@@ -193,20 +194,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 comparison: Comparison::Keep(FIRST_DRIVER.to_owned()),
                 ..settings.clone()
             };
-            report.add(measure(&trace, &before)?, &before, &limits);
+            let results = measure(&trace, &before)?;
+            report.add(results, &before, &limits, " (first driver)");
             let after = Settings {
                 driver: second?,
                 comparison: Comparison::Against(FIRST_DRIVER.to_owned()),
                 ..settings.clone()
             };
-            report.add(measure(&trace, &after)?, &after, &limits);
+            let results = measure(&trace, &after)?;
+            report.add(results, &after, &limits, " (second driver)");
         }
         one => {
             let settings = Settings {
                 driver: library::driver(one.first().map(PathBuf::as_path))?,
                 ..settings.clone()
             };
-            report.add(measure(&trace, &settings)?, &settings, &limits);
+            report.add(measure(&trace, &settings)?, &settings, &limits, "");
         }
     }
     report.chosen(chosen);
@@ -304,7 +307,11 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let taken = ["new", "change", "report"].contains(&name);
-    !name.is_empty() && name.len() <= 64 && name.chars().all(allowed) && !name.starts_with('.') && !taken
+    !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(allowed)
+        && !name.starts_with('.')
+        && !taken
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
@@ -334,6 +341,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
         force: arguments.force,
         placement: !arguments.no_placement,
         watchdog: arguments.watchdog.max(1),
+        plots: !arguments.no_plots,
         verbose: arguments.verbose,
     })
 }

@@ -526,7 +526,10 @@ pub fn rerun_as_child(
         let rerun = Rerun::new(job, measure, Arc::clone(position));
         let outcome = replay_measured(trace, plan, options, position, rerun)?;
         let results = results();
-        Ok(Message::Measurements(Box::new(Measurements { outcome, results })))
+        Ok(Message::Measurements(Box::new(Measurements {
+            outcome,
+            results,
+        })))
     })
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,7 +83,9 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
     let results = || {
         let quiet = (!settings.verbose).then(Quiet::begin);
-        criterion(&settings).final_summary();
+        if settings.plots {
+            criterion(&settings).final_summary();
+        }
         drop(quiet);
         let benchmarks = benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_value(&*benchmarks).unwrap_or_default()
@@ -100,15 +103,13 @@ struct Bench {
 
 impl Bench {
     /// One subject on each clock.
-    fn measure(
-        &self,
-        subject: cutape_replay::Subject,
-        work: &mut Work<'_>,
-    ) -> Result<(), String> {
+    fn measure(&self, subject: cutape_replay::Subject, work: &mut Work<'_>) -> Result<(), String> {
         let subjects = self.chosen.subjects.iter();
         // All calls as one have one name, and may begin behind calls that are not repeated.
         let name = match self.settings.each_kernel {
-            true => subjects.into_iter().find(|known| known.call == subject.call),
+            true => subjects
+                .into_iter()
+                .find(|known| known.call == subject.call),
             false => self.chosen.subjects.first(),
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
@@ -120,7 +121,10 @@ impl Bench {
                 continue;
             }
             let (time, change) = self.one(group, clock, name, subject.replaced, work)?;
-            let mut benchmarks = self.benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut benchmarks = self
+                .benchmarks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             benchmarks.push(Benchmark {
                 clock: group.to_owned(),
                 name: name.to_owned(),
@@ -146,6 +150,7 @@ impl Bench {
         for part in ["new", "change"] {
             let _ = fs::remove_dir_all(folder.join(part));
         }
+        let quiet = (!self.settings.verbose).then(Quiet::begin);
         let criterion = criterion(&self.settings);
         let (mut criterion, compared) = match &self.settings.comparison {
             Comparison::Keep(baseline) => (criterion.save_baseline(baseline.clone()), false),
@@ -157,27 +162,35 @@ impl Bench {
             }
             Comparison::AgainstRecorded => (criterion.save_baseline(RECORDED.to_owned()), false),
         };
-        let quiet = (!self.settings.verbose).then(Quiet::begin);
         let mut failure = None;
         let samples = Cell::new(0u64);
-        let mut benchmarks = criterion.benchmark_group(group);
-        benchmarks.sampling_mode(SamplingMode::Flat);
-        benchmarks.bench_function(name, |bencher| {
-            bencher.iter_custom(|iterations| {
-                if failure.is_some() {
-                    return 1.0;
-                }
-                match work.run(iterations, clock) {
-                    Ok(nanoseconds) => steady(nanoseconds, &samples),
-                    Err(why) => {
-                        failure = Some(why);
-                        1.0
+        let measured = catch_unwind(AssertUnwindSafe(|| {
+            let mut benchmarks = criterion.benchmark_group(group);
+            benchmarks.sampling_mode(SamplingMode::Flat);
+            benchmarks.bench_function(name, |bencher| {
+                bencher.iter_custom(|iterations| {
+                    // The rest of the samples is of no use, and the warm-up must end all the same.
+                    if failure.is_some() {
+                        std::thread::sleep(Duration::from_millis(1));
+                        return 1.0;
                     }
-                }
+                    match work.run(iterations, clock) {
+                        Ok(nanoseconds) => steady(nanoseconds, &samples),
+                        Err(why) => {
+                            failure = Some(why);
+                            1.0
+                        }
+                    }
+                });
             });
-        });
-        benchmarks.finish();
+            benchmarks.finish();
+        }));
         drop(quiet);
+        if measured.is_err() {
+            failure.get_or_insert_with(|| {
+                "criterion has panicked; --verbose shows its message".to_owned()
+            });
+        }
         if let Some(why) = failure {
             return Err(why);
         }
@@ -200,9 +213,13 @@ fn steady(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
 
 /// Criterion as the settings say.
 fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
+    let plots = match settings.plots {
+        true => PlottingBackend::Plotters,
+        false => PlottingBackend::None,
+    };
     Criterion::default()
         .with_measurement(Nanoseconds)
-        .plotting_backend(PlottingBackend::Plotters)
+        .plotting_backend(plots)
         .with_output_color(false)
         .output_directory(&settings.output)
         .sample_size(settings.samples)
@@ -277,7 +294,10 @@ struct Quiet {
 impl Quiet {
     fn begin() -> Self {
         let mut kept = Vec::new();
-        if let Ok(nowhere) = fs::OpenOptions::new().write(true).open(PathBuf::from("/dev/null")) {
+        if let Ok(nowhere) = fs::OpenOptions::new()
+            .write(true)
+            .open(PathBuf::from("/dev/null"))
+        {
             for descriptor in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
                 // SAFETY: plain system calls on descriptors of this process; the copy is owned from here on.
                 unsafe {

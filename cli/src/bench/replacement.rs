@@ -34,8 +34,11 @@ fn one(option: &str) -> Result<Wanted, Failure> {
         .ok_or_else(|| Failure::unusable(format!("--replace {option}: write KERNEL=FILE")))?;
     let refuse = |why: String| Failure::unusable(format!("--replace {option}: {path}: {why}"));
     let image = fs::read(Path::new(path)).map_err(|error| refuse(error.to_string()))?;
-    let parsed = cutape_image::parse(&image)
-        .map_err(|problem| refuse(format!("no cubin, fatbin or PTX that can be read: {problem}")))?;
+    let parsed = cutape_image::parse(&image).map_err(|problem| {
+        refuse(format!(
+            "no cubin, fatbin or PTX that can be read: {problem}"
+        ))
+    })?;
     let kernels: BTreeSet<String> = parsed
         .entries
         .iter()
@@ -64,7 +67,10 @@ pub(super) fn for_kernel(
     wanted: &mut [Wanted],
     kernel: &str,
 ) -> Result<Option<Replacement>, Failure> {
-    let Some(wanted) = wanted.iter_mut().find(|wanted| is_kernel(&wanted.glob, kernel)) else {
+    let Some(wanted) = wanted
+        .iter_mut()
+        .find(|wanted| is_kernel(&wanted.glob, kernel))
+    else {
         return Ok(None);
     };
     wanted.is_used = true;
@@ -134,7 +140,15 @@ mod tests {
             tolerance(Some("f32=1e-5, bf16=0.01")).unwrap(),
             vec![(Element::F32, 1e-5), (Element::Bf16, 0.01)]
         );
-        for text in ["", "f32", "f32=", "f8=1", "f32=-1", "f32=nan", "f32=1;f64=1"] {
+        for text in [
+            "",
+            "f32",
+            "f32=",
+            "f8=1",
+            "f32=-1",
+            "f32=nan",
+            "f32=1;f64=1",
+        ] {
             let failure = tolerance(Some(text)).unwrap_err();
             assert!(failure.message.contains("TYPE=T"), "{text}");
         }
@@ -156,7 +170,12 @@ mod tests {
             ("add*", &["add", "add_b"], "add", Some(Some("add"))),
             ("add", &["sub"], "add", None),
             ("mul", &["mul"], "add", Some(None)),
-            ("saxpy", &["_Z5saxpyifPfS_"], "_Z5saxpyifPfS_", Some(Some("_Z5saxpyifPfS_"))),
+            (
+                "saxpy",
+                &["_Z5saxpyifPfS_"],
+                "_Z5saxpyifPfS_",
+                Some(Some("_Z5saxpyifPfS_")),
+            ),
         ] {
             let mut all = [wanted(glob, kernels)];
             let found = for_kernel(&mut all, recorded);

@@ -1,6 +1,6 @@
 //! What is measured, and under which name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Trace};
@@ -22,6 +22,8 @@ pub(super) struct Chosen {
     pub calls: BTreeSet<u64>,
     /// With `--each-kernel` the launches; else one entry for all calls.
     pub subjects: Vec<Subject>,
+    /// Launches of kernels that are launched in captures only, by the kernel's name.
+    pub captured: BTreeMap<String, u64>,
     /// The kernels that are launched in the place of recorded ones, by index of the launch.
     pub replacements: HashMap<u64, cutape_replay::Replacement>,
 }
@@ -46,7 +48,8 @@ pub(super) struct Subject {
 pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failure> {
     let set = match &settings.calls {
         Some(text) => {
-            let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
+            let set =
+                CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
             Some(set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?)
         }
         None => None,
@@ -69,7 +72,10 @@ pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failu
         let what = match (&settings.calls, settings.each_kernel) {
             (Some(text), true) => format!("--calls {text}: no launch of the trace is among them"),
             (Some(text), false) => format!("--calls {text}: no call of the trace is among them"),
-            (None, true) => format!("{}: the trace launches no kernel", trace.path().display()),
+            (None, true) => format!(
+                "{}: the trace launches no kernel outside of stream captures",
+                trace.path().display()
+            ),
             (None, false) => format!("{}: the trace holds no call", trace.path().display()),
         };
         return Err(Failure::unusable(what));
@@ -88,7 +94,10 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
         }
         kernels.observe(&call);
     }
-    let name = text.map_or_else(|| "trace".to_owned(), |text| format!("calls {}", safe(text)));
+    let name = text.map_or_else(
+        || "trace".to_owned(),
+        |text| format!("calls {}", safe(text)),
+    );
     let subjects = calls.first().map(|&call| Subject {
         call,
         name,
@@ -98,7 +107,7 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
     Chosen {
         subjects: subjects.into_iter().collect(),
         calls,
-        replacements: HashMap::new(),
+        ..Chosen::default()
     }
 }
 
@@ -111,8 +120,18 @@ fn launches(
     let mut kernels = Kernels::default();
     let mut chosen = Chosen::default();
     let mut known: HashMap<(String, String), usize> = HashMap::new();
+    let mut capturing = HashSet::new();
     for call in trace.calls() {
         kernels.observe(&call);
+        match call.signature.base.as_str() {
+            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" if call.succeeded() => {
+                capturing.insert(call.argument(0));
+            }
+            "cuStreamEndCapture" => {
+                capturing.remove(&call.argument(0));
+            }
+            _ => {}
+        }
         if kernels.launched_handle(&call).is_none() || !call.succeeded() {
             continue;
         }
@@ -128,6 +147,13 @@ fn launches(
                 None => continue,
             },
         };
+        if !capturing.is_empty() {
+            *chosen
+                .captured
+                .entry(symbols::demangle(&kernel))
+                .or_default() += 1;
+            continue;
+        }
         let shape = shape(&call, trace);
         let next = chosen.subjects.len();
         let at = *known.entry((kernel.clone(), shape.clone())).or_insert(next);
@@ -137,7 +163,9 @@ fn launches(
         }
         let readable = symbols::demangle(&kernel);
         chosen.calls.insert(call.index);
-        chosen.replacements.extend(replacement.map(|found| (call.index, found)));
+        chosen
+            .replacements
+            .extend(replacement.map(|found| (call.index, found)));
         chosen.subjects.push(Subject {
             call: call.index,
             name: format!("{}[{shape}]", short(&kernel, &readable)),
@@ -145,6 +173,13 @@ fn launches(
             count: 1,
         });
     }
+    let measured = |kernel: &String| {
+        let mut subjects = chosen.subjects.iter();
+        subjects.any(|subject| subject.kernel.as_ref() == Some(kernel))
+    };
+    let captured = std::mem::take(&mut chosen.captured).into_iter();
+    let captured = captured.filter(|(kernel, _)| !measured(kernel)).collect();
+    chosen.captured = captured;
     Ok(chosen)
 }
 
@@ -199,7 +234,10 @@ fn shape(call: &Call<'_>, trace: &Trace) -> String {
             .iter()
             .map(|axis| number(&format!("{stem}{axis}")).unwrap_or(0))
             .collect();
-        let length = sizes.iter().rposition(|&size| size != 1).map_or(1, |last| last + 1);
+        let length = sizes
+            .iter()
+            .rposition(|&size| size != 1)
+            .map_or(1, |last| last + 1);
         let words: Vec<String> = sizes[..length].iter().map(u64::to_string).collect();
         words.join("x")
     };
@@ -263,8 +301,16 @@ mod tests {
     fn names_are_folders_and_tell_kernels_apart() {
         for (kernel, readable, begin) in [
             ("saxpy", "saxpy", "saxpy"),
-            ("_Z5saxpyifPfS_", "saxpy(int, float, float*, float*)", "saxpy-"),
-            ("_ZN2at6native3addIfEEvT_", "void at::native::add<float>(float)", "add-"),
+            (
+                "_Z5saxpyifPfS_",
+                "saxpy(int, float, float*, float*)",
+                "saxpy-",
+            ),
+            (
+                "_ZN2at6native3addIfEEvT_",
+                "void at::native::add<float>(float)",
+                "add-",
+            ),
             ("a/b", "a/b", "a_b-"),
         ] {
             let name = short(kernel, readable);
@@ -272,8 +318,14 @@ mod tests {
             assert!(!name.contains(['/', '<', '(', ' ', ':']), "{name}");
         }
         assert_ne!(
-            short("_ZN2at6native3addIfEEvT_", "void at::native::add<float>(float)"),
-            short("_ZN2at6native3addIdEEvT_", "void at::native::add<double>(double)")
+            short(
+                "_ZN2at6native3addIfEEvT_",
+                "void at::native::add<float>(float)"
+            ),
+            short(
+                "_ZN2at6native3addIdEEvT_",
+                "void at::native::add<double>(double)"
+            )
         );
         assert_eq!(safe("100..200,kernel:a*"), "100..200,kernel_a_");
         for (name, kept) in [("x".repeat(58), true), ("x".repeat(59), false)] {

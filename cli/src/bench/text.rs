@@ -1,6 +1,9 @@
 //! The results for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+use cutape_replay::Skipped;
 
 use crate::bench::verdict::{Change, Estimate, Report, Row, Verdict};
 use crate::bench::{Comparison, Settings};
@@ -41,20 +44,9 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     verdict(&mut out, report, settings);
     launches(&mut out, report, settings);
     memory(&mut out, report, settings);
-    for (what, list) in [
-        ("not repeated, done once", &report.not_repeated),
-        ("put off to the end", &report.put_off),
-        ("not re-issued", &report.not_reissued),
-    ] {
-        for entry in list.iter().take(SHOWN) {
-            let _ = writeln!(
-                out,
-                "{what}: {} x {} (first: call {}): {}",
-                entry.count, entry.function, entry.first, entry.reason
-            );
-        }
-        more(&mut out, list.len());
-    }
+    by_reason(&mut out, "done once, not repeated", &report.not_repeated);
+    by_reason(&mut out, "put off to the end", &report.put_off);
+    by_reason(&mut out, "not re-issued at all", &report.not_reissued);
     if report.between > 0 {
         let _ = writeln!(
             out,
@@ -70,10 +62,27 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
         let _ = writeln!(out, "note: {note}{times}");
     }
     let index = settings.output.join("report/index.html");
-    if index.is_file() {
+    if settings.plots && index.is_file() {
         let _ = writeln!(out, "plots: {}", index.display());
     }
     out
+}
+
+/// One line for each reason.
+fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for entry in list {
+        let text = format!("{} x {}", entry.count, entry.function);
+        reasons.entry(&entry.reason).or_default().push(text);
+    }
+    for (reason, functions) in reasons {
+        let more = match functions.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} functions more"),
+        };
+        let shown = functions[..functions.len().min(SHOWN)].join(", ");
+        let _ = writeln!(out, "{what} ({reason}): {shown}{more}");
+    }
 }
 
 fn more(out: &mut String, length: usize) {
@@ -85,10 +94,12 @@ fn more(out: &mut String, length: usize) {
 /// `gpu/saxpy[4,256]`, and what else tells rows apart.
 fn label(row: &Row) -> String {
     let benchmark = &row.benchmark;
-    match benchmark.is_replaced {
-        true => format!("{}/{} replaced", benchmark.clock, benchmark.name),
-        false => format!("{}/{}", benchmark.clock, benchmark.name),
-    }
+    let what = if benchmark.is_replaced {
+        " replaced"
+    } else {
+        row.which
+    };
+    format!("{}/{}{what}", benchmark.clock, benchmark.name)
 }
 
 fn measured(row: &Row, settings: &Settings) -> String {
@@ -97,7 +108,12 @@ fn measured(row: &Row, settings: &Settings) -> String {
         point,
         upper,
     } = row.benchmark.time;
-    let time = format!("{:>11} [{} .. {}]", shown(point), shown(lower), shown(upper));
+    let time = format!(
+        "{:>11} [{} .. {}]",
+        shown(point),
+        shown(lower),
+        shown(upper)
+    );
     let against = !matches!(settings.comparison, Comparison::Keep(_));
     match (row.benchmark.change, row.verdict) {
         (Some(change), Verdict::Regression) => format!("{time}  {}  REGRESSION", per_cent(change)),
@@ -161,17 +177,23 @@ fn verdict(out: &mut String, report: &Report, settings: &Settings) {
         && compared == 0
         && name != super::UNNAMED
     {
+        let _ = writeln!(out, "kept as {name}: --baseline {name} compares with it");
+    }
+    if !settings.replace.is_empty() && report.compared_bytes == 0 {
         let _ = writeln!(
             out,
-            "kept as {name}: --baseline {name} compares with it"
+            "results were not compared: neither the recorded kernels nor the replaced ones have changed any memory"
         );
-    }
-    if !settings.replace.is_empty() && report.mismatches.is_empty() {
+    } else if !settings.replace.is_empty() && report.mismatches.is_empty() {
         let how = match &settings.tolerance {
             Some(tolerance) => format!("within {tolerance}"),
             None => "bit by bit".to_owned(),
         };
-        let _ = writeln!(out, "replaced kernels write what the recorded ones write, {how}");
+        let _ = writeln!(
+            out,
+            "replaced kernels write what the recorded ones write, {how} ({} compared)",
+            quantity::bytes(report.compared_bytes)
+        );
     }
 }
 
@@ -195,7 +217,10 @@ fn launches(out: &mut String, report: &Report, settings: &Settings) {
 
 fn memory(out: &mut String, report: &Report, settings: &Settings) {
     if !settings.restore {
-        let _ = writeln!(out, "memory: left as each iteration leaves it (--no-restore)");
+        let _ = writeln!(
+            out,
+            "memory: left as each iteration leaves it (--no-restore)"
+        );
         return;
     }
     let most = |of: fn(&cutape_replay::Measured) -> u64| report.memory.iter().map(of).max();

@@ -101,6 +101,8 @@ pub(super) struct Report {
     pub not_reissued: Vec<cutape_replay::Skipped>,
     /// Calls between the measured ones that were issued once.
     pub between: u64,
+    /// Bytes that a recorded kernel or its replacement has changed, and that were compared.
+    pub compared_bytes: u64,
     pub mismatches: Vec<Differing>,
     pub notes: BTreeMap<String, u64>,
 }
@@ -112,12 +114,22 @@ pub(super) struct Row {
     pub benchmark: Benchmark,
     /// The driver that was measured.
     pub driver: String,
+    #[serde(skip)]
+    pub which: &'static str,
     pub verdict: Verdict,
 }
 
 impl Report {
     /// Adds what one child has measured.
-    pub(super) fn add(&mut self, results: Results, settings: &Settings, limits: &Limits) {
+    ///
+    /// `which` tells two drivers apart.
+    pub(super) fn add(
+        &mut self,
+        results: Results,
+        settings: &Settings,
+        limits: &Limits,
+        which: &'static str,
+    ) {
         let against = !matches!(settings.comparison, Comparison::Keep(_));
         for benchmark in results.benchmarks {
             let threshold = match benchmark.clock.as_str() {
@@ -128,6 +140,7 @@ impl Report {
             self.benchmarks.push(Row {
                 benchmark,
                 driver: settings.driver.display().to_string(),
+                which,
                 verdict,
             });
         }
@@ -138,6 +151,7 @@ impl Report {
         self.put_off = outcome.put_off;
         self.not_reissued = replay.skipped;
         self.between = outcome.between;
+        self.compared_bytes += outcome.compared_bytes;
         self.mismatches.extend(outcome.mismatches);
         for (note, count) in outcome.notes.into_iter().chain(replay.notes) {
             *self.notes.entry(note).or_default() += count;
@@ -154,6 +168,12 @@ impl Report {
     /// Adds what was to be measured.
     pub(super) fn chosen(&mut self, chosen: Chosen) {
         self.subjects = chosen.subjects;
+        for (kernel, launches) in chosen.captured {
+            let note = format!(
+                "{kernel} is not measured: its launches are captured into graphs, which `--calls cuGraphLaunch` measures as a whole"
+            );
+            *self.notes.entry(note).or_default() += launches;
+        }
     }
 
     /// How many benchmarks had something to be compared with.
@@ -213,7 +233,11 @@ mod tests {
             ("new", format!(r#"{{"mean":{}}}"#, statistic(9.0))),
             (
                 "change",
-                format!(r#"{{"mean":{},"median":{}}}"#, statistic(2.0), statistic(3.0)),
+                format!(
+                    r#"{{"mean":{},"median":{}}}"#,
+                    statistic(2.0),
+                    statistic(3.0)
+                ),
             ),
         ] {
             fs::create_dir_all(folder.join(part)).unwrap();

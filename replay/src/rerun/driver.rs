@@ -117,10 +117,7 @@ impl Api {
     /// A kernel's function in the current context.
     pub(super) fn kernel_function(&self, kernel: u64) -> Result<u64, Code> {
         let mut function = 0u64;
-        self.ask(
-            id::cuKernelGetFunction,
-            &[&raw mut function as u64, kernel],
-        )?;
+        self.ask(id::cuKernelGetFunction, &[&raw mut function as u64, kernel])?;
         Ok(function)
     }
 

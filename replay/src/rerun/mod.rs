@@ -80,6 +80,8 @@ pub struct Outcome {
     pub put_off: Vec<Skipped>,
     /// Calls between the wanted ones that were issued once.
     pub between: u64,
+    /// Bytes of memory that a recorded kernel or its replacement has changed, and that were compared.
+    pub compared_bytes: u64,
     /// Memory that a replacement has left in another state than the recorded kernel.
     pub mismatches: Vec<Differing>,
     /// What else the reader must know.
@@ -305,7 +307,7 @@ impl Rerun {
         }
         let snapshot = match snapshot {
             Some(snapshot) => {
-                let mut changes = snapshot.changes(&player.api).map_err(cannot)?;
+                let changes = snapshot.changes(&player.api).map_err(cannot)?;
                 let mut changed: BTreeSet<usize> = changes.iter().map(|change| change.0).collect();
                 if let Some(replaced) = &replaced {
                     changed.extend(self.hold_against(
@@ -314,7 +316,7 @@ impl Rerun {
                         steps,
                         &replaced.steps,
                         snapshot,
-                        &mut changes,
+                        &changes,
                     )?);
                 }
                 let changed: Vec<usize> = changed.into_iter().collect();
@@ -356,7 +358,7 @@ impl Rerun {
         recorded: &[Step],
         replaced: &[Step],
         snapshot: &Snapshot,
-        changes: &mut Vec<(usize, Vec<u8>)>,
+        changes: &[(usize, Vec<u8>)],
     ) -> Result<Vec<usize>, Error> {
         // What the recorded kernel writes differently each time is nothing to measure a replacement by.
         self.again(player, recorded, Some(snapshot))?;
@@ -367,8 +369,13 @@ impl Rerun {
         self.again(player, replaced, Some(snapshot))?;
         let other = snapshot.changes(&player.api).map_err(cannot)?;
         for (number, piece) in snapshot.pieces.iter().enumerate() {
-            let expected = bytes_of(changes, number).unwrap_or(&piece.bytes);
-            let received = bytes_of(&other, number).unwrap_or(&piece.bytes);
+            let (written, rewritten) = (bytes_of(changes, number), bytes_of(&other, number));
+            if written.is_none() && rewritten.is_none() {
+                continue;
+            }
+            self.outcome.compared_bytes += piece.region.length;
+            let expected = written.unwrap_or(&piece.bytes);
+            let received = rewritten.unwrap_or(&piece.bytes);
             let Some(mismatch) = compare(expected, received, &self.job.tolerance) else {
                 continue;
             };
@@ -400,11 +407,14 @@ impl Rerun {
     ) -> Result<(), Error> {
         let api = &player.api;
         let answered = |what: &'static str| {
-            move |code| cannot(format!("the driver answers {} to {what}", result_name(code)))
+            move |code| {
+                cannot(format!(
+                    "the driver answers {} to {what}",
+                    result_name(code)
+                ))
+            }
         };
-        let before = api
-            .current_context()
-            .map_err(answered("cuCtxGetCurrent"))?;
+        let before = api.current_context().map_err(answered("cuCtxGetCurrent"))?;
         if let Some(snapshot) = snapshot {
             // The legacy default stream.
             snapshot.restore(api, 0).map_err(cannot)?;
@@ -418,8 +428,7 @@ impl Rerun {
                 result_name(code)
             ))
         })?;
-        api.set_current(before)
-            .map_err(answered("cuCtxSetCurrent"))
+        api.set_current(before).map_err(answered("cuCtxSetCurrent"))
     }
 
     fn measure(
@@ -495,6 +504,10 @@ impl Rerun {
             what: format!("{start:#x}, {length} bytes, mapped by cuMemMap"),
         }));
         let snapshot = Snapshot::take(&player.api, regions).map_err(cannot)?;
+        if player.handles.any_array() {
+            let note = "arrays (of textures and surfaces) are not put back";
+            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+        }
         for line in &snapshot.unreadable {
             let note = format!("memory that is not put back: {line}");
             *self.outcome.notes.entry(note).or_default() += 1;

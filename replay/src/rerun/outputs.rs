@@ -205,7 +205,10 @@ mod tests {
     #[test]
     fn numbers_agree_within_the_tolerance() {
         let singles = |values: &[f32]| -> Vec<u8> {
-            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
         };
         let expected = singles(&[1.0, 1000.0, 0.0, f32::NAN]);
         for (received, tolerance, differing) in [
@@ -215,7 +218,11 @@ mod tests {
             (singles(&[1.0, 1000.0, 5e-5, f32::NAN]), 1e-4, None),
             (singles(&[1.0, 1000.0, -0.0, f32::NAN]), 0.0, None),
             (singles(&[1.0, 1000.0, 0.0, 0.0]), 1e9, Some((12, 1))),
-            (singles(&[1.0, f32::INFINITY, 0.0, f32::NAN]), 1e9, Some((4, 1))),
+            (
+                singles(&[1.0, f32::INFINITY, 0.0, f32::NAN]),
+                1e9,
+                Some((4, 1)),
+            ),
         ] {
             let mismatch = compare(&expected, &received, &vec![(Element::F32, tolerance)]);
             let found = mismatch.map(|found| (found.offset, found.differing));

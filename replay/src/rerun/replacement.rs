@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-
 use crate::api::{Api, result_name};
 use crate::buffer::Buffer;
 use crate::interpret::Player;
@@ -90,7 +89,10 @@ impl Replacement {
                 continue;
             };
             let recorded = live_function(player, handle)?;
-            match (api.parameter_layout(recorded), api.parameter_layout(function)) {
+            match (
+                api.parameter_layout(recorded),
+                api.parameter_layout(function),
+            ) {
                 (Ok(old), Ok(new)) if old != new => {
                     return Err(format!(
                         "{path}: {name} takes other parameters than the recorded kernel: {} there, {} in the recording (offset+size)",

@@ -140,10 +140,7 @@ impl Snapshot {
             number += 1;
             changed.contains(&(number - 1))
         });
-        let mut free = api
-            .free_memory()
-            .unwrap_or(0)
-            .saturating_sub(DEVICE_MARGIN);
+        let mut free = api.free_memory().unwrap_or(0).saturating_sub(DEVICE_MARGIN);
         for piece in &mut self.pieces {
             if piece.region.is_host || piece.region.length > free {
                 continue;
@@ -217,7 +214,9 @@ impl Snapshot {
 /// Bytes of memory that this machine can give out; `None` if it does not say.
 fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))?;
     let kibibytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
