@@ -63,7 +63,9 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     }
     let index = settings.output.join("report/index.html");
     if settings.plots && index.is_file() {
-        let _ = writeln!(out, "plots: {}", index.display());
+        let here = std::env::current_dir().unwrap_or_default();
+        let shown = index.strip_prefix(here).unwrap_or(&index);
+        let _ = writeln!(out, "plots: {}", shown.display());
     }
     out
 }

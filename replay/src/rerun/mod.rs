@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cutape_format::Call;
-use cutape_registry::Function;
+use cutape_registry::{Function, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::api::result_name;
@@ -441,6 +441,10 @@ impl Rerun {
     ) -> Result<(), Error> {
         let api = &player.api;
         let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
+        if !work.is_busy_before() {
+            let note = "no scratch memory could be had on the device: times on its clock hold the time that the host needs to enqueue the calls";
+            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+        }
         let measured = (self.measure)(subject, &mut work);
         // After a failure the context may be unusable, and the process ends anyway.
         measured.map_err(cannot)?;
@@ -516,7 +520,7 @@ impl Rerun {
         Ok(())
     }
 
-    /// Waits for all work in all contexts that are known to hold memory.
+    /// Waits for all work in all contexts that live and hold memory.
     fn wait(&self, player: &Player<'_>, call: u64) -> Result<(), Error> {
         if player.capturing.any_open() {
             return Err(cannot(format!(
@@ -530,6 +534,7 @@ impl Rerun {
             .all_live()
             .map(|range| range.context)
             .chain(calls_of(&self.steps).map(|issued| issued.context))
+            .filter(|&context| player.handles.is_taken(Kind::Context, context))
             .collect();
         contexts.insert(before);
         contexts.remove(&0);

@@ -94,6 +94,11 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Whether the device has something to do while the host enqueues the calls.
+    pub(super) fn is_busy_before(&self) -> bool {
+        self.filler.is_some() || self.api.is_null_driver()
+    }
+
     fn enter(&self, context: u64) -> Result<(), String> {
         self.api
             .set_current(context)
