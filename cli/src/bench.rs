@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Measure each kernel by itself: its first launch of each shape.
     #[arg(long)]
     each_kernel: bool,
+    /// How many launches of each kernel in each shape are measured.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    launches: usize,
     /// Launch another kernel in the place of a recorded one.
     ///
     /// KERNEL is a name as in the image or demangled, with * and ?; FILE is a
@@ -147,6 +150,7 @@ struct Settings {
     driver: PathBuf,
     calls: Option<String>,
     each_kernel: bool,
+    launches: usize,
     replace: Vec<String>,
     tolerance: Option<String>,
     comparison: Comparison,
@@ -328,6 +332,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
         driver: PathBuf::new(),
         calls: arguments.calls.clone(),
         each_kernel: arguments.each_kernel || !arguments.replace.is_empty(),
+        launches: arguments.launches.max(1),
         replace: arguments.replace.clone(),
         tolerance: arguments.tolerance.clone(),
         comparison,

@@ -123,7 +123,7 @@ fn each_kernel_is_measured_and_held_against_a_baseline() {
     assert!(
         saved
             .stdout
-            .contains("saxpy[16,128]: call 28, the first of 1 such launch")
+            .contains("saxpy[16,128]: call 28, launch 1 of 1: saxpy")
     );
 
     let slower = with(

@@ -37,7 +37,9 @@ pub(super) struct Subject {
     pub name: String,
     /// The kernel's name as people wrote it.
     pub kernel: Option<String>,
-    /// Launches of that kernel in that shape, or wanted calls.
+    /// Which of the launches of that kernel in that shape it is, from 1.
+    pub number: u64,
+    /// How many of these there are, or how many wanted calls.
     pub count: u64,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failu
     replacement::tolerance(settings.tolerance.as_deref())?;
     let mut wanted = replacement::wanted(&settings.replace)?;
     let mut chosen = match settings.each_kernel {
-        true => launches(trace, set.as_ref(), &mut wanted)?,
+        true => launches(trace, set.as_ref(), &mut wanted, settings.launches)?,
         false => together(trace, set.as_ref(), settings.calls.as_deref()),
     };
     if let Some(unused) = wanted.iter().find(|wanted| !wanted.is_used) {
@@ -102,6 +104,7 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
         call,
         name,
         kernel: None,
+        number: 1,
         count: calls.len() as u64,
     });
     Chosen {
@@ -111,16 +114,18 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
     }
 }
 
-/// The first launch of each kernel in each shape.
+/// The first `most` launches of each kernel in each shape.
 fn launches(
     trace: &Trace,
     set: Option<&CallSet>,
     wanted: &mut [Wanted],
+    most: usize,
 ) -> Result<Chosen, Failure> {
     let mut kernels = Kernels::default();
     let mut chosen = Chosen::default();
-    let mut known: HashMap<(String, String), usize> = HashMap::new();
+    let mut known: HashMap<(String, String), u64> = HashMap::new();
     let mut capturing = HashSet::new();
+    let mut of = Vec::new();
     for call in trace.calls() {
         kernels.observe(&call);
         match call.signature.base.as_str() {
@@ -155,12 +160,12 @@ fn launches(
             continue;
         }
         let shape = shape(&call, trace);
-        let next = chosen.subjects.len();
-        let at = *known.entry((kernel.clone(), shape.clone())).or_insert(next);
-        if at < next {
-            chosen.subjects[at].count += 1;
+        let number = known.entry((kernel.clone(), shape.clone())).or_default();
+        *number += 1;
+        if *number > most as u64 {
             continue;
         }
+        let number = *number;
         let readable = symbols::demangle(&kernel);
         chosen.calls.insert(call.index);
         chosen
@@ -170,8 +175,13 @@ fn launches(
             call: call.index,
             name: format!("{}[{shape}]", short(&kernel, &readable)),
             kernel: Some(readable),
-            count: 1,
+            number,
+            count: 0,
         });
+        of.push((kernel, shape));
+    }
+    for (subject, key) in chosen.subjects.iter_mut().zip(&of) {
+        subject.count = known.get(key).copied().unwrap_or(0);
     }
     let measured = |kernel: &String| {
         let mut subjects = chosen.subjects.iter();
@@ -295,7 +305,10 @@ pub(super) fn expect_baseline(
 
 #[cfg(test)]
 mod tests {
+    use cutape_format::{Event, TraceBuilder};
+
     use super::*;
+    use crate::call_set::test_trace;
 
     #[test]
     fn names_are_folders_and_tell_kernels_apart() {
@@ -335,11 +348,65 @@ mod tests {
     }
 
     #[test]
+    fn the_first_launches_of_each_kernel_in_each_shape_are_chosen() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        test_trace::get_function(&mut builder, 0x51, "fill"); // 0
+        test_trace::get_function(&mut builder, 0x52, "copy"); // 1
+        for (handle, grid) in [
+            (0x51, [4, 1, 1]), // 2
+            (0x51, [4, 1, 1]), // 3
+            (0x52, [4, 1, 1]), // 4
+            (0x51, [2, 2, 1]), // 5
+            (0x51, [4, 1, 1]), // 6
+        ] {
+            test_trace::launch(&mut builder, handle, grid);
+        }
+        let stream = |builder: &mut TraceBuilder, name, arguments: &[u64]| {
+            builder
+                .call(Event {
+                    name,
+                    arguments,
+                    ..Event::default()
+                })
+                .leave(0, 0, &[]);
+        };
+        stream(&mut builder, "cuStreamBeginCapture_v2", &[0x9, 0]); // 7
+        test_trace::get_function(&mut builder, 0x53, "inside"); // 8
+        test_trace::launch(&mut builder, 0x53, [1, 1, 1]); // 9
+        test_trace::launch(&mut builder, 0x51, [4, 1, 1]); // 10
+        stream(&mut builder, "cuStreamEndCapture", &[0x9, 0x7000]); // 11
+        let trace = test_trace::open(&builder, "bench-subjects");
+        for (most, expected) in [
+            (1, &[(2, 1, 3), (4, 1, 1), (5, 1, 1)][..]),
+            (2, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1)]),
+            (9, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1), (6, 3, 3)]),
+        ] {
+            let chosen = launches(&trace, None, &mut [], most).unwrap();
+            let found: Vec<_> = chosen
+                .subjects
+                .iter()
+                .map(|subject| (subject.call, subject.number, subject.count))
+                .collect();
+            assert_eq!(found, expected, "{most}");
+            let captured: Vec<_> = chosen.captured.into_iter().collect();
+            assert_eq!(
+                captured,
+                [("inside".to_owned(), 1)],
+                "fill is measured elsewhere"
+            );
+        }
+        let set = CallSet::parse("kernel:copy").unwrap();
+        let chosen = launches(&trace, Some(&set), &mut [], 1).unwrap();
+        assert_eq!(chosen.calls.into_iter().collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
     fn equal_names_get_numbers() {
         let subject = |call, name: &str| Subject {
             call,
             name: name.to_owned(),
             kernel: None,
+            number: 1,
             count: 1,
         };
         let mut subjects = [subject(1, "a"), subject(2, "b"), subject(3, "a")];

@@ -207,10 +207,11 @@ fn launches(out: &mut String, report: &Report, settings: &Settings) {
     for subject in report.subjects.iter().take(SHOWN) {
         let _ = writeln!(
             out,
-            "{}: call {}, the first of {}: {}",
+            "{}: call {}, launch {} of {}: {}",
             subject.name,
             subject.call,
-            quantity::count(subject.count, "such launch").replace("launchs", "launches"),
+            subject.number,
+            subject.count,
             subject.kernel.as_deref().unwrap_or("")
         );
     }

@@ -77,6 +77,7 @@ pub(super) fn stream_of(issued: &Issued) -> u64 {
         None if function.base == "cuLaunchKernelEx" => issued
             .args
             .first()
+            .filter(|&&config| config != 0)
             .map(|&config| number(&read_memory(config + 32, 8))),
         None => None,
     };

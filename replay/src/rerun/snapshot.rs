@@ -75,7 +75,8 @@ impl Snapshot {
     /// # Errors
     /// If they are more than half of what this machine has available.
     pub(super) fn take(api: &Api, regions: Vec<Region>) -> Result<Self, String> {
-        let bytes: u64 = regions.iter().map(|region| region.length).sum();
+        let lengths = regions.iter().map(|region| region.length);
+        let bytes = lengths.fold(0u64, u64::saturating_add);
         if let Some(available) = available_memory()
             && bytes > available / 2
         {
