@@ -23,6 +23,7 @@ use crate::failure::{FOUND, Failure};
 use crate::library;
 use crate::output::ReportFile;
 use crate::progress::Progress;
+use crate::replay::{DeviceMap, device_map};
 
 pub(crate) use child::run_child;
 use verdict::Report;
@@ -98,6 +99,9 @@ pub(crate) struct Arguments {
     /// Measure although the machine does not fit.
     #[arg(long)]
     force: bool,
+    /// Which device here (by ordinal) stands for which recorded one: 0=1,1=0.
+    #[arg(long, value_name = "MAP", value_parser = device_map)]
+    devices: Option<DeviceMap>,
     /// Leave memory where the driver puts it; translate addresses.
     #[arg(long)]
     no_placement: bool,
@@ -162,6 +166,7 @@ struct Settings {
     warm_up_seconds: f64,
     restore: bool,
     force: bool,
+    devices: Vec<(u32, u32)>,
     placement: bool,
     watchdog: u64,
     plots: bool,
@@ -344,6 +349,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
         warm_up_seconds: arguments.warm_up_seconds,
         restore: !arguments.no_restore,
         force: arguments.force,
+        devices: arguments.devices.clone().map_or_else(Vec::new, |map| map.0),
         placement: !arguments.no_placement,
         watchdog: arguments.watchdog.max(1),
         plots: !arguments.no_plots,

@@ -60,6 +60,7 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
         // Bytes that come back are looked at by `replay`, not here.
         timing: true,
         force: settings.force,
+        devices: settings.devices.clone(),
         placement: settings.placement,
         watchdog: Duration::from_secs(settings.watchdog),
         until: chosen.calls.last().map(|last| last + 1),

@@ -23,16 +23,6 @@ impl Api {
         }
     }
 
-    /// Bytes of device memory that are free in the current context.
-    pub(super) fn free_memory(&self) -> Result<u64, Code> {
-        let (mut free, mut total) = (0u64, 0u64);
-        self.ask(
-            id::cuMemGetInfo_v2,
-            &[&raw mut free as u64, &raw mut total as u64],
-        )?;
-        Ok(free)
-    }
-
     pub(super) fn allocate(&self, bytes: u64) -> Result<u64, Code> {
         let mut address = 0u64;
         self.ask(id::cuMemAlloc_v2, &[&raw mut address as u64, bytes])?;
