@@ -34,6 +34,7 @@ pub use outputs::{Element, Mismatch, Tolerance, compare};
 pub use replacement::Replacement;
 pub use work::{Clock, Work};
 
+use outputs::{bytes_of, hold_against};
 use repeatable::{ends_something, why_once};
 use snapshot::{Region, Snapshot};
 use steps::{Recorder, Step, calls_of};
@@ -368,15 +369,15 @@ impl Rerun {
             .collect();
         self.again(player, replaced, Some(snapshot))?;
         let other = snapshot.changes(&player.api).map_err(cannot)?;
-        for (number, piece) in snapshot.pieces.iter().enumerate() {
-            let (written, rewritten) = (bytes_of(changes, number), bytes_of(&other, number));
-            if written.is_none() && rewritten.is_none() {
-                continue;
-            }
+        let before: Vec<&[u8]> = snapshot
+            .pieces
+            .iter()
+            .map(|piece| &piece.bytes[..])
+            .collect();
+        for (number, mismatch) in hold_against(&before, changes, &other, &self.job.tolerance) {
+            let piece = &snapshot.pieces[number];
             self.outcome.compared_bytes += piece.region.length;
-            let expected = written.unwrap_or(&piece.bytes);
-            let received = rewritten.unwrap_or(&piece.bytes);
-            let Some(mismatch) = compare(expected, received, &self.job.tolerance) else {
+            let Some(mismatch) = mismatch else {
                 continue;
             };
             if unsteady.contains(&number) {
@@ -582,10 +583,4 @@ impl Rerun {
             _ => {}
         }
     }
-}
-
-/// The bytes of a region that has changed.
-fn bytes_of(changes: &[(usize, Vec<u8>)], number: usize) -> Option<&Vec<u8>> {
-    let change = changes.iter().find(|change| change.0 == number);
-    change.map(|change| &change.1)
 }

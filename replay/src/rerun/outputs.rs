@@ -166,9 +166,55 @@ fn agree(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0) && a.is_finite() && b.is_finite()
 }
 
+/// The bytes of a region that has changed; `changes` has the regions' numbers.
+pub(super) fn bytes_of(changes: &[(usize, Vec<u8>)], number: usize) -> Option<&[u8]> {
+    let change = changes.iter().find(|change| change.0 == number);
+    change.map(|change| &change.1[..])
+}
+
+/// Compares what two kernels have made of the same memory: each region that one of them has changed, with what differs there.
+pub(super) fn hold_against(
+    before: &[&[u8]],
+    recorded: &[(usize, Vec<u8>)],
+    other: &[(usize, Vec<u8>)],
+    tolerance: &Tolerance,
+) -> Vec<(usize, Option<Mismatch>)> {
+    let regions = before.iter().enumerate();
+    regions
+        .filter_map(|(number, &before)| {
+            let (expected, received) = match (bytes_of(recorded, number), bytes_of(other, number)) {
+                (None, None) => return None,
+                (expected, received) => (expected.unwrap_or(before), received.unwrap_or(before)),
+            };
+            Some((number, compare(expected, received, tolerance)))
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_region_that_one_of_two_kernels_has_changed_is_compared() {
+        let before: [&[u8]; 5] = [b"aaaa", b"bbbb", b"cccc", b"dddd", b"eeee"];
+        let recorded = vec![
+            (0, b"1aaa".to_vec()),
+            (1, b"bb2b".to_vec()),
+            (3, b"3333".to_vec()),
+        ];
+        let other = vec![
+            (0, b"1aaa".to_vec()),
+            (2, b"ccc4".to_vec()),
+            (3, b"3339".to_vec()),
+        ];
+        let found: Vec<_> = hold_against(&before, &recorded, &other, &vec![])
+            .into_iter()
+            .map(|(number, mismatch)| (number, mismatch.map(|mismatch| mismatch.offset)))
+            .collect();
+        // The same; only the recorded one wrote; only the other one wrote; both wrote something else.
+        assert_eq!(found, [(0, None), (1, Some(2)), (2, Some(3)), (3, Some(3))]);
+    }
 
     #[test]
     fn halves_have_their_values() {
