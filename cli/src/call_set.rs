@@ -100,13 +100,17 @@ impl CallSet {
         if let Some(&known) = self.kernels.borrow().get(kernel) {
             return known;
         }
-        let readable = symbols::demangle(kernel);
-        let bare = readable.split('(').next().unwrap_or(&readable);
-        let verdict = globs()
-            .any(|glob| matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare));
+        let verdict = globs().any(|glob| is_kernel(glob, kernel));
         self.kernels.borrow_mut().insert(kernel.to_owned(), verdict);
         verdict
     }
+}
+
+/// Whether a glob takes a kernel's name: as in the image, or demangled, with or without its parameters.
+pub(crate) fn is_kernel(glob: &str, kernel: &str) -> bool {
+    let readable = symbols::demangle(kernel);
+    let bare = readable.split('(').next().unwrap_or(&readable);
+    matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
 }
 
 impl Term {

@@ -4,6 +4,7 @@
 //! 1 for findings or divergence, 2 for unusable input or machine, 3 for a bug of ours; `record` passes on the program's.
 
 mod arrival;
+mod bench;
 mod call_set;
 mod check;
 mod doctor;
@@ -84,6 +85,8 @@ enum Verb {
     Replay(replay::Arguments),
     /// Look for API misuse in a trace, or in a program while it runs.
     Check(check::Arguments),
+    /// Measure a trace's calls again and again, and compare.
+    Bench(bench::Arguments),
     /// Print calls with their arguments, one a line.
     Dump(dump::Arguments),
     /// Say what the recorded program did.
@@ -97,6 +100,9 @@ enum Verb {
     /// Re-issues calls on behalf of `replay`, which watches over it.
     #[command(name = replay::CHILD, hide = true)]
     ReplayChild(replay::Arguments),
+    /// Measures on behalf of `bench`, which watches over it.
+    #[command(name = bench::CHILD, hide = true)]
+    BenchChild(bench::ChildArguments),
 }
 
 fn main() -> ExitCode {
@@ -132,6 +138,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
+        Verb::Bench(arguments) => bench::run(arguments),
+        Verb::BenchChild(arguments) => bench::run_child(arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 
 /// Pairs of ordinals: recorded, here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct DeviceMap(Vec<(u32, u32)>);
+pub(crate) struct DeviceMap(pub(crate) Vec<(u32, u32)>);
 
 impl fmt::Display for DeviceMap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,8 @@ impl fmt::Display for DeviceMap {
     }
 }
 
-fn device_map(text: &str) -> Result<DeviceMap, String> {
+/// Reads `0=1,1=0`.
+pub(crate) fn device_map(text: &str) -> Result<DeviceMap, String> {
     let pair = |word: &str| {
         let (recorded, here) = word.split_once('=')?;
         Some((recorded.trim().parse().ok()?, here.trim().parse().ok()?))

@@ -152,6 +152,11 @@ impl Ranges {
             .collect()
     }
 
+    /// All live ranges but reservations.
+    pub(crate) fn all_live(&self) -> impl Iterator<Item = &Range> {
+        self.live.values()
+    }
+
     /// The live range that begins exactly there.
     pub(crate) fn at(&self, start: u64) -> Option<&Range> {
         self.live.get(&start)

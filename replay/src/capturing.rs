@@ -28,6 +28,11 @@ pub(crate) struct Capturing {
 }
 
 impl Capturing {
+    /// True while any stream captures.
+    pub(crate) fn any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Replaces handles of conditions among a kernel's parameters.
     pub(crate) fn translate_conditions(&self, packed: &mut [u8], layout: &[(u32, u32)]) {
         if self

@@ -53,6 +53,12 @@ pub enum Error {
         /// Its exit status.
         how: String,
     },
+    /// The calls that were to be measured cannot be.
+    #[error("{why}")]
+    Measure {
+        /// The reason, in one line.
+        why: String,
+    },
     /// Memory of the recorded process lies where this process has something else.
     #[error("{} of {total} address ranges are taken in this process; a fresh process may fit", taken.len())]
     Conflict {

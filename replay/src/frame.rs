@@ -461,6 +461,9 @@ impl<'t> Player<'t> {
         }
         // SAFETY: the caller found these bytes inside a live range of host memory of this process.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stored(address, bytes);
+        }
     }
 
     /// The live handle of a recorded one.

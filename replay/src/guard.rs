@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::plan::{Plan, plan};
 use crate::report::{Died, Report};
-use crate::run::{Options, replay_watched};
+use crate::rerun::{Job, Measure, Outcome, Rerun};
+use crate::run::{Options, replay_measured, replay_watched};
 
 /// Two numbers that another process may read at any time.
 #[derive(Debug, Default)]
@@ -81,16 +82,29 @@ impl Default for Guard {
     }
 }
 
+/// What a child has measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Measurements {
+    /// The replay around the measurements.
+    pub outcome: Outcome,
+    /// The measurements, as the child has put them.
+    pub results: serde_json::Value,
+}
+
 /// What a child says before it ends.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     Report(Box<Report>),
+    /// What was measured.
+    Measurements(Box<Measurements>),
     /// Some ranges are taken: try another child.
     Conflict,
     /// The machine does not fit.
     Machine(Vec<String>),
     /// The devices cannot be matched: the problem, those of the trace, those that are here.
     Devices(String, String, String),
+    /// The calls cannot be measured, as text.
+    Unmeasured(String),
     /// Anything else, as text.
     Failed(String),
 }
@@ -118,6 +132,62 @@ pub fn run_guarded(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
+    match guarded(trace, plan, command, guard, progress)? {
+        (Ended::Spoke(Message::Report(report)), attempts) => Ok(Report {
+            attempts,
+            ..*report
+        }),
+        (Ended::Spoke(_), _) => Err(unexpected()),
+        (Ended::Died(report), _) => Ok(*report),
+    }
+}
+
+/// As [`run_guarded`], for a child that calls [`rerun_as_child`].
+///
+/// # Errors
+///
+/// As there; and [`Error::Measure`] with the report's text if the child died or hung.
+pub fn rerun_guarded(
+    trace: &Trace,
+    plan: &Plan,
+    command: &dyn Fn() -> Command,
+    guard: &Guard,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Measurements, Error> {
+    match guarded(trace, plan, command, guard, progress)? {
+        (Ended::Spoke(Message::Measurements(mut measurements)), attempts) => {
+            measurements.outcome.report.attempts = attempts;
+            Ok(*measurements)
+        }
+        (Ended::Spoke(_), _) => Err(unexpected()),
+        (Ended::Died(report), _) => Err(Error::Measure {
+            why: report.died.map_or_else(String::new, |died| {
+                format!("the measuring process {}", died.text)
+            }),
+        }),
+    }
+}
+
+fn unexpected() -> Error {
+    Error::NoReport {
+        how: "it reported something else".into(),
+    }
+}
+
+/// How a child ended.
+enum Ended {
+    Spoke(Message),
+    Died(Box<Report>),
+}
+
+/// Tries children until one fits; with how many did not.
+fn guarded(
+    trace: &Trace,
+    plan: &Plan,
+    command: &dyn Fn() -> Command,
+    guard: &Guard,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Ended, u32), Error> {
     let attempts = guard.attempts.max(1);
     for attempt in 0..attempts {
         let last = attempt + 1 == attempts;
@@ -137,12 +207,6 @@ pub fn run_guarded(
                     total: 0,
                 });
             }
-            Some(Message::Report(report)) => {
-                return Ok(Report {
-                    attempts: attempt,
-                    ..*report
-                });
-            }
             Some(Message::Machine(reasons)) => return Err(Error::Machine { reasons }),
             Some(Message::Devices(problem, recorded, here)) => {
                 return Err(Error::Devices {
@@ -152,8 +216,11 @@ pub fn run_guarded(
                 });
             }
             Some(Message::Failed(how)) => return Err(Error::NoReport { how }),
+            Some(Message::Unmeasured(why)) => return Err(Error::Measure { why }),
+            Some(message) => return Ok((Ended::Spoke(message), attempt)),
             None if hung || status.signal().is_some() => {
-                return Ok(obituary(trace, plan, status, &page, hung, attempt));
+                let report = obituary(trace, plan, status, &page, hung, attempt);
+                return Ok((Ended::Died(Box::new(report)), attempt));
             }
             None => {
                 return Err(Error::NoReport {
@@ -253,14 +320,14 @@ fn obituary(
     }
 }
 
-type Outcome = (Option<Message>, ExitStatus, Page, bool);
+type End = (Option<Message>, ExitStatus, Page, bool);
 
 fn one_child(
     mut command: Command,
     guard: &Guard,
     tried: Try,
     progress: &mut dyn FnMut(u64),
-) -> Result<Outcome, Error> {
+) -> Result<End, Error> {
     let failed = |what| move |source| Error::Child { what, source };
     let page = Page::create().map_err(failed("sharing a page"))?;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
@@ -438,6 +505,39 @@ fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
 ///
 /// Outside of [`run_guarded`] it returns 2 and does nothing.
 pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
+    as_child(trace, options, |plan, options, position| {
+        let report = replay_watched(trace, plan, options, position, &mut |_| {})?;
+        Ok(Message::Report(Box::new(report)))
+    })
+}
+
+/// The child's side of [`rerun_guarded`]: replays up to the calls of the job and has them measured; `results` is asked for
+/// the measurements afterwards. Returns the exit status for the process.
+///
+/// Outside of [`rerun_guarded`] it returns 2 and does nothing.
+pub fn rerun_as_child(
+    trace: &Trace,
+    options: &Options,
+    job: Job,
+    measure: Measure,
+    results: &dyn Fn() -> serde_json::Value,
+) -> i32 {
+    as_child(trace, options, |plan, options, position| {
+        let rerun = Rerun::new(job, measure, Arc::clone(position));
+        let outcome = replay_measured(trace, plan, options, position, rerun)?;
+        let results = results();
+        Ok(Message::Measurements(Box::new(Measurements {
+            outcome,
+            results,
+        })))
+    })
+}
+
+fn as_child(
+    trace: &Trace,
+    options: &Options,
+    work: impl FnOnce(&Plan, &Options, &Arc<Position>) -> Result<Message, Error>,
+) -> i32 {
     let Some((page, pipe, last)) = std::env::var(VARIABLE)
         .ok()
         .and_then(|text| descriptors(&text))
@@ -457,8 +557,9 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
     };
 
     let position = Arc::new(Position::Shared(page));
-    let message = match replay_watched(trace, &plan, &options, &position, &mut |_| {}) {
-        Ok(report) => Message::Report(Box::new(report)),
+    let message = match work(&plan, &options, &position) {
+        Ok(message) => message,
+        Err(Error::Measure { why }) => Message::Unmeasured(why),
         Err(Error::Conflict { .. }) => Message::Conflict,
         Err(Error::Machine { reasons }) => Message::Machine(reasons),
         Err(Error::Devices {

@@ -164,6 +164,19 @@ impl Handles {
         count(kind) > 0 || (kind == Kind::Function && count(Kind::Kernel) > 0)
     }
 
+    /// True if an array lives.
+    pub(crate) fn any_array(&self) -> bool {
+        let is_array = |kind: Kind| matches!(kind, Kind::Array | Kind::MipmappedArray);
+        let mut objects = self.objects.iter();
+        objects.any(|(key, object)| object.alive && is_array(key.0))
+    }
+
+    /// True if a live handle is that of a kernel, and of no function.
+    pub(crate) fn is_live_kernel(&self, live: u64) -> bool {
+        let count = |kind| self.live.get(&(kind, live)).copied().unwrap_or(0);
+        count(Kind::Kernel) > 0 && count(Kind::Function) == 0
+    }
+
     /// Ends an object and everything that hangs on it; returns the keys that ended.
     pub(crate) fn end(&mut self, key: Key, call: u64, by: &'static str) -> Vec<Key> {
         let mut ended = Vec::new();

@@ -24,6 +24,7 @@ use crate::overrides::{self, link::LinkState};
 use crate::placement::{Placement, Refusal};
 use crate::plan::{Plan, function_of, not_reissued};
 use crate::report::{Report, Timing};
+use crate::rerun::{self, Rerun, steps::Recorder};
 use crate::run::Options;
 use crate::structs::Tokens;
 
@@ -67,6 +68,10 @@ pub(crate) struct Player<'t> {
     /// Host memory of asynchronous calls, until the device has been waited for.
     pub retained: Vec<Buffer>,
     pub retained_bytes: usize,
+    /// A measurement that each call is handed to.
+    pub rerun: Option<Box<Rerun>>,
+    /// Keeps what is done for the call in hand, so that it can be done again.
+    pub recorder: Option<Recorder>,
     ready: bool,
     pub force: bool,
     timing: bool,
@@ -118,6 +123,8 @@ impl<'t> Player<'t> {
             functions: HashMap::new(),
             retained: Vec::new(),
             retained_bytes: 0,
+            rerun: None,
+            recorder: None,
             ready: false,
             force: options.force,
             timing: options.timing,
@@ -187,6 +194,9 @@ impl<'t> Player<'t> {
 
     /// Plays one call.
     pub(crate) fn play(&mut self, call: &Call<'t>) -> Result<(), Error> {
+        if self.rerun.is_some() {
+            return rerun::play(self, call);
+        }
         let function = *self
             .functions
             .entry(call.signature.id)
@@ -338,6 +348,10 @@ impl<'t> Player<'t> {
             }
         }
         self.report.calls_replayed += 1;
+        if let Some(recorder) = &mut self.recorder {
+            let context = self.api.current_context().unwrap_or(0);
+            recorder.issued(call, function, &frame.args, context, result);
+        }
         Ok(result)
     }
 

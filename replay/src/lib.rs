@@ -23,7 +23,9 @@
 //! (pinned, registered, managed: it gets the bytes that it held at launches and after waits); host functions do nothing; log
 //! texts of compilations are not compared.
 //!
-//! Invariant: only this crate's `api`, `placement`, `overrides` and `guard` modules are unsafe; no bytes of a trace cause a panic.
+//! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and let those be issued again and again, to be measured.
+//!
+//! Invariant: only this crate's `api`, `placement`, `overrides`, `guard` and `rerun` modules are unsafe; no bytes of a trace cause a panic.
 
 mod address;
 mod api;
@@ -48,15 +50,20 @@ mod placement;
 mod plan;
 mod primary;
 mod report;
+mod rerun;
 mod run;
 mod structs;
 
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
-pub use guard::{Guard, run_as_child, run_guarded};
+pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
 pub use needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
     Died, Difference, Divergence, Placed, Report, Skipped, Stale, Timing, Translated, What,
+};
+pub use rerun::{
+    Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,
+    Tolerance, Work, compare,
 };
 pub use run::{Options, Selection, replay};

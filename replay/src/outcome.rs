@@ -52,7 +52,16 @@ impl<'t> Player<'t> {
     }
 
     /// Frees or keeps the memory that was lent for a call.
-    fn settle(&mut self, call: &Call<'t>, function: &'static Function, frame: Frame, waited: bool) {
+    fn settle(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        mut frame: Frame,
+        waited: bool,
+    ) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.keep(std::mem::take(&mut frame.buffers));
+        }
         if waited {
             self.retained.clear();
             self.retained_bytes = 0;

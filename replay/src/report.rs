@@ -70,19 +70,7 @@ impl Report {
     }
 
     pub(crate) fn skip(&mut self, function: &str, reason: &str, index: u64) {
-        let known = self
-            .skipped
-            .iter_mut()
-            .find(|entry| entry.function == function && entry.reason == reason);
-        match known {
-            Some(entry) => entry.count += 1,
-            None => self.skipped.push(Skipped {
-                function: function.to_owned(),
-                reason: reason.to_owned(),
-                count: 1,
-                first: index,
-            }),
-        }
+        tally(&mut self.skipped, function, reason, index);
     }
 
     pub(crate) fn stale(&mut self, stale: Stale) {
@@ -109,6 +97,22 @@ impl Report {
         if self.divergences.len() < Self::DIVERGENCES_KEPT {
             self.divergences.push(divergence);
         }
+    }
+}
+
+/// Counts one more call of a function for a reason.
+pub(crate) fn tally(list: &mut Vec<Skipped>, function: &str, reason: &str, index: u64) {
+    let known = list
+        .iter_mut()
+        .find(|entry| entry.function == function && entry.reason == reason);
+    match known {
+        Some(entry) => entry.count += 1,
+        None => list.push(Skipped {
+            function: function.to_owned(),
+            reason: reason.to_owned(),
+            count: 1,
+            first: index,
+        }),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::interpret::Player;
 use crate::order::Ordered;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::rerun::{Outcome, Rerun};
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
@@ -119,6 +120,33 @@ pub(crate) fn replay_watched(
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
+    let player = play_all(trace, plan, options, position, progress, None)?;
+    Ok(player.report)
+}
+
+/// Replays for a measurement, which each call is handed to.
+pub(crate) fn replay_measured(
+    trace: &Trace,
+    plan: &Plan,
+    options: &Options,
+    position: &Arc<Position>,
+    rerun: Rerun,
+) -> Result<Outcome, Error> {
+    let rerun = Some(Box::new(rerun));
+    let player = play_all(trace, plan, options, position, &mut |_| {}, rerun)?;
+    let mut outcome = player.rerun.map(|rerun| rerun.outcome).unwrap_or_default();
+    outcome.report = player.report;
+    Ok(outcome)
+}
+
+fn play_all<'t>(
+    trace: &'t Trace,
+    plan: &'t Plan,
+    options: &Options,
+    position: &Arc<Position>,
+    progress: &mut dyn FnMut(u64),
+    rerun: Option<Box<Rerun>>,
+) -> Result<Player<'t>, Error> {
     let last = options.calls.as_ref().map(|selected| {
         trace
             .calls()
@@ -139,6 +167,7 @@ pub(crate) fn replay_watched(
     for (name, _) in trace.forwarded() {
         player.report.unknown(name);
     }
+    player.rerun = rerun;
     let begin = Instant::now();
     player.begin()?;
     let turns = Turns {
@@ -198,9 +227,8 @@ pub(crate) fn replay_watched(
         return Err(error);
     }
     table.player.finish();
-    let mut report = table.player.report;
-    report.wall_seconds = begin.elapsed().as_secs_f64();
-    Ok(report)
+    table.player.report.wall_seconds = begin.elapsed().as_secs_f64();
+    Ok(table.player)
 }
 
 fn start<'scope, 'turns: 'scope>(

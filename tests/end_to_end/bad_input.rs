@@ -101,6 +101,12 @@ const READERS: &[Reader] = &[
         mends: false,
     },
     Reader {
+        name: "bench",
+        before: &["bench", "--driver", "null"],
+        after: &[],
+        mends: false,
+    },
+    Reader {
         name: "dump",
         before: &["dump"],
         after: &[],

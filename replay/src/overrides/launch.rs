@@ -123,7 +123,10 @@ fn launch<'t>(
     frame.buffers.extend(buffers);
     let result = player.issue(call, function, &frame)?;
     // The driver has copied the parameters when it returns, and a launch writes nothing: no memory of the frame is read again.
-    frame.buffers.clear();
+    match &mut player.recorder {
+        Some(recorder) => recorder.keep(frame.buffers.drain(..)),
+        None => frame.buffers.clear(),
+    }
     player.conclude(call, function, frame, result);
     Ok(())
 }

@@ -1,0 +1,417 @@
+//! `cutape bench`: the recorded work, measured again and again, and compared with what was measured before.
+//!
+//! A trace is replayed in the guarded child up to the chosen calls; there criterion measures them (`bench/child.rs`) on the
+//! device's clock and on the host's. `bench/subject.rs` says what is measured and under which name, `bench/replacement.rs`
+//! finds the kernels of `--replace`, `bench/verdict.rs` reads what criterion has written and judges.
+
+mod child;
+mod replacement;
+mod subject;
+mod text;
+mod verdict;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use cutape_format::Trace;
+use cutape_replay::Guard;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{FOUND, Failure};
+use crate::library;
+use crate::output::ReportFile;
+use crate::progress::Progress;
+use crate::replay::{DeviceMap, device_map};
+
+pub(crate) use child::run_child;
+use verdict::Report;
+
+/// The hidden verb under which the guarded child runs.
+pub(crate) const CHILD: &str = "bench-child";
+
+/// What `bench` takes.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace.
+    trace: PathBuf,
+    /// The driver to call: a path, or `null`. Default: the machine's.
+    ///
+    /// Given twice, both are measured, and the second is compared with the first.
+    #[arg(long, value_name = "PATH", verbatim_doc_comment)]
+    driver: Vec<PathBuf>,
+    /// Measure only these calls, on the state that those before have built.
+    ///
+    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3, or several with
+    /// commas between.
+    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    calls: Option<String>,
+    /// Measure each kernel by itself: its first launch of each shape.
+    #[arg(long)]
+    each_kernel: bool,
+    /// How many launches of each kernel in each shape are measured.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    launches: usize,
+    /// Launch another kernel in the place of a recorded one.
+    ///
+    /// KERNEL is a name as in the image or demangled, with * and ?; FILE is a
+    /// cubin, a fatbin or PTX. Implies --each-kernel, for the kernels named.
+    #[arg(long, value_name = "KERNEL=FILE", verbatim_doc_comment)]
+    replace: Vec<String>,
+    /// How much a replaced kernel's results may differ: TYPE=T, with commas
+    /// between; TYPE is f16, bf16, f32 or f64. Default: not in a bit.
+    #[arg(long, value_name = "TYPE=T", verbatim_doc_comment)]
+    tolerance: Option<String>,
+    /// Keep the measurements under this name.
+    #[arg(long, value_name = "NAME", conflicts_with = "baseline")]
+    save_baseline: Option<String>,
+    /// Compare with the measurements that were kept under this name.
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// Where measurements and plots go.
+    #[arg(long, value_name = "DIR", default_value = "cutape-bench")]
+    output: PathBuf,
+    /// Draw no plots.
+    #[arg(long)]
+    no_plots: bool,
+    /// From how many per cent on more time on the device is a regression.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    threshold: f64,
+    /// The same for time on the host, which is less steady.
+    #[arg(long, value_name = "PERCENT", default_value_t = 25.0)]
+    host_threshold: f64,
+    /// Which time to measure.
+    #[arg(long, value_enum, default_value = "both", value_name = "CLOCK")]
+    clock: Clocks,
+    /// How many samples are taken, at least 10.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    samples: usize,
+    /// How long each measurement takes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    measure_seconds: f64,
+    /// How long is warmed up before each measurement.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    warm_up_seconds: f64,
+    /// Leave memory as each iteration leaves it.
+    #[arg(long, conflicts_with = "replace")]
+    no_restore: bool,
+    /// Measure although the machine does not fit.
+    #[arg(long)]
+    force: bool,
+    /// Which device here (by ordinal) stands for which recorded one: 0=1,1=0.
+    #[arg(long, value_name = "MAP", value_parser = device_map)]
+    devices: Option<DeviceMap>,
+    /// Leave memory where the driver puts it; translate addresses.
+    #[arg(long)]
+    no_placement: bool,
+    /// How long one call or one iteration may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    watchdog: u64,
+    /// Write the results there as JSON; - is stdout, without the text.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Let criterion say on stderr what it does.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// What the child takes: all in one word.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ChildArguments {
+    settings: String,
+}
+
+/// Which clocks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Clocks {
+    Gpu,
+    Host,
+    Both,
+}
+
+/// What the measurements are compared with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Comparison {
+    /// With nothing: they are kept under a name.
+    Keep(String),
+    /// With those that were kept under a name.
+    Against(String),
+    /// A replaced kernel's with the recorded one's, measured by the same process.
+    AgainstRecorded,
+}
+
+/// Under which name runs are kept that the user has given none.
+const UNNAMED: &str = "last";
+/// Under which the recorded kernel's and the first driver's are.
+const RECORDED: &str = "recorded-kernel";
+const FIRST_DRIVER: &str = "first-driver";
+
+/// All that the child must know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Settings {
+    trace: PathBuf,
+    driver: PathBuf,
+    calls: Option<String>,
+    each_kernel: bool,
+    launches: usize,
+    replace: Vec<String>,
+    tolerance: Option<String>,
+    comparison: Comparison,
+    output: PathBuf,
+    gpu: bool,
+    host: bool,
+    samples: usize,
+    measure_seconds: f64,
+    warm_up_seconds: f64,
+    restore: bool,
+    force: bool,
+    devices: Vec<(u32, u32)>,
+    placement: bool,
+    watchdog: u64,
+    plots: bool,
+    verbose: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    check(&arguments)?;
+    let trace = crate::input::open(&arguments.trace)?;
+    let file = match arguments.report.as_deref() {
+        Some(path) if path.as_os_str() != "-" => Some(ReportFile::prepare(path)?),
+        _ => None,
+    };
+    let settings = settings(&arguments)?;
+    // What cannot be measured is found out before a driver is loaded.
+    let chosen = subject::choose(&trace, &settings)?;
+    if let Comparison::Against(name) = &settings.comparison {
+        subject::expect_baseline(&settings, &chosen, name)?;
+    }
+    std::fs::create_dir_all(&settings.output).map_err(|error| {
+        Failure::unusable(format!("--output {}: {error}", arguments.output.display()))
+    })?;
+    let limits = verdict::Limits {
+        gpu: arguments.threshold / 100.0,
+        host: arguments.host_threshold / 100.0,
+    };
+    let mut report = Report::default();
+    match &arguments.driver[..] {
+        [first, second] => {
+            let drivers = [first, second].map(|driver| library::driver(Some(driver)));
+            let [first, second] = drivers;
+            let before = Settings {
+                driver: first?,
+                comparison: Comparison::Keep(FIRST_DRIVER.to_owned()),
+                ..settings.clone()
+            };
+            let results = measure(&trace, &before)?;
+            report.add(results, &before, &limits, " (first driver)");
+            let after = Settings {
+                driver: second?,
+                comparison: Comparison::Against(FIRST_DRIVER.to_owned()),
+                ..settings.clone()
+            };
+            let results = measure(&trace, &after)?;
+            report.add(results, &after, &limits, " (second driver)");
+        }
+        one => {
+            let settings = Settings {
+                driver: library::driver(one.first().map(PathBuf::as_path))?,
+                ..settings.clone()
+            };
+            report.add(measure(&trace, &settings)?, &settings, &limits, "");
+        }
+    }
+    report.chosen(chosen);
+    if let Comparison::Against(name) = &settings.comparison
+        && report.compared() == 0
+    {
+        return Err(Failure::unusable(format!(
+            "--baseline {name}: nothing that was measured is in it; measure once with --save-baseline {name}"
+        )));
+    }
+    show(&report, &settings, &arguments, file.as_ref())?;
+    Ok(match report.has_findings() {
+        true => ExitCode::from(FOUND),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn show(
+    report: &Report,
+    settings: &Settings,
+    arguments: &Arguments,
+    file: Option<&ReportFile>,
+) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report).unwrap_or_default() + "\n";
+    let written = match (&arguments.report, file) {
+        (Some(_), None) => write!(io::stdout(), "{json}"),
+        (_, file) => {
+            if let Some(file) = file {
+                file.write(&json)?;
+            }
+            write!(io::stdout(), "{}", text::text(report, settings))
+        }
+    };
+    // A reader that has seen enough changes nothing about the outcome.
+    written.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error.into()),
+    })
+}
+
+/// Refuses what criterion would panic at, and what makes no sense together.
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let refuse = |message: String| Err(Failure::unusable(message));
+    if arguments.samples < 10 {
+        return refuse(format!(
+            "--samples {}: fewer than 10 say nothing",
+            arguments.samples
+        ));
+    }
+    for (option, value) in [
+        ("--measure-seconds", arguments.measure_seconds),
+        ("--warm-up-seconds", arguments.warm_up_seconds),
+    ] {
+        if !(0.001..=3600.0).contains(&value) {
+            return refuse(format!("{option} {value}: from 0.001 to 3600 are allowed"));
+        }
+    }
+    for (option, value) in [
+        ("--threshold", arguments.threshold),
+        ("--host-threshold", arguments.host_threshold),
+    ] {
+        if !(0.0..=1e6).contains(&value) {
+            return refuse(format!("{option} {value}: per cent from 0 on are allowed"));
+        }
+    }
+    for (option, name) in [
+        ("--save-baseline", &arguments.save_baseline),
+        ("--baseline", &arguments.baseline),
+    ] {
+        if let Some(name) = name
+            && !is_name(name)
+        {
+            return refuse(format!(
+                "{option} {name:?}: a name is of letters, digits, `-`, `_` and `.`, does not begin with a point, and is not `new`, `change` or `report`"
+            ));
+        }
+    }
+    if arguments.driver.len() > 2 {
+        return refuse("--driver: at most two drivers are compared".to_owned());
+    }
+    let baseline = arguments.baseline.is_some() || arguments.save_baseline.is_some();
+    if arguments.driver.len() == 2 && (baseline || !arguments.replace.is_empty()) {
+        return refuse(
+            "two --driver are compared with each other: leave out --baseline, --save-baseline and --replace"
+                .to_owned(),
+        );
+    }
+    if arguments.tolerance.is_some() && arguments.replace.is_empty() {
+        return refuse("--tolerance says how results of --replace are compared".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a baseline can have that name: it is a folder beside criterion's own.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let taken = ["new", "change", "report"].contains(&name);
+    !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(allowed)
+        && !name.starts_with('.')
+        && !taken
+}
+
+fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
+    let output = std::path::absolute(&arguments.output)
+        .map_err(|error| Failure::unusable(format!("--output: {error}")))?;
+    let comparison = match (&arguments.save_baseline, &arguments.baseline) {
+        (Some(name), _) => Comparison::Keep(name.clone()),
+        (_, Some(name)) => Comparison::Against(name.clone()),
+        _ if !arguments.replace.is_empty() => Comparison::AgainstRecorded,
+        _ => Comparison::Keep(UNNAMED.to_owned()),
+    };
+    Ok(Settings {
+        trace: arguments.trace.clone(),
+        driver: PathBuf::new(),
+        calls: arguments.calls.clone(),
+        each_kernel: arguments.each_kernel || !arguments.replace.is_empty(),
+        launches: arguments.launches.max(1),
+        replace: arguments.replace.clone(),
+        tolerance: arguments.tolerance.clone(),
+        comparison,
+        output,
+        gpu: arguments.clock != Clocks::Host,
+        host: arguments.clock != Clocks::Gpu,
+        samples: arguments.samples,
+        measure_seconds: arguments.measure_seconds,
+        warm_up_seconds: arguments.warm_up_seconds,
+        restore: !arguments.no_restore,
+        force: arguments.force,
+        devices: arguments.devices.clone().map_or_else(Vec::new, |map| map.0),
+        placement: !arguments.no_placement,
+        watchdog: arguments.watchdog.max(1),
+        plots: !arguments.no_plots,
+        verbose: arguments.verbose,
+    })
+}
+
+/// Has a child measure on one driver.
+fn measure(trace: &Trace, settings: &Settings) -> Result<child::Results, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
+    let word = serde_json::to_string(settings)
+        .map_err(|error| Failure::unusable(format!("a path is not UTF-8: {error}")))?;
+    let guard = Guard {
+        watchdog: Duration::from_secs(settings.watchdog),
+        ..Guard::default()
+    };
+    let command = || child_command(&program, &word, &settings.output);
+    let plan = cutape_replay::plan(trace);
+    let mut progress = Progress::new("calls and iterations", None);
+    let measured = cutape_replay::rerun_guarded(trace, &plan, &command, &guard, &mut |done| {
+        progress.reach(done)
+    })
+    .map_err(Failure::unusable)?;
+    drop(progress);
+    let benchmarks = serde_json::from_value(measured.results)
+        .map_err(|error| Failure::unusable(format!("the measuring process: {error}")))?;
+    Ok(child::Results {
+        outcome: measured.outcome,
+        benchmarks,
+    })
+}
+
+fn child_command(program: &Path, settings: &str, output: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg(CHILD).arg(settings);
+    // Criterion would look for cargo's folders, or talk to another tool.
+    command.env("CRITERION_HOME", output);
+    command.env_remove("CARGO_CRITERION_PORT");
+    command.env_remove("CRITERION_DEBUG");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn baselines_have_names_that_are_folders() {
+        for (name, good) in [
+            ("base", true),
+            ("driver-580.159", true),
+            ("", false),
+            ("new", false),
+            ("change", false),
+            ("report", false),
+            (".hidden", false),
+            ("..", false),
+            ("a/b", false),
+            ("a b", false),
+        ] {
+            assert_eq!(is_name(name), good, "{name:?}");
+        }
+    }
+}

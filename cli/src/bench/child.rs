@@ -1,0 +1,346 @@
+//! The child of `bench`: criterion, with the device's time as its measurement.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use criterion::measurement::{Measurement, ValueFormatter};
+use criterion::{Criterion, PlottingBackend, SamplingMode, Throughput};
+use cutape_format::Trace;
+use cutape_replay::{Clock, Job, Options, Outcome, Work};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::subject::{self, Chosen};
+use crate::bench::text::scaled;
+use crate::bench::verdict::{Change, Estimate, read_change, read_time};
+use crate::bench::{ChildArguments, Comparison, RECORDED, Settings, replacement};
+use crate::failure::{Failure, UNUSABLE};
+
+/// Resamples of criterion's bootstrap: its own default takes ten times as long and changes the third digit of an interval.
+const RESAMPLES: usize = 10_000;
+
+/// What a child has done.
+#[derive(Debug)]
+pub(super) struct Results {
+    pub outcome: Outcome,
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Benchmark {
+    /// `gpu` or `host`.
+    pub clock: String,
+    /// Of the subject.
+    pub name: String,
+    /// Index of the launch, or of the first call.
+    pub call: u64,
+    /// Another kernel in the place of the recorded one.
+    pub is_replaced: bool,
+    /// Nanoseconds of one iteration.
+    pub time: Estimate,
+    /// Against what it was compared with, if it was.
+    pub change: Option<Change>,
+}
+
+/// The guarded child: measures, and reports through the pipe that its parent has left it.
+pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
+    let settings: Settings = serde_json::from_str(&arguments.settings).map_err(|_| {
+        Failure::unusable("bench-child is for cutape's own use; say `cutape bench`")
+    })?;
+    let trace = Trace::open(&settings.trace)?;
+    let chosen = subject::choose(&trace, &settings)?;
+    let options = Options {
+        keep_going: true,
+        // Bytes that come back are looked at by `replay`, not here.
+        timing: true,
+        force: settings.force,
+        devices: settings.devices.clone(),
+        placement: settings.placement,
+        watchdog: Duration::from_secs(settings.watchdog),
+        until: chosen.calls.last().map(|last| last + 1),
+        ..Options::new(settings.driver.clone())
+    };
+    let job = Job {
+        calls: chosen.calls.clone(),
+        each: settings.each_kernel,
+        restore: settings.restore,
+        replacements: chosen.replacements.clone(),
+        tolerance: replacement::tolerance(settings.tolerance.as_deref())?,
+        recorded_too: settings.comparison == Comparison::AgainstRecorded,
+    };
+    let benchmarks = Arc::new(Mutex::new(Vec::new()));
+    let bench = Bench {
+        settings,
+        chosen,
+        benchmarks: Arc::clone(&benchmarks),
+    };
+    let settings = bench.settings.clone();
+    let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
+    let results = || {
+        let quiet = (!settings.verbose).then(Quiet::begin);
+        if settings.plots {
+            criterion(&settings).final_summary();
+        }
+        drop(quiet);
+        let benchmarks = benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_value(&*benchmarks).unwrap_or_default()
+    };
+    let status = cutape_replay::rerun_as_child(&trace, &options, job, measure, &results);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}
+
+/// Measures what the replay hands out.
+struct Bench {
+    settings: Settings,
+    chosen: Chosen,
+    benchmarks: Arc<Mutex<Vec<Benchmark>>>,
+}
+
+impl Bench {
+    /// One subject on each clock.
+    fn measure(&self, subject: cutape_replay::Subject, work: &mut Work<'_>) -> Result<(), String> {
+        let subjects = self.chosen.subjects.iter();
+        // All calls as one have one name, and may begin behind calls that are not repeated.
+        let name = match self.settings.each_kernel {
+            true => subjects
+                .into_iter()
+                .find(|known| known.call == subject.call),
+            false => self.chosen.subjects.first(),
+        };
+        let name = name.map_or("unnamed", |known| known.name.as_str());
+        for (group, clock, wanted) in [
+            ("gpu", Clock::Gpu, self.settings.gpu),
+            ("host", Clock::Host, self.settings.host),
+        ] {
+            if !wanted {
+                continue;
+            }
+            let (time, change) = self.one(group, clock, name, subject.replaced, work)?;
+            let mut benchmarks = self
+                .benchmarks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            benchmarks.push(Benchmark {
+                clock: group.to_owned(),
+                name: name.to_owned(),
+                call: subject.call,
+                is_replaced: subject.replaced,
+                time,
+                change,
+            });
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        group: &str,
+        clock: Clock,
+        name: &str,
+        replaced: bool,
+        work: &mut Work<'_>,
+    ) -> Result<(Estimate, Option<Change>), String> {
+        let folder = self.settings.output.join(group).join(name);
+        // What an earlier run has left there must not be taken for this one's.
+        for part in ["new", "change"] {
+            let _ = fs::remove_dir_all(folder.join(part));
+        }
+        let quiet = (!self.settings.verbose).then(Quiet::begin);
+        let criterion = criterion(&self.settings);
+        let (mut criterion, compared) = match &self.settings.comparison {
+            Comparison::Keep(baseline) => (criterion.save_baseline(baseline.clone()), false),
+            Comparison::Against(baseline) => {
+                (criterion.retain_baseline(baseline.clone(), false), true)
+            }
+            Comparison::AgainstRecorded if replaced => {
+                (criterion.retain_baseline(RECORDED.to_owned(), false), true)
+            }
+            Comparison::AgainstRecorded => (criterion.save_baseline(RECORDED.to_owned()), false),
+        };
+        let mut failure = None;
+        let samples = Cell::new(0u64);
+        let measured = catch_unwind(AssertUnwindSafe(|| {
+            let mut benchmarks = criterion.benchmark_group(group);
+            benchmarks.sampling_mode(SamplingMode::Flat);
+            benchmarks.bench_function(name, |bencher| {
+                bencher.iter_custom(|iterations| {
+                    // The rest of the samples is of no use, and the warm-up must end all the same.
+                    if failure.is_some() {
+                        std::thread::sleep(Duration::from_millis(1));
+                        return 1.0;
+                    }
+                    match work.run(iterations, clock) {
+                        Ok(nanoseconds) => steady(nanoseconds, &samples),
+                        Err(why) => {
+                            failure = Some(why);
+                            1.0
+                        }
+                    }
+                });
+            });
+            benchmarks.finish();
+        }));
+        drop(quiet);
+        if measured.is_err() {
+            failure.get_or_insert_with(|| {
+                "criterion has panicked; --verbose shows its message".to_owned()
+            });
+        }
+        if let Some(why) = failure {
+            return Err(why);
+        }
+        let time = read_time(&folder).ok_or_else(|| {
+            format!(
+                "criterion has written no estimates to {}; is there room, and may it be written?",
+                folder.display()
+            )
+        })?;
+        Ok((time, read_change(&folder).filter(|_| compared)))
+    }
+}
+
+/// Changes a time in its ninth digit, another one each time: criterion's density plots cannot be drawn of samples that are all
+/// the same, as those of a coarse clock can be; and a time of zero is not analysed.
+fn steady(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
+    samples.set(samples.get() + 1);
+    nanoseconds.max(1e-3) * (1.0 + 1e-9 * (samples.get() % 7) as f64)
+}
+
+/// Criterion as the settings say.
+fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
+    let plots = match settings.plots {
+        true => PlottingBackend::Plotters,
+        false => PlottingBackend::None,
+    };
+    Criterion::default()
+        .with_measurement(Nanoseconds)
+        .plotting_backend(plots)
+        .with_output_color(false)
+        .output_directory(&settings.output)
+        .sample_size(settings.samples)
+        .nresamples(RESAMPLES)
+        .warm_up_time(Duration::from_secs_f64(settings.warm_up_seconds))
+        .measurement_time(Duration::from_secs_f64(settings.measure_seconds))
+}
+
+/// Time in nanoseconds, of whichever clock.
+#[derive(Clone, Copy, Debug)]
+struct Nanoseconds;
+
+impl Measurement for Nanoseconds {
+    type Intermediate = Instant;
+    type Value = f64;
+
+    fn start(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn end(&self, begin: Instant) -> f64 {
+        begin.elapsed().as_nanos() as f64
+    }
+
+    fn add(&self, one: &f64, other: &f64) -> f64 {
+        one + other
+    }
+
+    fn zero(&self) -> f64 {
+        0.0
+    }
+
+    fn to_f64(&self, value: &f64) -> f64 {
+        *value
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        self
+    }
+}
+
+impl ValueFormatter for Nanoseconds {
+    fn scale_values(&self, typical: f64, values: &mut [f64]) -> &'static str {
+        let (scaled, unit) = scaled(typical);
+        let factor = if typical > 0.0 { scaled / typical } else { 1.0 };
+        for value in values {
+            *value *= factor;
+        }
+        unit
+    }
+
+    fn scale_throughputs(
+        &self,
+        _typical: f64,
+        _throughput: &Throughput,
+        _values: &mut [f64],
+    ) -> &'static str {
+        // No benchmark here has a throughput.
+        "ns"
+    }
+
+    fn scale_for_machines(&self, _values: &mut [f64]) -> &'static str {
+        "ns"
+    }
+}
+
+/// While it lives, stdout and stderr of this process lead nowhere: criterion has no setting for saying nothing.
+struct Quiet {
+    kept: Vec<(i32, OwnedFd)>,
+}
+
+impl Quiet {
+    fn begin() -> Self {
+        let mut kept = Vec::new();
+        if let Ok(nowhere) = fs::OpenOptions::new()
+            .write(true)
+            .open(PathBuf::from("/dev/null"))
+        {
+            for descriptor in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+                // SAFETY: plain system calls on descriptors of this process; the copy is owned from here on.
+                unsafe {
+                    let copy = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3);
+                    if copy < 0 {
+                        continue;
+                    }
+                    kept.push((descriptor, OwnedFd::from_raw_fd(copy)));
+                    libc::dup2(nowhere.as_raw_fd(), descriptor);
+                }
+            }
+        }
+        Self { kept }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        for (descriptor, copy) in &self.kept {
+            // SAFETY: plain system call; both descriptors are open.
+            unsafe { libc::dup2(copy.as_raw_fd(), *descriptor) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_scaled_by_the_typical_one() {
+        let mut values = [1_500.0, 3_000_000.0];
+        assert_eq!(Nanoseconds.scale_values(2_000.0, &mut values), "us");
+        assert_eq!(values, [1.5, 3000.0]);
+        assert_eq!(Nanoseconds.scale_values(0.0, &mut [0.0]), "ns");
+    }
+
+    #[test]
+    fn samples_of_a_coarse_clock_differ_a_little() {
+        let samples = Cell::new(0);
+        let (one, two) = (steady(2048.0, &samples), steady(2048.0, &samples));
+        assert!(one != two && (one - two).abs() < 1e-5);
+        assert!(steady(0.0, &samples) > 0.0);
+    }
+}

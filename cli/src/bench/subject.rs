@@ -1,0 +1,417 @@
+//! What is measured, and under which name.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Trace};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::Settings;
+use crate::bench::replacement::{self, Wanted};
+use crate::call_set::{CallSet, Kernels};
+use crate::failure::Failure;
+use crate::symbols;
+
+/// Longest part of a name that comes from a kernel or a set.
+const LONGEST: usize = 36;
+
+/// What is measured.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// All wanted calls by index.
+    pub calls: BTreeSet<u64>,
+    /// With `--each-kernel` the launches; else one entry for all calls.
+    pub subjects: Vec<Subject>,
+    /// Launches of kernels that are launched in captures only, by the kernel's name.
+    pub captured: BTreeMap<String, u64>,
+    /// The kernels that are launched in the place of recorded ones, by index of the launch.
+    pub replacements: HashMap<u64, cutape_replay::Replacement>,
+}
+
+/// One benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Subject {
+    /// Index of the launch; of the first wanted call if all are measured as one.
+    pub call: u64,
+    /// Names the benchmark's folder, too.
+    pub name: String,
+    /// The kernel's name as people wrote it.
+    pub kernel: Option<String>,
+    /// Which of the launches of that kernel in that shape it is, from 1.
+    pub number: u64,
+    /// How many of these there are, or how many wanted calls.
+    pub count: u64,
+}
+
+/// Finds the wanted calls. The images of `--replace` are read and looked into.
+///
+/// # Errors
+/// If there are none, or a kernel or file of `--replace` does not fit.
+pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failure> {
+    let set = match &settings.calls {
+        Some(text) => {
+            let set =
+                CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
+            Some(set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?)
+        }
+        None => None,
+    };
+    replacement::tolerance(settings.tolerance.as_deref())?;
+    let mut wanted = replacement::wanted(&settings.replace)?;
+    let mut chosen = match settings.each_kernel {
+        true => launches(trace, set.as_ref(), &mut wanted, settings.launches)?,
+        false => together(trace, set.as_ref(), settings.calls.as_deref()),
+    };
+    if let Some(unused) = wanted.iter().find(|wanted| !wanted.is_used) {
+        return Err(Failure::unusable(format!(
+            "--replace {}: the trace launches no such kernel{}; `cutape info {}` lists the kernels",
+            unused.glob,
+            if set.is_some() { " among --calls" } else { "" },
+            trace.path().display()
+        )));
+    }
+    if chosen.calls.is_empty() {
+        let what = match (&settings.calls, settings.each_kernel) {
+            (Some(text), true) => format!("--calls {text}: no launch of the trace is among them"),
+            (Some(text), false) => format!("--calls {text}: no call of the trace is among them"),
+            (None, true) => format!(
+                "{}: the trace launches no kernel outside of stream captures",
+                trace.path().display()
+            ),
+            (None, false) => format!("{}: the trace holds no call", trace.path().display()),
+        };
+        return Err(Failure::unusable(what));
+    }
+    tell_apart(&mut chosen.subjects);
+    Ok(chosen)
+}
+
+/// All wanted calls as one.
+fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen {
+    let mut kernels = Kernels::default();
+    let mut calls = BTreeSet::new();
+    for call in trace.calls() {
+        if set.is_none_or(|set| set.contains(&call, kernels.launched(&call))) {
+            calls.insert(call.index);
+        }
+        kernels.observe(&call);
+    }
+    let name = text.map_or_else(
+        || "trace".to_owned(),
+        |text| format!("calls {}", safe(text)),
+    );
+    let subjects = calls.first().map(|&call| Subject {
+        call,
+        name,
+        kernel: None,
+        number: 1,
+        count: calls.len() as u64,
+    });
+    Chosen {
+        subjects: subjects.into_iter().collect(),
+        calls,
+        ..Chosen::default()
+    }
+}
+
+/// The first `most` launches of each kernel in each shape.
+fn launches(
+    trace: &Trace,
+    set: Option<&CallSet>,
+    wanted: &mut [Wanted],
+    most: usize,
+) -> Result<Chosen, Failure> {
+    let mut kernels = Kernels::default();
+    let mut chosen = Chosen::default();
+    let mut known: HashMap<(String, String), u64> = HashMap::new();
+    let mut capturing = HashSet::new();
+    let mut of = Vec::new();
+    for call in trace.calls() {
+        kernels.observe(&call);
+        match call.signature.base.as_str() {
+            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" if call.succeeded() => {
+                capturing.insert(call.argument(0));
+            }
+            "cuStreamEndCapture" => {
+                capturing.remove(&call.argument(0));
+            }
+            _ => {}
+        }
+        if kernels.launched_handle(&call).is_none() || !call.succeeded() {
+            continue;
+        }
+        let kernel = kernels.launched(&call);
+        if set.is_some_and(|set| !set.contains(&call, kernel)) {
+            continue;
+        }
+        let kernel = kernel.unwrap_or("unnamed").to_owned();
+        let replacement = match wanted.is_empty() {
+            true => None,
+            false => match replacement::for_kernel(wanted, &kernel)? {
+                Some(found) => Some(found),
+                None => continue,
+            },
+        };
+        if !capturing.is_empty() {
+            *chosen
+                .captured
+                .entry(symbols::demangle(&kernel))
+                .or_default() += 1;
+            continue;
+        }
+        let shape = shape(&call, trace);
+        let number = known.entry((kernel.clone(), shape.clone())).or_default();
+        *number += 1;
+        if *number > most as u64 {
+            continue;
+        }
+        let number = *number;
+        let readable = symbols::demangle(&kernel);
+        chosen.calls.insert(call.index);
+        chosen
+            .replacements
+            .extend(replacement.map(|found| (call.index, found)));
+        chosen.subjects.push(Subject {
+            call: call.index,
+            name: format!("{}[{shape}]", short(&kernel, &readable)),
+            kernel: Some(readable),
+            number,
+            count: 0,
+        });
+        of.push((kernel, shape));
+    }
+    for (subject, key) in chosen.subjects.iter_mut().zip(&of) {
+        subject.count = known.get(key).copied().unwrap_or(0);
+    }
+    let measured = |kernel: &String| {
+        let mut subjects = chosen.subjects.iter();
+        subjects.any(|subject| subject.kernel.as_ref() == Some(kernel))
+    };
+    let captured = std::mem::take(&mut chosen.captured).into_iter();
+    let captured = captured.filter(|(kernel, _)| !measured(kernel)).collect();
+    chosen.captured = captured;
+    Ok(chosen)
+}
+
+/// A name of a kernel that is part of a folder's: readable, and another one for another kernel.
+fn short(kernel: &str, readable: &str) -> String {
+    let bare = readable.split(['(', '<']).next().unwrap_or(readable);
+    let bare = bare.rsplit([' ', ':']).next().unwrap_or(bare);
+    let plain = safe(bare);
+    match plain == kernel {
+        true => plain,
+        // What was left out tells overloads and instances of templates apart.
+        false => format!("{plain}-{:08x}", hash(kernel)),
+    }
+}
+
+/// FNV-1a: the same in every build.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// Characters that are the same in every folder's name, and not too many.
+fn safe(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ',' | '=');
+    text.chars()
+        .map(|c| if allowed(c) { c } else { '_' })
+        .take(LONGEST)
+        .collect()
+}
+
+/// Grid, block, dynamic shared memory: `4x2,256` or `4,16x16,s1024`.
+fn shape(call: &Call<'_>, trace: &Trace) -> String {
+    let config = call
+        .signature
+        .parameter("config")
+        .and_then(|position| call.capture(position, field::POINTEE)?.bytes.inline());
+    let number = |name: &str| match (call.argument_named(name), config) {
+        (Some(value), _) => Some(value),
+        (None, Some(bytes)) => {
+            let layout = trace.signatures().structure("CUlaunchConfig")?;
+            let field = layout.fields.iter().find(|field| field.name == name)?;
+            let bytes = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
+            let mut word = [0; 8];
+            word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Some(u64::from_le_bytes(word))
+        }
+        (None, None) => None,
+    };
+    let extent = |stem: &str| {
+        let sizes: Vec<u64> = ["X", "Y", "Z"]
+            .iter()
+            .map(|axis| number(&format!("{stem}{axis}")).unwrap_or(0))
+            .collect();
+        let length = sizes
+            .iter()
+            .rposition(|&size| size != 1)
+            .map_or(1, |last| last + 1);
+        let words: Vec<String> = sizes[..length].iter().map(u64::to_string).collect();
+        words.join("x")
+    };
+    let shared = match number("sharedMemBytes") {
+        None | Some(0) => String::new(),
+        Some(bytes) => format!(",s{bytes}"),
+    };
+    format!("{},{}{shared}", extent("gridDim"), extent("blockDim"))
+}
+
+/// A name that criterion does not cut, which it does at 64 bytes.
+fn fitting(name: &str) -> String {
+    const LONGEST: usize = 58;
+    match name.len() > LONGEST {
+        // Names are of ASCII characters.
+        true => format!("{}-{:08x}", &name[..LONGEST - 9], hash(name)),
+        false => name.to_owned(),
+    }
+}
+
+/// Names that are the same after all get numbers.
+fn tell_apart(subjects: &mut [Subject]) {
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    for subject in subjects {
+        subject.name = fitting(&subject.name);
+        let times = seen.entry(subject.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            subject.name += &format!("-{times}");
+        }
+    }
+}
+
+/// Refuses a baseline that nobody has kept, before anything is measured.
+pub(super) fn expect_baseline(
+    settings: &Settings,
+    chosen: &Chosen,
+    baseline: &str,
+) -> Result<(), Failure> {
+    let clocks = [("gpu", settings.gpu), ("host", settings.host)];
+    let exists = chosen.subjects.iter().any(|subject| {
+        clocks.iter().any(|&(clock, measured)| {
+            let folder = settings.output.join(clock).join(&subject.name);
+            measured && folder.join(baseline).join("estimates.json").is_file()
+        })
+    });
+    if exists {
+        return Ok(());
+    }
+    Err(Failure::unusable(format!(
+        "--baseline {baseline}: {} holds none of that name for what is measured; measure once with --save-baseline {baseline}",
+        settings.output.display()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{Event, TraceBuilder};
+
+    use super::*;
+    use crate::call_set::test_trace;
+
+    #[test]
+    fn names_are_folders_and_tell_kernels_apart() {
+        for (kernel, readable, begin) in [
+            ("saxpy", "saxpy", "saxpy"),
+            (
+                "_Z5saxpyifPfS_",
+                "saxpy(int, float, float*, float*)",
+                "saxpy-",
+            ),
+            (
+                "_ZN2at6native3addIfEEvT_",
+                "void at::native::add<float>(float)",
+                "add-",
+            ),
+            ("a/b", "a/b", "a_b-"),
+        ] {
+            let name = short(kernel, readable);
+            assert!(name.starts_with(begin), "{name}");
+            assert!(!name.contains(['/', '<', '(', ' ', ':']), "{name}");
+        }
+        assert_ne!(
+            short(
+                "_ZN2at6native3addIfEEvT_",
+                "void at::native::add<float>(float)"
+            ),
+            short(
+                "_ZN2at6native3addIdEEvT_",
+                "void at::native::add<double>(double)"
+            )
+        );
+        assert_eq!(safe("100..200,kernel:a*"), "100..200,kernel_a_");
+        for (name, kept) in [("x".repeat(58), true), ("x".repeat(59), false)] {
+            assert_eq!(fitting(&name) == name, kept);
+            assert_eq!(fitting(&name).len(), 58);
+        }
+    }
+
+    #[test]
+    fn the_first_launches_of_each_kernel_in_each_shape_are_chosen() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        test_trace::get_function(&mut builder, 0x51, "fill"); // 0
+        test_trace::get_function(&mut builder, 0x52, "copy"); // 1
+        for (handle, grid) in [
+            (0x51, [4, 1, 1]), // 2
+            (0x51, [4, 1, 1]), // 3
+            (0x52, [4, 1, 1]), // 4
+            (0x51, [2, 2, 1]), // 5
+            (0x51, [4, 1, 1]), // 6
+        ] {
+            test_trace::launch(&mut builder, handle, grid);
+        }
+        let stream = |builder: &mut TraceBuilder, name, arguments: &[u64]| {
+            builder
+                .call(Event {
+                    name,
+                    arguments,
+                    ..Event::default()
+                })
+                .leave(0, 0, &[]);
+        };
+        stream(&mut builder, "cuStreamBeginCapture_v2", &[0x9, 0]); // 7
+        test_trace::get_function(&mut builder, 0x53, "inside"); // 8
+        test_trace::launch(&mut builder, 0x53, [1, 1, 1]); // 9
+        test_trace::launch(&mut builder, 0x51, [4, 1, 1]); // 10
+        stream(&mut builder, "cuStreamEndCapture", &[0x9, 0x7000]); // 11
+        let trace = test_trace::open(&builder, "bench-subjects");
+        for (most, expected) in [
+            (1, &[(2, 1, 3), (4, 1, 1), (5, 1, 1)][..]),
+            (2, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1)]),
+            (9, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1), (6, 3, 3)]),
+        ] {
+            let chosen = launches(&trace, None, &mut [], most).unwrap();
+            let found: Vec<_> = chosen
+                .subjects
+                .iter()
+                .map(|subject| (subject.call, subject.number, subject.count))
+                .collect();
+            assert_eq!(found, expected, "{most}");
+            let captured: Vec<_> = chosen.captured.into_iter().collect();
+            assert_eq!(
+                captured,
+                [("inside".to_owned(), 1)],
+                "fill is measured elsewhere"
+            );
+        }
+        let set = CallSet::parse("kernel:copy").unwrap();
+        let chosen = launches(&trace, Some(&set), &mut [], 1).unwrap();
+        assert_eq!(chosen.calls.into_iter().collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn equal_names_get_numbers() {
+        let subject = |call, name: &str| Subject {
+            call,
+            name: name.to_owned(),
+            kernel: None,
+            number: 1,
+            count: 1,
+        };
+        let mut subjects = [subject(1, "a"), subject(2, "b"), subject(3, "a")];
+        tell_apart(&mut subjects);
+        let names: Vec<&str> = subjects.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "a-2"]);
+    }
+}

@@ -1,0 +1,261 @@
+//! The results for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use cutape_replay::Skipped;
+
+use crate::bench::verdict::{Change, Estimate, Report, Row, Verdict};
+use crate::bench::{Comparison, Settings};
+use crate::info::quantity;
+
+/// Lines of one kind that are shown.
+const SHOWN: usize = 20;
+
+/// All that there is to say.
+pub(super) fn text(report: &Report, settings: &Settings) -> String {
+    let mut out = String::new();
+    let width = report
+        .benchmarks
+        .iter()
+        .map(|row| label(row).len())
+        .max()
+        .unwrap_or(0);
+    for row in &report.benchmarks {
+        let _ = writeln!(out, "{:width$}  {}", label(row), measured(row, settings));
+    }
+    for mismatch in report.mismatches.iter().take(SHOWN) {
+        let found = &mismatch.mismatch;
+        let _ = writeln!(
+            out,
+            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the recorded kernel wrote {}, the other {}",
+            mismatch.call,
+            found.differing,
+            found.elements,
+            found.compared_as,
+            mismatch.memory,
+            mismatch.address.wrapping_add(found.offset),
+            found.offset,
+            found.expected,
+            found.received
+        );
+    }
+    more(&mut out, report.mismatches.len());
+    verdict(&mut out, report, settings);
+    launches(&mut out, report, settings);
+    memory(&mut out, report, settings);
+    by_reason(&mut out, "done once, not repeated", &report.not_repeated);
+    by_reason(&mut out, "put off to the end", &report.put_off);
+    by_reason(&mut out, "not re-issued at all", &report.not_reissued);
+    if report.between > 0 {
+        let _ = writeln!(
+            out,
+            "{} between the measured ones were issued once",
+            quantity::count(report.between, "other call")
+        );
+    }
+    for (note, count) in &report.notes {
+        let times = match count {
+            1 => String::new(),
+            count => format!(" ({count} times)"),
+        };
+        let _ = writeln!(out, "note: {note}{times}");
+    }
+    let index = settings.output.join("report/index.html");
+    if settings.plots && index.is_file() {
+        let here = std::env::current_dir().unwrap_or_default();
+        let shown = index.strip_prefix(here).unwrap_or(&index);
+        let _ = writeln!(out, "plots: {}", shown.display());
+    }
+    out
+}
+
+/// One line for each reason.
+fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for entry in list {
+        let text = format!("{} x {}", entry.count, entry.function);
+        reasons.entry(&entry.reason).or_default().push(text);
+    }
+    for (reason, functions) in reasons {
+        let more = match functions.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} functions more"),
+        };
+        let shown = functions[..functions.len().min(SHOWN)].join(", ");
+        let _ = writeln!(out, "{what} ({reason}): {shown}{more}");
+    }
+}
+
+fn more(out: &mut String, length: usize) {
+    if length > SHOWN {
+        let _ = writeln!(out, "  and {} more such lines", length - SHOWN);
+    }
+}
+
+/// `gpu/saxpy[4,256]`, and what else tells rows apart.
+fn label(row: &Row) -> String {
+    let benchmark = &row.benchmark;
+    let what = if benchmark.is_replaced {
+        " replaced"
+    } else {
+        row.which
+    };
+    format!("{}/{}{what}", benchmark.clock, benchmark.name)
+}
+
+fn measured(row: &Row, settings: &Settings) -> String {
+    let Estimate {
+        lower,
+        point,
+        upper,
+    } = row.benchmark.time;
+    let time = format!(
+        "{:>11} [{} .. {}]",
+        shown(point),
+        shown(lower),
+        shown(upper)
+    );
+    let against = !matches!(settings.comparison, Comparison::Keep(_));
+    match (row.benchmark.change, row.verdict) {
+        (Some(change), Verdict::Regression) => format!("{time}  {}  REGRESSION", per_cent(change)),
+        (Some(change), Verdict::Improvement) => format!("{time}  {}  faster", per_cent(change)),
+        (Some(change), Verdict::NoChange) => format!("{time}  {}  no change", per_cent(change)),
+        _ if against && settings.comparison != Comparison::AgainstRecorded => {
+            format!("{time}  not in the baseline")
+        }
+        _ => time,
+    }
+}
+
+fn per_cent(change: Change) -> String {
+    format!(
+        "{:+.1} % [{:+.1} .. {:+.1}]",
+        change.mean.point * 100.0,
+        change.mean.lower * 100.0,
+        change.mean.upper * 100.0
+    )
+}
+
+/// A time of criterion's in four digits.
+fn shown(nanoseconds: f64) -> String {
+    let (value, unit) = scaled(nanoseconds);
+    let digits = match value {
+        value if value >= 1000.0 => 0,
+        value if value >= 100.0 => 1,
+        value if value >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// In the unit that suits its size.
+pub(super) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
+    match nanoseconds {
+        value if value >= 1e9 => (value / 1e9, "s"),
+        value if value >= 1e6 => (value / 1e6, "ms"),
+        value if value >= 1e3 => (value / 1e3, "us"),
+        value => (value, "ns"),
+    }
+}
+
+fn verdict(out: &mut String, report: &Report, settings: &Settings) {
+    let count = |wanted| {
+        let rows = report.benchmarks.iter();
+        rows.filter(|row| row.verdict == wanted).count() as u64
+    };
+    let compared = report.compared() as u64;
+    if compared > 0 {
+        let _ = writeln!(
+            out,
+            "{} compared: {}, {} faster, {} without a change",
+            quantity::count(compared, "benchmark"),
+            quantity::count(count(Verdict::Regression), "regression"),
+            count(Verdict::Improvement),
+            count(Verdict::NoChange)
+        );
+    }
+    if let Comparison::Keep(name) = &settings.comparison
+        && compared == 0
+        && name != super::UNNAMED
+    {
+        let _ = writeln!(out, "kept as {name}: --baseline {name} compares with it");
+    }
+    if !settings.replace.is_empty() && report.compared_bytes == 0 {
+        let _ = writeln!(
+            out,
+            "results were not compared: neither the recorded kernels nor the replaced ones have changed any memory"
+        );
+    } else if !settings.replace.is_empty() && report.mismatches.is_empty() {
+        let how = match &settings.tolerance {
+            Some(tolerance) => format!("within {tolerance}"),
+            None => "bit by bit".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "replaced kernels write what the recorded ones write, {how} ({} compared)",
+            quantity::bytes(report.compared_bytes)
+        );
+    }
+}
+
+/// Of which launches a measured one is the first.
+fn launches(out: &mut String, report: &Report, settings: &Settings) {
+    if !settings.each_kernel {
+        return;
+    }
+    for subject in report.subjects.iter().take(SHOWN) {
+        let _ = writeln!(
+            out,
+            "{}: call {}, launch {} of {}: {}",
+            subject.name,
+            subject.call,
+            subject.number,
+            subject.count,
+            subject.kernel.as_deref().unwrap_or("")
+        );
+    }
+    more(out, report.subjects.len());
+}
+
+fn memory(out: &mut String, report: &Report, settings: &Settings) {
+    if !settings.restore {
+        let _ = writeln!(
+            out,
+            "memory: left as each iteration leaves it (--no-restore)"
+        );
+        return;
+    }
+    let most = |of: fn(&cutape_replay::Measured) -> u64| report.memory.iter().map(of).max();
+    let calls: u64 = report.memory.iter().map(|memory| memory.calls).sum();
+    let _ = writeln!(
+        out,
+        "memory: {} kept, {} put back before each iteration{} ({} measured)",
+        quantity::bytes(most(|memory| memory.saved_bytes).unwrap_or(0)),
+        quantity::bytes(most(|memory| memory.restored_bytes).unwrap_or(0)),
+        match most(|memory| memory.spilled_bytes) {
+            None | Some(0) => String::new(),
+            Some(spilled) => format!(", of these {} from host memory", quantity::bytes(spilled)),
+        },
+        quantity::count(calls, "call")
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_four_digits() {
+        for (nanoseconds, text) in [
+            (0.5, "0.500 ns"),
+            (999.0, "999.0 ns"),
+            (1234.0, "1.234 us"),
+            (12_345.0, "12.35 us"),
+            (5_123_456.0, "5.123 ms"),
+            (2.5e12, "2500 s"),
+        ] {
+            assert_eq!(shown(nanoseconds), text);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What criterion has written, and what it means: faster, slower, or no change that the threshold lets through.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use cutape_replay::{Differing, Measured};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::child::{Benchmark, Results};
+use crate::bench::subject::{Chosen, Subject};
+use crate::bench::{Comparison, Settings};
+
+/// From which relative change on more time is a regression.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub gpu: f64,
+    pub host: f64,
+}
+
+/// A value with the interval that holds it with a probability of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Estimate {
+    pub lower: f64,
+    pub point: f64,
+    pub upper: f64,
+}
+
+/// How much slower than before, as a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub mean: Estimate,
+    pub median: Estimate,
+}
+
+/// What a change means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    /// Both intervals lie above the threshold.
+    Regression,
+    /// Both lie below its negative.
+    Improvement,
+    /// Neither.
+    NoChange,
+    /// There is nothing to compare with.
+    NotCompared,
+}
+
+/// The verdict on a change. A few slow samples move the mean and not the median, so that both must say the same.
+pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
+    match change {
+        None => Verdict::NotCompared,
+        Some(change) if change.mean.lower > threshold && change.median.lower > threshold => {
+            Verdict::Regression
+        }
+        Some(change) if change.mean.upper < -threshold && change.median.upper < -threshold => {
+            Verdict::Improvement
+        }
+        Some(_) => Verdict::NoChange,
+    }
+}
+
+/// The time of one iteration in nanoseconds, as criterion has written it into a benchmark's folder.
+pub(super) fn read_time(folder: &Path) -> Option<Estimate> {
+    estimate(&read(&folder.join("new/estimates.json"))?, "mean")
+}
+
+/// The change that criterion has written there.
+pub(super) fn read_change(folder: &Path) -> Option<Change> {
+    let json = read(&folder.join("change/estimates.json"))?;
+    Some(Change {
+        mean: estimate(&json, "mean")?,
+        median: estimate(&json, "median")?,
+    })
+}
+
+fn read(path: &Path) -> Option<serde_json::Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn estimate(json: &serde_json::Value, statistic: &str) -> Option<Estimate> {
+    let json = json.get(statistic)?;
+    let interval = json.get("confidence_interval")?;
+    Some(Estimate {
+        lower: interval.get("lower_bound")?.as_f64()?,
+        point: json.get("point_estimate")?.as_f64()?,
+        upper: interval.get("upper_bound")?.as_f64()?,
+    })
+}
+
+/// All results, in a form that is written as JSON.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    /// Of two drivers the second's; those of both are kept.
+    pub benchmarks: Vec<Row>,
+    pub subjects: Vec<Subject>,
+    pub memory: Vec<Measured>,
+    pub not_repeated: Vec<cutape_replay::Skipped>,
+    pub put_off: Vec<cutape_replay::Skipped>,
+    pub not_reissued: Vec<cutape_replay::Skipped>,
+    /// Calls between the measured ones that were issued once.
+    pub between: u64,
+    /// Bytes that a recorded kernel or its replacement has changed, and that were compared.
+    pub compared_bytes: u64,
+    pub mismatches: Vec<Differing>,
+    pub notes: BTreeMap<String, u64>,
+}
+
+/// One benchmark with its verdict.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    pub benchmark: Benchmark,
+    /// The driver that was measured.
+    pub driver: String,
+    #[serde(skip)]
+    pub which: &'static str,
+    pub verdict: Verdict,
+}
+
+impl Report {
+    /// Adds what one child has measured.
+    ///
+    /// `which` tells two drivers apart.
+    pub(super) fn add(
+        &mut self,
+        results: Results,
+        settings: &Settings,
+        limits: &Limits,
+        which: &'static str,
+    ) {
+        let against = !matches!(settings.comparison, Comparison::Keep(_));
+        for benchmark in results.benchmarks {
+            let threshold = match benchmark.clock.as_str() {
+                "gpu" => limits.gpu,
+                _ => limits.host,
+            };
+            let verdict = judge(benchmark.change.as_ref().filter(|_| against), threshold);
+            self.benchmarks.push(Row {
+                benchmark,
+                driver: settings.driver.display().to_string(),
+                which,
+                verdict,
+            });
+        }
+        let outcome = results.outcome;
+        let replay = outcome.report;
+        self.memory = outcome.subjects;
+        self.not_repeated = outcome.not_repeated;
+        self.put_off = outcome.put_off;
+        self.not_reissued = replay.skipped;
+        self.between = outcome.between;
+        self.compared_bytes += outcome.compared_bytes;
+        self.mismatches.extend(outcome.mismatches);
+        for (note, count) in outcome.notes.into_iter().chain(replay.notes) {
+            *self.notes.entry(note).or_default() += count;
+        }
+        if let Some(first) = replay.divergences.first() {
+            let note = format!(
+                "{} calls of the replay answered otherwise than recorded, the first is call {} {}: expected {}, received {}",
+                replay.divergence_count, first.call, first.function, first.expected, first.received
+            );
+            *self.notes.entry(note).or_default() += 1;
+        }
+    }
+
+    /// Adds what was to be measured.
+    pub(super) fn chosen(&mut self, chosen: Chosen) {
+        self.subjects = chosen.subjects;
+        for (kernel, launches) in chosen.captured {
+            let note = format!(
+                "{kernel} is not measured: its launches are captured into graphs, which `--calls cuGraphLaunch` measures as a whole"
+            );
+            *self.notes.entry(note).or_default() += launches;
+        }
+    }
+
+    /// How many benchmarks had something to be compared with.
+    pub(super) fn compared(&self) -> usize {
+        let compared = |row: &&Row| row.verdict != Verdict::NotCompared;
+        self.benchmarks.iter().filter(compared).count()
+    }
+
+    /// A regression, or results that differ.
+    pub(super) fn has_findings(&self) -> bool {
+        let regressed = |row: &Row| row.verdict == Verdict::Regression;
+        self.benchmarks.iter().any(regressed) || !self.mismatches.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(point: f64, width: f64) -> Estimate {
+        Estimate {
+            lower: point - width,
+            point,
+            upper: point + width,
+        }
+    }
+
+    #[test]
+    fn a_regression_is_wholly_above_the_threshold() {
+        for (mean, median, verdict) in [
+            (around(0.20, 0.01), around(0.20, 0.01), Verdict::Regression),
+            (around(0.06, 0.02), around(0.06, 0.02), Verdict::NoChange),
+            (around(0.20, 0.01), around(0.00, 0.01), Verdict::NoChange),
+            (around(0.00, 0.01), around(0.20, 0.01), Verdict::NoChange),
+            (around(0.01, 0.01), around(0.01, 0.01), Verdict::NoChange),
+            (around(-0.2, 0.01), around(-0.2, 0.01), Verdict::Improvement),
+            (around(-0.2, 0.18), around(-0.2, 0.01), Verdict::NoChange),
+        ] {
+            let change = Change { mean, median };
+            assert_eq!(judge(Some(&change), 0.05), verdict, "{change:?}");
+        }
+        assert_eq!(judge(None, 0.05), Verdict::NotCompared);
+    }
+
+    #[test]
+    fn criterions_files_are_read() {
+        let folder = std::env::temp_dir().join(format!("cutape-verdict-{}", std::process::id()));
+        let statistic = |value: f64| {
+            format!(
+                r#"{{"confidence_interval":{{"confidence_level":0.95,"lower_bound":{},"upper_bound":{}}},"point_estimate":{value},"standard_error":0.1}}"#,
+                value - 1.0,
+                value + 1.0
+            )
+        };
+        assert_eq!(read_time(&folder), None);
+        for (part, text) in [
+            ("new", format!(r#"{{"mean":{}}}"#, statistic(9.0))),
+            (
+                "change",
+                format!(
+                    r#"{{"mean":{},"median":{}}}"#,
+                    statistic(2.0),
+                    statistic(3.0)
+                ),
+            ),
+        ] {
+            fs::create_dir_all(folder.join(part)).unwrap();
+            fs::write(folder.join(part).join("estimates.json"), text).unwrap();
+        }
+        assert_eq!(read_time(&folder), Some(around(9.0, 1.0)));
+        let change = Change {
+            mean: around(2.0, 1.0),
+            median: around(3.0, 1.0),
+        };
+        assert_eq!(read_change(&folder), Some(change));
+        fs::write(folder.join("change/estimates.json"), "{").unwrap();
+        assert_eq!(read_change(&folder), None, "damaged is as good as none");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,586 @@
+//! Calls of a trace issued again and again, each time on the same memory: what a measurement needs.
+//!
+//! The trace is replayed as always. While the wanted calls are played, what the driver gets is kept (`steps`); before the
+//! first of them the memory that lives is read (`snapshot`), after the last it is compared, and what has changed is put back
+//! before each iteration (`work`). What ends an object is put off from the first wanted call on, so that all that the kept
+//! calls use lives as long as they are repeated; what is no work and no wait is done once (`repeatable`). `replacement`
+//! launches another kernel in the place of a recorded one, `outputs` holds its results against those of the recorded one.
+
+mod driver;
+mod outputs;
+mod repeatable;
+mod replacement;
+mod snapshot;
+pub(crate) mod steps;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use cutape_format::Call;
+use cutape_registry::{Function, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::api::result_name;
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::guard::Position;
+use crate::interpret::Player;
+use crate::plan::function_of;
+use crate::report::{Report, Skipped, tally};
+
+pub use outputs::{Element, Mismatch, Tolerance, compare};
+pub use replacement::Replacement;
+pub use work::{Clock, Work};
+
+use outputs::{bytes_of, hold_against};
+use repeatable::{ends_something, why_once};
+use snapshot::{Region, Snapshot};
+use steps::{Recorder, Step, calls_of};
+
+/// What is to be measured.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// The wanted calls by index.
+    pub calls: BTreeSet<u64>,
+    /// Each of them, all launches, is measured by itself where the trace has it, instead of all as one.
+    pub each: bool,
+    /// Put memory back before each iteration.
+    pub restore: bool,
+    /// Kernels that are launched in the place of recorded ones, by the launch's index; only with `each`.
+    pub replacements: HashMap<u64, Replacement>,
+    /// How much the results of a replacement may differ.
+    pub tolerance: Tolerance,
+    /// Measure the recorded kernels of replaced launches, too.
+    pub recorded_too: bool,
+}
+
+/// What is measured at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Index of the launch, or of the first call.
+    pub call: u64,
+    /// The kernel is a replacement.
+    pub replaced: bool,
+}
+
+/// Measures one subject, with calls that are ready; an error ends the replay.
+pub type Measure = Box<dyn FnMut(Subject, &mut Work<'_>) -> Result<(), String> + Send>;
+
+/// What came of it, besides the measurements.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The replay that has built the state up.
+    pub report: Report,
+    /// What was measured, with its memory.
+    pub subjects: Vec<Measured>,
+    /// Wanted calls that were not repeated, by reason and name.
+    pub not_repeated: Vec<Skipped>,
+    /// Calls that were put off because they end what the measured ones use.
+    pub put_off: Vec<Skipped>,
+    /// Calls between the wanted ones that were issued once.
+    pub between: u64,
+    /// Bytes of memory that a recorded kernel or its replacement has changed, and that were compared.
+    pub compared_bytes: u64,
+    /// Memory that a replacement has left in another state than the recorded kernel.
+    pub mismatches: Vec<Differing>,
+    /// What else the reader must know.
+    pub notes: BTreeMap<String, u64>,
+}
+
+/// A subject and the memory that goes with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Index of the launch, or of the first call.
+    pub call: u64,
+    /// Calls in one iteration.
+    pub calls: u64,
+    /// Bytes of memory that lived before and were kept.
+    pub saved_bytes: u64,
+    /// Bytes that the calls change and that are put back before each iteration.
+    pub restored_bytes: u64,
+    /// Of these, bytes that are put back from host memory, because the device has no room for a copy.
+    pub spilled_bytes: u64,
+}
+
+/// Memory in which a replacement's results differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Differing {
+    /// The launch.
+    pub call: u64,
+    /// The memory, in words.
+    pub memory: String,
+    /// Its first address, as recorded.
+    pub address: u64,
+    /// What differs there.
+    pub mismatch: Mismatch,
+}
+
+/// A measurement under way; the player hands each call to it.
+pub(crate) struct Rerun {
+    job: Job,
+    measure: Measure,
+    position: Arc<Position>,
+    pub(crate) outcome: Outcome,
+    functions: HashMap<u16, Option<&'static Function>>,
+    /// Mapped pieces of reservations: recorded address, bytes.
+    mapped: BTreeMap<u64, u64>,
+    begun: bool,
+    left: usize,
+    snapshot: Option<Snapshot>,
+    steps: Vec<Step>,
+    /// What arguments of the steps point into.
+    buffers: Vec<Buffer>,
+}
+
+impl fmt::Debug for Rerun {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Rerun")
+            .field("job", &self.job)
+            .field("begun", &self.begun)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Plays one call of a replay that measures.
+pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+    let Some(mut rerun) = player.rerun.take() else {
+        return player.play(call);
+    };
+    let played = match rerun.job.each {
+        true => rerun.play_each(player, call),
+        false => rerun.play_together(player, call),
+    };
+    player.rerun = Some(rerun);
+    played
+}
+
+fn cannot(why: String) -> Error {
+    Error::Measure { why }
+}
+
+impl Rerun {
+    pub(crate) fn new(job: Job, measure: Measure, position: Arc<Position>) -> Self {
+        Self {
+            left: job.calls.len(),
+            job,
+            measure,
+            position,
+            outcome: Outcome::default(),
+            functions: HashMap::new(),
+            mapped: BTreeMap::new(),
+            begun: false,
+            snapshot: None,
+            steps: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// All wanted calls are measured as one, when the last of them has been played.
+    fn play_together<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+        let wanted = self.job.calls.contains(&call.index);
+        let once = match self.function(call) {
+            Some(function) if self.begun && call.succeeded() && ends_something(function) => {
+                let reason = "it ends what measured calls may use";
+                tally(&mut self.outcome.put_off, function.name, reason, call.index);
+                return self.done_with(player, wanted);
+            }
+            Some(function) => why_once(call, function),
+            None => Some("this build does not know the function"),
+        };
+        match once {
+            None if wanted => {
+                if !self.begun {
+                    self.begun = true;
+                    self.save(player, call)?;
+                }
+                self.record(player, call)?;
+            }
+            _ => {
+                if let Some(reason) = once.filter(|_| wanted) {
+                    let name = &call.signature.name;
+                    tally(&mut self.outcome.not_repeated, name, reason, call.index);
+                }
+                self.outcome.between += u64::from(self.begun && !wanted);
+                player.play(call)?;
+                self.follow_mappings(call);
+            }
+        }
+        self.done_with(player, wanted)
+    }
+
+    /// Measures if that was the last wanted call.
+    fn done_with(&mut self, player: &mut Player<'_>, wanted: bool) -> Result<(), Error> {
+        if !wanted {
+            return Ok(());
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            return Ok(());
+        }
+        let Some(first) = calls_of(&self.steps).next().map(|issued| issued.index) else {
+            let first = self.outcome.not_repeated.first().map(|skipped| {
+                format!(
+                    ", the first is call {} {}: {}",
+                    skipped.first, skipped.function, skipped.reason
+                )
+            });
+            return Err(cannot(format!(
+                "none of the chosen calls can be repeated{}",
+                first.unwrap_or_default()
+            )));
+        };
+        let subject = Subject {
+            call: first,
+            replaced: false,
+        };
+        self.wait(player, first)?;
+        let steps = std::mem::take(&mut self.steps);
+        let mut snapshot = self.snapshot.take();
+        let saved = snapshot.as_ref().map_or(0, Snapshot::bytes);
+        if let Some(snapshot) = &mut snapshot {
+            let changes = snapshot.changes(&player.api).map_err(cannot)?;
+            let changed: Vec<usize> = changes.iter().map(|change| change.0).collect();
+            snapshot.keep_only(&player.api, &changed);
+        }
+        self.measure(player, subject, &steps, snapshot.as_ref(), saved)?;
+        if let Some(mut snapshot) = snapshot {
+            snapshot.release(&player.api);
+        }
+        Ok(())
+    }
+
+    /// Each wanted launch is measured by itself, on the memory that it has in the trace.
+    fn play_each<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+        if !self.job.calls.contains(&call.index) {
+            player.play(call)?;
+            self.follow_mappings(call);
+            return Ok(());
+        }
+        let once = match self.function(call) {
+            Some(function) => why_once(call, function),
+            None => Some("this build does not know the function"),
+        };
+        let once = match player.capturing.any_open() {
+            true => Some("a stream captures at that moment"),
+            false => once,
+        };
+        if let Some(reason) = once {
+            let name = &call.signature.name;
+            tally(&mut self.outcome.not_repeated, name, reason, call.index);
+            return player.play(call);
+        }
+        self.save(player, call)?;
+        self.record(player, call)?;
+        let steps = std::mem::take(&mut self.steps);
+        let buffers = std::mem::take(&mut self.buffers);
+        let mut snapshot = self.snapshot.take();
+        if calls_of(&steps).next().is_some() {
+            self.wait(player, call.index)?;
+            self.measure_launch(player, call.index, &steps, snapshot.as_mut())?;
+        }
+        if let Some(snapshot) = &mut snapshot {
+            snapshot.release(&player.api);
+        }
+        drop(buffers);
+        Ok(())
+    }
+
+    /// One launch that has been played once: measures it, or its replacement, and leaves memory as one launch leaves it.
+    fn measure_launch(
+        &mut self,
+        player: &mut Player<'_>,
+        call: u64,
+        steps: &[Step],
+        snapshot: Option<&mut Snapshot>,
+    ) -> Result<(), Error> {
+        let saved = snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes());
+        let replacement = self.job.replacements.get(&call).cloned();
+        let replaced = match &replacement {
+            Some(replacement) => Some(replacement.load(player, steps).map_err(cannot)?),
+            None => None,
+        };
+        if let Some(note) = replaced.as_ref().and_then(|replaced| replaced.note.clone()) {
+            *self.outcome.notes.entry(note).or_default() += 1;
+        }
+        let snapshot = match snapshot {
+            Some(snapshot) => {
+                let changes = snapshot.changes(&player.api).map_err(cannot)?;
+                let mut changed: BTreeSet<usize> = changes.iter().map(|change| change.0).collect();
+                if let Some(replaced) = &replaced {
+                    changed.extend(self.hold_against(
+                        player,
+                        call,
+                        steps,
+                        &replaced.steps,
+                        snapshot,
+                        &changes,
+                    )?);
+                }
+                let changed: Vec<usize> = changed.into_iter().collect();
+                snapshot.keep_only(&player.api, &changed);
+                Some(&*snapshot)
+            }
+            None => None,
+        };
+        if replaced.is_none() || self.job.recorded_too {
+            let subject = Subject {
+                call,
+                replaced: false,
+            };
+            self.measure(player, subject, steps, snapshot, saved)?;
+        }
+        if let Some(replaced) = &replaced {
+            let subject = Subject {
+                call,
+                replaced: true,
+            };
+            self.measure(player, subject, &replaced.steps, snapshot, saved)?;
+        }
+        if snapshot.is_some() {
+            // The trace goes on from here.
+            self.again(player, steps, snapshot)?;
+        }
+        if let Some(replaced) = replaced {
+            replaced.release(&player.api);
+        }
+        Ok(())
+    }
+
+    /// Runs the replacement on the memory that the recorded kernel had, and compares what both have written. Returns what the
+    /// replacement has changed.
+    fn hold_against(
+        &mut self,
+        player: &Player<'_>,
+        call: u64,
+        recorded: &[Step],
+        replaced: &[Step],
+        snapshot: &Snapshot,
+        changes: &[(usize, Vec<u8>)],
+    ) -> Result<Vec<usize>, Error> {
+        // What the recorded kernel writes differently each time is nothing to measure a replacement by.
+        self.again(player, recorded, Some(snapshot))?;
+        let second = snapshot.changes(&player.api).map_err(cannot)?;
+        let unsteady: Vec<usize> = (0..snapshot.pieces.len())
+            .filter(|&number| bytes_of(changes, number) != bytes_of(&second, number))
+            .collect();
+        self.again(player, replaced, Some(snapshot))?;
+        let other = snapshot.changes(&player.api).map_err(cannot)?;
+        let before: Vec<&[u8]> = snapshot
+            .pieces
+            .iter()
+            .map(|piece| &piece.bytes[..])
+            .collect();
+        for (number, mismatch) in hold_against(&before, changes, &other, &self.job.tolerance) {
+            let piece = &snapshot.pieces[number];
+            self.outcome.compared_bytes += piece.region.length;
+            let Some(mismatch) = mismatch else {
+                continue;
+            };
+            if unsteady.contains(&number) {
+                let note = format!(
+                    "call {call}: the recorded kernel does not write the same bytes twice into the memory at {:#x}",
+                    piece.region.recorded
+                );
+                *self.outcome.notes.entry(note).or_default() += 1;
+            }
+            self.outcome.mismatches.push(Differing {
+                call,
+                memory: piece.region.what.clone(),
+                address: piece.region.recorded,
+                mismatch,
+            });
+        }
+        let mut changed: Vec<usize> = other.iter().map(|change| change.0).collect();
+        changed.extend(second.iter().map(|change| change.0));
+        Ok(changed)
+    }
+
+    /// Puts memory back and does the steps once.
+    fn again(
+        &self,
+        player: &Player<'_>,
+        steps: &[Step],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<(), Error> {
+        let api = &player.api;
+        let answered = |what: &'static str| {
+            move |code| {
+                cannot(format!(
+                    "the driver answers {} to {what}",
+                    result_name(code)
+                ))
+            }
+        };
+        let before = api.current_context().map_err(answered("cuCtxGetCurrent"))?;
+        if let Some(snapshot) = snapshot {
+            // The legacy default stream.
+            snapshot.restore(api, 0).map_err(cannot)?;
+        }
+        api.synchronize().map_err(answered("cuCtxSynchronize"))?;
+        let mut current = before;
+        steps::issue(api, steps, &mut current, &self.position).map_err(cannot)?;
+        api.synchronize().map_err(|code| {
+            cannot(format!(
+                "the driver answers {} to waiting for a repeated launch",
+                result_name(code)
+            ))
+        })?;
+        api.set_current(before).map_err(answered("cuCtxSetCurrent"))
+    }
+
+    fn measure(
+        &mut self,
+        player: &Player<'_>,
+        subject: Subject,
+        steps: &[Step],
+        snapshot: Option<&Snapshot>,
+        saved: u64,
+    ) -> Result<(), Error> {
+        let api = &player.api;
+        let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
+        if !work.is_busy_before() {
+            let note = "no scratch memory could be had on the device: times on its clock hold the time that the host needs to enqueue the calls";
+            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+        }
+        let measured = (self.measure)(subject, &mut work);
+        // After a failure the context may be unusable, and the process ends anyway.
+        measured.map_err(cannot)?;
+        work.release();
+        let restored = snapshot.map_or(0, Snapshot::bytes);
+        let entry = Measured {
+            call: subject.call,
+            calls: calls_of(steps).count() as u64,
+            saved_bytes: saved,
+            restored_bytes: restored,
+            spilled_bytes: snapshot.map_or(0, Snapshot::spilled),
+        };
+        if self.outcome.subjects.last() != Some(&entry) {
+            self.outcome.subjects.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Plays a call and keeps what the driver got.
+    fn record<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+        player.recorder = Some(Recorder::default());
+        let played = player.play(call);
+        let recorder = player.recorder.take().unwrap_or_default();
+        played?;
+        let name = &call.signature.name;
+        if let Some(code) = recorder.failed {
+            return Err(cannot(format!(
+                "call {} {name} answers {} here and cannot be measured",
+                call.index,
+                result_name(code)
+            )));
+        }
+        let issued = calls_of(&recorder.steps).next().is_some();
+        let why = match (player.capturing.is_captured, issued) {
+            (true, _) => "it is captured into a graph",
+            (false, false) => "the replay does not issue it",
+            (false, true) => {
+                self.steps.extend(recorder.steps);
+                self.buffers.extend(recorder.buffers);
+                return Ok(());
+            }
+        };
+        // What a graph was given must last as long as the graph.
+        self.buffers.extend(recorder.buffers);
+        tally(&mut self.outcome.not_repeated, name, why, call.index);
+        Ok(())
+    }
+
+    /// Keeps the memory that lives before a call.
+    fn save(&mut self, player: &mut Player<'_>, call: &Call<'_>) -> Result<(), Error> {
+        self.wait(player, call.index)?;
+        if !self.job.restore {
+            return Ok(());
+        }
+        let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
+        regions.extend(self.mapped.iter().map(|(&start, &length)| Region {
+            recorded: start,
+            live: player.ranges.translate(start),
+            length,
+            is_host: false,
+            what: format!("{start:#x}, {length} bytes, mapped by cuMemMap"),
+        }));
+        let snapshot = Snapshot::take(&player.api, regions).map_err(cannot)?;
+        if player.handles.any_array() {
+            let note = "arrays (of textures and surfaces) are not put back";
+            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+        }
+        for line in &snapshot.unreadable {
+            let note = format!("memory that is not put back: {line}");
+            *self.outcome.notes.entry(note).or_default() += 1;
+        }
+        self.snapshot = Some(snapshot);
+        Ok(())
+    }
+
+    /// Waits for all work in all contexts that live and hold memory.
+    fn wait(&self, player: &Player<'_>, call: u64) -> Result<(), Error> {
+        if player.capturing.any_open() {
+            return Err(cannot(format!(
+                "a stream captures at call {call}: choose calls that begin and end outside of captures"
+            )));
+        }
+        let api = &player.api;
+        let before = api.current_context().unwrap_or(0);
+        let mut contexts: BTreeSet<u64> = player
+            .ranges
+            .all_live()
+            .map(|range| range.context)
+            .chain(calls_of(&self.steps).map(|issued| issued.context))
+            .filter(|&context| player.handles.is_taken(Kind::Context, context))
+            .collect();
+        contexts.insert(before);
+        contexts.remove(&0);
+        for context in contexts {
+            let waited = api.set_current(context).and_then(|()| api.synchronize());
+            waited.map_err(|code| {
+                cannot(format!(
+                    "the driver answers {} to waiting for the work before call {call}",
+                    result_name(code)
+                ))
+            })?;
+        }
+        if before != 0
+            && let Err(code) = api.set_current(before)
+        {
+            return Err(cannot(format!(
+                "the driver answers {} to cuCtxSetCurrent",
+                result_name(code)
+            )));
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, call: &Call<'_>) -> Option<&'static Function> {
+        *self
+            .functions
+            .entry(call.signature.id)
+            .or_insert_with(|| function_of(call))
+    }
+
+    /// Follows what is mapped into reservations, which the books do not say.
+    fn follow_mappings(&mut self, call: &Call<'_>) {
+        if !call.succeeded() {
+            return;
+        }
+        let (start, length) = (call.argument(0), call.argument(1));
+        match self.function(call).map(|function| function.base) {
+            Some("cuMemMap") => {
+                self.mapped.insert(start, length);
+            }
+            Some("cuMemUnmap") => {
+                let end = start.saturating_add(length);
+                self.mapped.retain(|&at, _| at < start || at >= end);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Memory as it was before the measured calls: kept, compared afterwards, and put back before each iteration.
+
+use std::fs;
+
+use cutape_registry::Kind;
+
+use crate::address::Range;
+use crate::api::{Api, Code, result_name};
+use crate::frame::read_memory;
+
+/// How much is read and compared at a time.
+const CHUNK: usize = 64 << 20;
+/// Device memory that is left to the driver and to the measured calls.
+const DEVICE_MARGIN: u64 = 256 << 20;
+
+/// Memory of the recorded program that lives.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    pub recorded: u64,
+    pub live: u64,
+    pub length: u64,
+    /// Host memory that both sides reach; else it is read and written by copies.
+    pub is_host: bool,
+    /// In words.
+    pub what: String,
+}
+
+impl Region {
+    /// `None` for what holds no bytes.
+    pub(super) fn of(range: &Range) -> Option<Self> {
+        let is_host = match range.kind {
+            Kind::Memory | Kind::Global => false,
+            Kind::HostMemory | Kind::Registration => true,
+            _ => return None,
+        };
+        (range.length > 0).then(|| Self {
+            recorded: range.start,
+            live: range.live,
+            length: range.length,
+            is_host,
+            what: range.describe(),
+        })
+    }
+
+    fn read(&self, api: &Api, offset: usize, bytes: &mut [u8]) -> Result<(), Code> {
+        let address = self.live.wrapping_add(offset as u64);
+        if self.is_host {
+            bytes.copy_from_slice(&read_memory(address, bytes.len()));
+            return Ok(());
+        }
+        api.read_device(address, bytes)
+    }
+}
+
+/// One region with the bytes that it had.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub region: Region,
+    pub bytes: Vec<u8>,
+    /// Device memory with the same bytes.
+    copy: Option<u64>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub pieces: Vec<Piece>,
+    /// What could not be read, in one line each.
+    pub unreadable: Vec<String>,
+}
+
+impl Snapshot {
+    /// Reads all regions into host memory. All work must be done.
+    ///
+    /// # Errors
+    /// If they are more than half of what this machine has available.
+    pub(super) fn take(api: &Api, regions: Vec<Region>) -> Result<Self, String> {
+        let lengths = regions.iter().map(|region| region.length);
+        let bytes = lengths.fold(0u64, u64::saturating_add);
+        if let Some(available) = available_memory()
+            && bytes > available / 2
+        {
+            return Err(format!(
+                "{bytes} bytes of memory live before the measured calls, more than half of what this machine has available ({available} bytes): they cannot be kept; --no-restore measures without"
+            ));
+        }
+        let mut snapshot = Self::default();
+        for region in regions {
+            let mut bytes = vec![0; region.length as usize];
+            let mut read = Ok(());
+            for (at, chunk) in bytes.chunks_mut(CHUNK).enumerate() {
+                read = read.and_then(|()| region.read(api, at * CHUNK, chunk));
+            }
+            match read {
+                Ok(()) => snapshot.pieces.push(Piece {
+                    region,
+                    bytes,
+                    copy: None,
+                }),
+                Err(code) => snapshot.unreadable.push(format!(
+                    "{}: the driver answers {} to reading it",
+                    region.what,
+                    result_name(code)
+                )),
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// How many bytes are kept.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.region.length).sum()
+    }
+
+    /// The bytes of each region as they are now, where they differ from those that are kept. All work must be done.
+    pub(super) fn changes(&self, api: &Api) -> Result<Vec<(usize, Vec<u8>)>, String> {
+        let mut changes = Vec::new();
+        for (number, piece) in self.pieces.iter().enumerate() {
+            let mut now = vec![0; piece.bytes.len()];
+            for (at, chunk) in now.chunks_mut(CHUNK).enumerate() {
+                let read = piece.region.read(api, at * CHUNK, chunk);
+                read.map_err(|code| {
+                    format!(
+                        "{}: the driver answers {} to reading it",
+                        piece.region.what,
+                        result_name(code)
+                    )
+                })?;
+            }
+            if now != piece.bytes {
+                changes.push((number, now));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Drops all regions but these, and puts copies of them into device memory as far as there is room.
+    pub(super) fn keep_only(&mut self, api: &Api, changed: &[usize]) {
+        let mut number = 0;
+        self.pieces.retain(|_| {
+            number += 1;
+            changed.contains(&(number - 1))
+        });
+        let mut free = api.free_memory().unwrap_or(0).saturating_sub(DEVICE_MARGIN);
+        for piece in &mut self.pieces {
+            if piece.region.is_host || piece.region.length > free {
+                continue;
+            }
+            let Ok(address) = api.allocate(piece.region.length) else {
+                break;
+            };
+            if api.write_device(address, &piece.bytes).is_err() {
+                let _ = api.free(address);
+                break;
+            }
+            free -= piece.region.length;
+            piece.copy = Some(address);
+        }
+    }
+
+    /// Bytes that are put back from host memory, for want of room on the device.
+    pub(super) fn spilled(&self) -> u64 {
+        let from_host = |piece: &&Piece| piece.copy.is_none() && !piece.region.is_host;
+        let pieces = self.pieces.iter().filter(from_host);
+        pieces.map(|piece| piece.region.length).sum()
+    }
+
+    /// Puts the bytes back; copies on the device are enqueued on `stream`. All work must be done before.
+    pub(super) fn restore(&self, api: &Api, stream: u64) -> Result<(), String> {
+        for Piece {
+            region,
+            bytes,
+            copy,
+        } in &self.pieces
+        {
+            let restored = match copy {
+                _ if region.is_host => {
+                    // SAFETY: the region is live host memory of this process as long as what ends it is put off, or the
+                    // call in hand is played; no work is under way.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(
+                            bytes.as_ptr(),
+                            region.live as *mut u8,
+                            bytes.len(),
+                        )
+                    };
+                    Ok(())
+                }
+                Some(copy) => api.copy_device(region.live, *copy, region.length, stream),
+                None => api.write_device(region.live, bytes),
+            };
+            restored.map_err(|code| {
+                format!(
+                    "{}: the driver answers {} to putting its bytes back",
+                    region.what,
+                    result_name(code)
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives the copies on the device back.
+    pub(super) fn release(&mut self, api: &Api) {
+        for piece in &mut self.pieces {
+            if let Some(copy) = piece.copy.take()
+                && let Err(code) = api.free(copy)
+            {
+                tracing::debug!("a copy at {copy:#x} could not be freed: result {code}");
+            }
+        }
+    }
+}
+
+/// Bytes of memory that this machine can give out; `None` if it does not say.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))?;
+    let kibibytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Way;
+
+    #[test]
+    fn this_machine_says_how_much_memory_it_has() {
+        assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn what_holds_bytes_is_kept() {
+        for (kind, length, expected) in [
+            (Kind::Memory, 16, Some(false)),
+            (Kind::Global, 16, Some(false)),
+            (Kind::HostMemory, 16, Some(true)),
+            (Kind::Registration, 16, Some(true)),
+            (Kind::Reservation, 16, None),
+            (Kind::Memory, 0, None),
+        ] {
+            let range = Range {
+                start: 0x1000,
+                length,
+                live: 0x2000,
+                kind,
+                way: Way::Plain,
+                context: 0,
+                owner: None,
+                made: 1,
+                made_by: "cuMemAlloc_v2",
+                ended: None,
+                flags: 0,
+            };
+            let region = Region::of(&range);
+            assert_eq!(region.map(|region| region.is_host), expected, "{kind:?}");
+        }
+    }
+}

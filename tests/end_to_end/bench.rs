@@ -1,0 +1,344 @@
+//! `cutape bench` on the null driver: what is measured, what is compared, and what is refused.
+//!
+//! No test looks at a time. Where a verdict is asked for, launches take 5 ms on one side and microseconds on the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cutape_tests::{Output, parts, programs, run};
+use serde_json::Value;
+
+/// A recorded program: three kernels and one more that `begin` launches, copies, memsets, a stream.
+fn trace() -> &'static Path {
+    static TRACE: OnceLock<PathBuf> = OnceLock::new();
+    TRACE.get_or_init(|| {
+        let all = programs().unwrap();
+        let program = all
+            .iter()
+            .find(|program| program.name == "clean/launch_vector_add")
+            .unwrap();
+        let program = program.compile(parts()).unwrap();
+        let trace = parts().new_folder("bench-trace").join("recorded.cutape");
+        let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &trace]);
+        run(record.arg("--").arg(program)).assert(0);
+        trace
+    })
+}
+
+/// Short enough for a test, and with limits that no machine's noise reaches.
+const QUICK: [&str; 10] = [
+    "--samples",
+    "10",
+    "--measure-seconds",
+    "0.02",
+    "--warm-up-seconds",
+    "0.01",
+    "--threshold",
+    "900",
+    "--host-threshold",
+    "900",
+];
+
+/// Measures with these options, into that folder.
+fn bench(output: &Path, options: &[&str], delay: Option<&str>) -> Output {
+    let mut command = parts().cutape(&[&"bench", &trace(), &"--output", &output]);
+    command.args(QUICK).args(options).arg("--no-plots");
+    if !options.contains(&"--driver") {
+        command.args(["--driver", "null"]);
+    }
+    if let Some(delay) = delay {
+        command.env("CUTAPE_NULL_DELAY", delay);
+    }
+    run(&mut command)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.describe()))
+}
+
+/// One member of all entries of a list.
+fn all<'v>(report: &'v Value, list: &str, member: &str) -> Vec<&'v str> {
+    let list = report[list].as_array().unwrap().iter();
+    list.map(|entry| entry[member].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_whole_trace_is_measured_as_one() {
+    let folder = parts().new_folder("bench-whole");
+    let mut command = parts().cutape(&[&"bench", &trace(), &"--output", &folder]);
+    command
+        .args(QUICK)
+        .args(["--driver", "null", "--report", "-"]);
+    let output = run(&mut command);
+    output.assert(0);
+    let report = json(&output);
+    assert_eq!(all(&report, "benchmarks", "name"), ["trace"; 2]);
+    assert_eq!(all(&report, "benchmarks", "clock"), ["gpu", "host"]);
+    assert_eq!(all(&report, "benchmarks", "verdict"), ["not-compared"; 2]);
+    assert!(all(&report, "not_repeated", "function").contains(&"cuMemAlloc_v2"));
+    assert!(all(&report, "put_off", "function").contains(&"cuMemFree_v2"));
+    // The two buffers that the program copies something into; the third is set to the zeros that it holds.
+    assert_eq!(report["memory"][0]["restored_bytes"], 800_000);
+    assert_eq!(report["memory"][0]["calls"], 17);
+    assert!(folder.join("report/index.html").is_file());
+    assert!(folder.join("gpu/trace/last/estimates.json").is_file());
+}
+
+#[test]
+fn a_set_of_calls_is_measured_on_the_state_before_it() {
+    let folder = parts().new_folder("bench-set");
+    let options = [
+        "--calls",
+        "cuMemcpyHtoD",
+        "--clock",
+        "host",
+        "--report",
+        "-",
+    ];
+    let output = bench(&folder, &options, None);
+    output.assert(0);
+    let report = json(&output);
+    assert_eq!(all(&report, "benchmarks", "name"), ["calls cuMemcpyHtoD"]);
+    assert_eq!(report["memory"][0]["calls"], 5);
+    assert!(report["between"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn each_kernel_is_measured_and_held_against_a_baseline() {
+    let folder = parts().new_folder("bench-kernels");
+    let launches = ["--each-kernel", "--calls", "kernel:saxpy,kernel:vector_add"];
+    let with = |more: &[&str], delay| bench(&folder, &[&launches[..], more].concat(), delay);
+    let unknown = with(&["--baseline", "fast"], None);
+    unknown.assert_code(2);
+    assert!(
+        unknown.stderr.contains("--save-baseline fast"),
+        "{}",
+        unknown.stderr
+    );
+
+    let saved = with(&["--save-baseline", "fast"], None);
+    saved.assert(0);
+    assert!(saved.stdout.contains("kept as fast"), "{}", saved.stdout);
+    assert!(
+        saved
+            .stdout
+            .contains("saxpy[16,128]: call 28, launch 1 of 1: saxpy")
+    );
+
+    let slower = with(
+        &["--baseline", "fast", "--report", "-"],
+        Some("cuLaunchKernel=5ms"),
+    );
+    slower.expect_code(1).unwrap();
+    let report = json(&slower);
+    assert_eq!(all(&report, "benchmarks", "verdict"), ["regression"; 4]);
+    assert_eq!(
+        all(&report, "benchmarks", "name"),
+        [
+            "vector_add[32,256]",
+            "vector_add[32,256]",
+            "saxpy[16,128]",
+            "saxpy[16,128]"
+        ]
+    );
+
+    // Both sides sleep: what is measured is the sleep, which no noise makes ten times longer.
+    let slow = Some("cuLaunchKernel=5ms");
+    with(&["--save-baseline", "slow", "--clock", "gpu"], slow).assert(0);
+    let same = with(&["--baseline", "slow", "--clock", "gpu"], slow);
+    same.assert(0);
+    assert!(
+        same.stdout.contains("2 without a change"),
+        "{}",
+        same.stdout
+    );
+
+    // Saved by one set, asked for by another: what has no baseline is said.
+    let options = ["--each-kernel", "--baseline", "slow", "--clock", "gpu"];
+    let more = bench(&folder, &options, slow);
+    more.assert(0);
+    assert!(
+        more.stdout.contains("not in the baseline"),
+        "{}",
+        more.stdout
+    );
+}
+
+#[test]
+fn an_improvement_is_no_finding() {
+    let folder = parts().new_folder("bench-faster");
+    let options = |more: [&'static str; 2]| ["--calls", "kernel:saxpy", more[0], more[1]];
+    bench(
+        &folder,
+        &options(["--save-baseline", "slow"]),
+        Some("cuLaunchKernel=5ms"),
+    )
+    .assert(0);
+    let faster = bench(&folder, &options(["--baseline", "slow"]), None);
+    faster.assert(0);
+}
+
+#[test]
+fn two_drivers_are_compared() {
+    let folder = parts().new_folder("bench-drivers");
+    let options = [
+        "--calls",
+        "kernel:saxpy",
+        "--clock",
+        "host",
+        "--driver",
+        "null",
+        "--driver",
+        "null",
+    ];
+    let output = bench(&folder, &options, Some("cuLaunchKernel=5ms"));
+    output.assert(0);
+    for words in ["(first driver)", "(second driver)", "1 benchmark compared"] {
+        assert!(output.stdout.contains(words), "{}", output.stdout);
+    }
+    let refused = bench(
+        &folder,
+        &[&options[..], &["--baseline", "x"]].concat(),
+        None,
+    );
+    refused.assert_code(2);
+    assert!(refused.stderr.contains("leave out --baseline"));
+}
+
+/// A PTX text with one kernel.
+fn ptx(folder: &Path, name: &str, kernel: &str, parameters: &str) -> String {
+    let path = folder.join(name);
+    let text = format!(
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry {kernel}({parameters})\n{{\n ret;\n}}\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn a_replaced_kernel_must_have_the_same_name_and_parameters() {
+    let folder = parts().new_folder("bench-replace");
+    let same = ".param .u32 a, .param .f32 b, .param .u64 c, .param .u64 d";
+    let good = ptx(&folder, "good.ptx", "saxpy", same);
+    let renamed = ptx(&folder, "renamed.ptx", "saxpy_fast", same);
+    let narrow = ptx(&folder, "narrow.ptx", "saxpy", ".param .u32 a");
+    let text = folder.join("text");
+    fs::write(&text, "nothing").unwrap();
+    for (option, status, words) in [
+        (format!("saxpy={good}"), 0, "results were not compared"),
+        (format!("saxpy*={renamed}"), 0, "gpu/saxpy[16,128] replaced"),
+        (
+            format!("saxpy={renamed}"),
+            2,
+            "has no kernel of that name (saxpy in the recording); it has saxpy_fast",
+        ),
+        (
+            format!("saxpy={narrow}"),
+            2,
+            "takes other parameters than the recorded kernel: 0+4 there, 0+4 4+4 8+8 16+8 in the recording",
+        ),
+        (
+            format!("sgemm={good}"),
+            2,
+            "the trace launches no such kernel",
+        ),
+        (format!("saxpy={good}.gone"), 2, "No such file"),
+        (
+            format!("saxpy={}", text.display()),
+            2,
+            "no cubin, fatbin or PTX",
+        ),
+        ("saxpy".to_owned(), 2, "write KERNEL=FILE"),
+    ] {
+        let output = bench(
+            &folder.join("out"),
+            &["--replace", &option, "--clock", "gpu"],
+            None,
+        );
+        output.assert_code(status);
+        let said = match status {
+            0 => &output.stdout,
+            _ => &output.stderr,
+        };
+        assert!(said.contains(words), "{option}: {}", output.describe());
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let folder = parts().new_folder("bench-refused");
+    for (options, words) in [
+        (
+            &["--calls", "99999"][..],
+            "no call of the trace is among them",
+        ),
+        (
+            &["--calls", "cuInit"],
+            "none of the chosen calls can be repeated",
+        ),
+        (
+            &["--calls", "cuMemAlloc", "--each-kernel"],
+            "no launch of the trace is among them",
+        ),
+        (&["--calls", "nonsense("], "--calls"),
+        (&["--tolerance", "f32=1"], "--tolerance says how"),
+        (&["--tolerance", "f8=1", "--replace", "a=b"], "TYPE=T"),
+        (&["--baseline", "a/b"], "a name is of letters"),
+        (&["--save-baseline", "new"], "a name is of letters"),
+        (
+            &["--baseline", "a", "--save-baseline", "b"],
+            "cannot be used with",
+        ),
+        (&["--no-restore", "--replace", "a=b"], "cannot be used with"),
+    ] {
+        let output = bench(&folder, options, None);
+        output.assert_code(2);
+        assert!(output.stderr.contains(words), "{}", output.describe());
+    }
+    for (option, value) in [
+        ("--samples", "9"),
+        ("--measure-seconds", "0"),
+        ("--warm-up-seconds", "4000"),
+        ("--threshold", "-1"),
+    ] {
+        let option = format!("{option}={value}");
+        let mut command = parts().cutape(&[&"bench", &"--driver", &"null", &trace(), &option]);
+        let output = run(&mut command);
+        output.assert_code(2);
+        assert!(output.stderr.contains(value), "{}", output.describe());
+    }
+}
+
+#[test]
+fn a_driver_that_fails_or_dies_is_told_with_the_call() {
+    let folder = parts().new_folder("bench-dies");
+    for (variable, value, words) in [
+        (
+            "CUTAPE_NULL_CRASH",
+            "cuLaunchKernel@30",
+            "died by signal 11 in call",
+        ),
+        (
+            "CUTAPE_NULL_FAIL",
+            "cuLaunchKernel@30=700",
+            "cuLaunchKernel answers CUDA_ERROR_ILLEGAL_ADDRESS when it is repeated",
+        ),
+    ] {
+        let mut command = parts().cutape(&[
+            &"bench",
+            &"--driver",
+            &"null",
+            &trace(),
+            &"--output",
+            &folder,
+        ]);
+        command
+            .args(QUICK)
+            .args(["--no-plots", "--calls", "kernel:saxpy"])
+            .env(variable, value);
+        let output = run(&mut command);
+        output.assert_code(2);
+        assert!(output.stderr.contains(words), "{}", output.describe());
+    }
+}
