@@ -25,13 +25,13 @@ const char *callee =
 struct Link {
     CUlinkState state;
     char said[4096], complained[4096];
+    // The driver writes into both logs and into this array until the link is destroyed.
+    void *values[5] = {said, (void *)sizeof said, complained, (void *)sizeof complained, (void *)1};
 
-    // The driver keeps pointers to both logs until the link is destroyed.
     Link() {
         said[0] = complained[0] = 0;
         CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
                                   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
-        void *values[] = {said, (void *)sizeof said, complained, (void *)sizeof complained, (void *)1};
         CHECK(cuLinkCreate(5, options, values, &state));
     }
     CUresult add(const char *ptx, const char *name) {
