@@ -1,4 +1,4 @@
-//! Benchmarks of encoding, decoding and checking.
+//! Benchmarks of encoding, decoding, checking and replaying.
 //!
 //! Invariant: nothing here asserts a time; figures are compared side by side in one run (see `README.md`).
 
@@ -7,6 +7,19 @@ use cutape_format::{Captured, Event, Trace, TraceBuilder};
 /// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
 /// query of the current context.
 pub fn launch_loop(launches: usize) -> Trace {
+    build(launches, true)
+}
+
+/// The same launches without the queries.
+pub fn launches(launches: usize) -> Trace {
+    build(launches, false)
+}
+
+/// The image of the module.
+pub const IMAGE: &[u8] =
+    b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n\0";
+
+fn build(launches: usize, with_queries: bool) -> Trace {
     const MODULE: u64 = 0x5500_0000_1000;
     const FUNCTION: u64 = 0x5500_0000_2000;
     const CONTEXT: u64 = 0x5500_0000_3000;
@@ -18,12 +31,11 @@ pub fn launch_loop(launches: usize) -> Trace {
     builder
         .call(event("cuCtxSetCurrent", &[CONTEXT], &[]))
         .leave(0, 0, &[]);
-    let image = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n\0";
     builder
         .call(event(
             "cuModuleLoadData",
             &[16, 24],
-            &[Captured::pointee(1, image)],
+            &[Captured::pointee(1, IMAGE)],
         ))
         .leave(0, 0, &[Captured::pointee(0, &MODULE.to_le_bytes())]);
     builder
@@ -41,14 +53,16 @@ pub fn launch_loop(launches: usize) -> Trace {
         builder
             .call(event("cuLaunchKernel", &arguments, &captures))
             .leave(0, 0, &[]);
-        builder.call(event("cuCtxGetCurrent", &[56], &[])).leave(
-            0,
-            0,
-            &[Captured::pointee(0, &CONTEXT.to_le_bytes())],
-        );
+        if with_queries {
+            builder.call(event("cuCtxGetCurrent", &[56], &[])).leave(
+                0,
+                0,
+                &[Captured::pointee(0, &CONTEXT.to_le_bytes())],
+            );
+        }
     }
     let path = std::env::temp_dir().join(format!(
-        "cutape-bench-{}-{launches}.cutape",
+        "cutape-bench-{}-{launches}-{with_queries}.cutape",
         std::process::id()
     ));
     // A benchmark that cannot write its input has nothing to measure.

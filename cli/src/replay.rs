@@ -37,9 +37,18 @@ pub(crate) struct Arguments {
     /// Stop before the call of that index.
     #[arg(long, value_name = "N")]
     until: Option<u64>,
-    /// Measure the calls of each function, and compare no bytes.
-    #[arg(long)]
+    /// Measure instead of comparing bytes: each function's time in the
+    /// driver, and the time from the first call to the last.
+    ///
+    /// With --calls only those are measured.
+    #[arg(long, verbatim_doc_comment)]
     timing: bool,
+    /// Let recorded threads run at once instead of taking turns.
+    ///
+    /// A call begins when the calls are done that had returned
+    /// when it was entered in the recording.
+    #[arg(long, verbatim_doc_comment)]
+    threads: bool,
     /// Count divergences instead of stopping at the first.
     #[arg(long)]
     keep_going: bool,
@@ -125,6 +134,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         for (wanted, flag) in [
             (arguments.timing, "--timing"),
+            (arguments.threads, "--threads"),
             (arguments.keep_going, "--keep-going"),
             (arguments.force, "--force"),
             (arguments.no_placement, "--no-placement"),
@@ -175,6 +185,7 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
         calls: selection(&trace, &arguments)?,
         keep_going: arguments.keep_going,
         timing: arguments.timing,
+        threads: arguments.threads,
         force: arguments.force,
         watchdog: Duration::from_secs(arguments.watchdog.max(1)),
         placement: !arguments.no_placement,
@@ -234,6 +245,17 @@ fn text(trace: &Trace, report: &Report) -> String {
         report.calls,
         report.wall_seconds
     );
+    for hand in report.died.iter().flat_map(|died| &died.threads) {
+        let state = match hand.in_driver {
+            true => "in the driver",
+            false => "waits for calls of other threads",
+        };
+        let _ = writeln!(
+            out,
+            "  thread {}: call {} {}: {state}",
+            hand.thread, hand.call, hand.function
+        );
+    }
     for divergence in &report.divergences {
         describe(&mut out, divergence);
     }
@@ -305,6 +327,19 @@ fn text(trace: &Trace, report: &Report) -> String {
             }
         );
     }
+    let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+    if let Some(span) = &report.span {
+        let _ = writeln!(
+            out,
+            "calls {} to {}, {} measured: {:.1} µs, in the driver {:.1} µs; recorded {:.1} µs",
+            span.first,
+            span.last,
+            span.calls,
+            micros(span.nanoseconds),
+            micros(span.driver_nanoseconds),
+            micros(span.recorded_nanoseconds)
+        );
+    }
     if !report.timing.is_empty() {
         let mut rows: Vec<_> = report.timing.iter().collect();
         rows.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.nanoseconds));
@@ -314,7 +349,6 @@ fn text(trace: &Trace, report: &Report) -> String {
             "calls", "here, µs", "recorded, µs"
         );
         for (name, timing) in rows {
-            let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
             let _ = writeln!(
                 out,
                 "{:>12} {:>14.1} {:>14.1}  {name}",

@@ -155,6 +155,58 @@ fn extended(width: Width, arg: u64) -> u64 {
     }
 }
 
+/// As [`Generic`], without floats, for few arguments and for more.
+type Few = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64) -> i32;
+type Several =
+    unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> i32;
+/// How many arguments the longer of the two takes.
+const SEVERAL: usize = 12;
+
+/// True if there are few enough arguments for the shorter way, all integers of 4 or 8 bytes: the upper half of a register or
+/// word that holds one of 4 is not looked at (System V x86-64 ABI, Parameter Passing), so that they go as they are.
+pub(crate) fn is_simple(params: &[Param]) -> bool {
+    let fits = |width| matches!(width, Width::Unsigned(4 | 8) | Width::Signed(4 | 8));
+    params.len() <= SEVERAL && params.iter().all(|param| fits(param.width))
+}
+
+/// As [`invoke`], for what [`is_simple`]: the same with less to do.
+///
+/// # Safety
+///
+/// As for [`invoke`].
+#[inline]
+pub(crate) unsafe fn invoke_simple(
+    address: NonNull<c_void>,
+    name: &'static str,
+    params: &[Param],
+    args: &[u64],
+) -> Result<i32, CallError> {
+    let mut w = [0; SEVERAL];
+    let words = w.get_mut(..args.len());
+    let Some(words) = words.filter(|_| params.len() == args.len()) else {
+        return Err(CallError::Count {
+            name,
+            wanted: params.len(),
+            given: args.len(),
+        });
+    };
+    words.copy_from_slice(args);
+    if params.len() <= INTEGERS {
+        // SAFETY: as in `invoke`.
+        let function: Few = unsafe { mem::transmute(address.as_ptr()) };
+        // SAFETY: as in `invoke`; all arguments travel in registers.
+        return Ok(unsafe { function(w[0], w[1], w[2], w[3], w[4], w[5]) });
+    }
+    // SAFETY: as in `invoke`.
+    let function: Several = unsafe { mem::transmute(address.as_ptr()) };
+    // SAFETY: as in `invoke`; behind the sixth they lie on the stack in this order.
+    Ok(unsafe {
+        function(
+            w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11],
+        )
+    })
+}
+
 /// Calls the function at an address with one word a parameter.
 ///
 /// # Safety
@@ -237,6 +289,27 @@ mod tests {
         )
     }
 
+    extern "C" fn launch(
+        a: u64,
+        b: u32,
+        c: u32,
+        d: u32,
+        e: u32,
+        f: u32,
+        g: u32,
+        h: u32,
+        i: u64,
+        j: u64,
+        k: u64,
+    ) -> i32 {
+        let small = [b, c, d, e, f, g, h].map(u64::from);
+        seen(&[&[a], &small[..], &[i, j, k]].concat())
+    }
+
+    extern "C" fn set_attribute(function: u64, attribute: u32, value: i32) -> i32 {
+        seen(&[function, attribute.into(), value.unsigned_abs().into()])
+    }
+
     extern "C" fn open_handle(out: u64, handle: Handle, flags: u32) -> i32 {
         let sum = handle.0.iter().map(|byte| u64::from(*byte)).sum();
         seen(&[out, sum, flags.into()])
@@ -263,14 +336,32 @@ mod tests {
         let address = NonNull::new(function.cast_mut().cast()).unwrap();
         // SAFETY: each test function has the shape of the described one, and addresses point at locals that live.
         let result = unsafe { invoke(address, described.name, described.params, args) };
-        (result, SEEN.take())
+        let seen = SEEN.take();
+        if is_simple(described.params) {
+            // SAFETY: as above.
+            let simple = unsafe { invoke_simple(address, described.name, described.params, args) };
+            assert_eq!((simple, SEEN.take()), (result.clone(), seen.clone()));
+        }
+        (result, seen)
     }
 
     #[test]
     fn every_class_of_argument_arrives() {
         let bytes = [3_u8; 64];
         let numbers: Vec<u64> = (1..=16).collect();
-        let cases: [(*const (), u16, Vec<u64>, Vec<u64>); 5] = [
+        let cases: [(*const (), u16, Vec<u64>, Vec<u64>); 7] = [
+            (
+                launch as *const (),
+                id::cuLaunchKernel,
+                (1..=11).collect(),
+                (1..=11).collect(),
+            ),
+            (
+                set_attribute as *const (),
+                id::cuFuncSetAttribute,
+                vec![1 << 40, 7, -9_i64 as u64],
+                vec![1 << 40, 7, 9],
+            ),
             (
                 sixteen as *const (),
                 id::cuTensorMapEncodeIm2colWide,
@@ -316,6 +407,18 @@ mod tests {
     }
 
     #[test]
+    fn most_functions_are_called_the_shorter_way() {
+        let simple = |id: u16| is_simple(FUNCTIONS[usize::from(id)].params);
+        assert!(simple(id::cuLaunchKernel) && simple(id::cuCtxSynchronize));
+        assert!(
+            !simple(id::cuMemsetD8_v2)
+                && !simple(id::cuTexRefSetMipmapLevelClamp)
+                && !simple(id::cuIpcOpenMemHandle_v2)
+        );
+        assert!(!simple(id::cuTensorMapEncodeIm2colWide));
+    }
+
+    #[test]
     fn every_function_of_the_registry_can_be_placed() {
         let bytes = [0_u8; 256];
         for function in &FUNCTIONS {
@@ -337,6 +440,10 @@ mod tests {
                 given: 1
             })
         );
+        assert!(matches!(
+            call(nothing as *const (), id::cuCtxSynchronize, &[1]).0,
+            Err(CallError::Count { .. })
+        ));
         assert_eq!(
             call(
                 open_handle as *const (),

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use cutape_registry::{FUNCTIONS, id};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::invoke::{CallError, invoke};
+use crate::invoke::{CallError, invoke, invoke_simple, is_simple};
 
 /// Why a driver could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,8 @@ pub struct Driver {
     library: ManuallyDrop<Library>,
     /// Indexed by the registry's id; `None` where this driver has no such symbol.
     symbols: Box<[Option<NonNull<c_void>>]>,
+    /// Indexed likewise: the function takes only integers, and not many.
+    simple: Box<[bool]>,
 }
 
 // SAFETY: the table is read-only, its addresses stay valid because the library is never unloaded, and the driver API may be
@@ -81,6 +83,7 @@ impl Driver {
             path: path.to_owned(),
             library,
             symbols,
+            simple: FUNCTIONS.iter().map(|f| is_simple(f.params)).collect(),
         })
     }
 
@@ -130,7 +133,11 @@ impl Driver {
             .get(usize::from(id))
             .ok_or(CallError::UnknownId(id))?;
         let address = self.symbol(id).ok_or(CallError::Missing(function.name))?;
-        // SAFETY: the symbol is that function; the caller vouches for the arguments.
+        if self.simple[usize::from(id)] {
+            // SAFETY: the symbol is that function; the caller vouches for the arguments.
+            return unsafe { invoke_simple(address, function.name, function.params, args) };
+        }
+        // SAFETY: as above.
         unsafe { invoke(address, function.name, function.params, args) }
     }
 }

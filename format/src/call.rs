@@ -188,12 +188,17 @@ impl<'a> Call<'a> {
         else {
             return 0;
         };
-        if width > 8 {
-            return 0;
-        }
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(bytes);
-        let value = u64::from_le_bytes(word);
+        // Nearly all are of these two lengths, for which no loop is needed.
+        let value = match (bytes.first_chunk::<8>(), bytes.first_chunk::<4>()) {
+            (Some(word), _) if width == 8 => return u64::from_le_bytes(*word),
+            (_, Some(word)) if width == 4 => u64::from(u32::from_le_bytes(*word)),
+            _ if width > 8 => return 0,
+            _ => {
+                let mut word = [0; 8];
+                word[..width].copy_from_slice(bytes);
+                u64::from_le_bytes(word)
+            }
+        };
         match parameter.passing {
             Passing::Signed(n) if n < 8 => {
                 let shift = 64 - 8 * u32::from(n);

@@ -1,8 +1,9 @@
 //! Recorded address ranges and where their memory lies at replay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cutape_registry::Kind;
+use rustc_hash::FxBuildHasher;
 
 /// How the memory of a range came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,12 @@ impl Range {
         self.live != self.start
     }
 
+    /// True for memory that the program's CPU code can write without a call.
+    pub(crate) fn is_of_host(&self) -> bool {
+        matches!(self.kind, Kind::HostMemory | Kind::Registration)
+            || self.made_by == "cuMemAllocManaged"
+    }
+
     pub(crate) fn describe(&self) -> String {
         let ended = match self.ended {
             Some(call) => format!(", ended at call {call}"),
@@ -84,6 +91,12 @@ pub(crate) struct Ranges {
     reservations: BTreeMap<u64, Range>,
     freed: BTreeMap<u64, Range>,
     translated: usize,
+    /// What any translated range has covered (first, behind the last).
+    moved: (u64, u64),
+    /// How many live ranges an object owns.
+    owned: HashMap<(Kind, u64), u32, FxBuildHasher>,
+    /// Live memory that the program's CPU code can write: behind the last byte, by first.
+    of_host: BTreeMap<u64, u64>,
 }
 
 fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
@@ -94,6 +107,13 @@ fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
 impl Ranges {
     /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave the address out again.
     pub(crate) fn insert(&mut self, range: Range) {
+        if range.is_translated() {
+            let (first, behind) = self.moved;
+            self.moved = match behind {
+                0 => (range.start, range.end()),
+                _ => (first.min(range.start), behind.max(range.end())),
+            };
+        }
         if range.kind == Kind::Reservation {
             self.translated += usize::from(range.is_translated());
             self.reservations.insert(range.start, range);
@@ -110,12 +130,29 @@ impl Ranges {
             self.remove(start);
         }
         self.translated += usize::from(range.is_translated());
+        if range.is_of_host() {
+            self.of_host.insert(range.start, range.end());
+        }
+        if let Some(owner) = range.owner {
+            *self.owned.entry(owner).or_default() += 1;
+        }
         self.live.insert(range.start, range);
     }
 
     fn remove(&mut self, start: u64) -> Option<Range> {
         let range = self.live.remove(&start)?;
         self.translated -= usize::from(range.is_translated());
+        if range.is_of_host() {
+            self.of_host.remove(&start);
+        }
+        if let Some(owner) = range.owner
+            && let Some(count) = self.owned.get_mut(&owner)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.owned.remove(&owner);
+            }
+        }
         Some(range)
     }
 
@@ -155,6 +192,11 @@ impl Ranges {
     /// All live ranges but reservations.
     pub(crate) fn all_live(&self) -> impl Iterator<Item = &Range> {
         self.live.values()
+    }
+
+    /// True if an object owns live ranges.
+    pub(crate) fn has_owned(&self, owner: (Kind, u64)) -> bool {
+        self.owned.contains_key(&owner)
     }
 
     /// The live range that begins exactly there.
@@ -206,6 +248,23 @@ impl Ranges {
         }
     }
 
+    /// The live memory that an address lies in, if the program's CPU code can write it.
+    pub(crate) fn find_of_host(&self, address: u64) -> Option<&Range> {
+        let (start, &end) = self.of_host.range(..=address).next_back()?;
+        (address < end).then(|| self.live.get(start)).flatten()
+    }
+
+    /// The live translated range that an address lies in, and how far from its start.
+    fn find_translated(&self, address: u64) -> Option<(&Range, u64)> {
+        if !(self.moved.0..self.moved.1).contains(&address) {
+            return None;
+        }
+        match self.find(address) {
+            Found::Live(range, offset) if range.is_translated() => Some((range, offset)),
+            _ => None,
+        }
+    }
+
     /// True if some live range is at another address than recorded.
     pub(crate) fn any_translated(&self) -> bool {
         self.translated > 0
@@ -221,10 +280,7 @@ impl Ranges {
             .windows(8)
             .step_by(step)
             .map(crate::buffer::number)
-            .filter(|&word| match self.find(word) {
-                Found::Live(range, _) => range.is_translated(),
-                _ => false,
-            });
+            .filter(|&word| self.find_translated(word).is_some());
         let first = stale.next()?;
         Some((first, 1 + stale.count() as u64))
     }
@@ -240,11 +296,9 @@ impl Ranges {
         if !self.any_translated() {
             return None;
         }
-        let live = |word: &[u8]| match self.find(crate::buffer::number(word)) {
-            Found::Live(range, distance) if range.is_translated() => {
-                Some(range.live.wrapping_add(distance))
-            }
-            _ => None,
+        let live = |word: &[u8]| {
+            let (range, distance) = self.find_translated(crate::buffer::number(word))?;
+            Some(range.live.wrapping_add(distance))
         };
         let whole = [(0, u32::try_from(bytes.len()).unwrap_or(u32::MAX))];
         let mut replaced = Vec::new();
@@ -292,6 +346,40 @@ mod tests {
             ended: None,
             flags: 0,
         }
+    }
+
+    #[test]
+    fn memory_is_known_by_its_owner_and_by_who_writes_it() {
+        let (module, other) = ((Kind::Module, 7), (Kind::Module, 8));
+        let mut ranges = Ranges::default();
+        for (start, owner) in [(0x1000, module), (0x2000, module), (0x3000, other)] {
+            let mut global = range(start, 0x100, start);
+            (global.kind, global.owner) = (Kind::Global, Some(owner));
+            ranges.insert(global);
+        }
+        let mut pinned = range(0x8000, 0x100, 0x8000);
+        pinned.kind = Kind::HostMemory;
+        ranges.insert(pinned);
+        for (address, found) in [
+            (0x7fff, false),
+            (0x8000, true),
+            (0x80ff, true),
+            (0x8100, false),
+            (0x1000, false),
+        ] {
+            assert_eq!(
+                ranges.find_of_host(address).is_some(),
+                found,
+                "{address:#x}"
+            );
+        }
+        ranges.end(0x8000, 5);
+        assert!(ranges.find_of_host(0x8000).is_none());
+        ranges.end(0x1000, 6);
+        assert!(ranges.has_owned(module) && ranges.has_owned(other));
+        // Given out again: what was there is gone with its owner.
+        ranges.insert(range(0x2080, 0x100, 0x2080));
+        assert!(!ranges.has_owned(module) && ranges.has_owned(other));
     }
 
     #[test]

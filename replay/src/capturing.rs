@@ -6,13 +6,10 @@ use std::collections::{HashMap, HashSet};
 use cutape_format::Call;
 use cutape_registry::{Function, Kind, Role, id};
 
-use crate::api::Code;
 use crate::frame::Skip;
 use crate::graph_memory::GraphMemory;
 use crate::interpret::Player;
-
-/// The answer to waiting for a context of which a stream captures (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED).
-const CAPTURE_UNSUPPORTED: Code = 900;
+use crate::traits::CaptureStep;
 
 /// What is known of captures and of graphs.
 #[derive(Debug, Default)]
@@ -33,13 +30,16 @@ impl Capturing {
         !self.open.is_empty()
     }
 
+    /// True if some condition has another handle here than in the recording.
+    pub(crate) fn has_moved_conditions(&self) -> bool {
+        self.conditions
+            .iter()
+            .any(|(recorded, live)| recorded != live)
+    }
+
     /// Replaces handles of conditions among a kernel's parameters.
     pub(crate) fn translate_conditions(&self, packed: &mut [u8], layout: &[(u32, u32)]) {
-        if self
-            .conditions
-            .iter()
-            .all(|(recorded, live)| recorded == live)
-        {
+        if !self.has_moved_conditions() {
             return;
         }
         for &(offset, size) in layout {
@@ -62,22 +62,23 @@ impl<'t> Player<'t> {
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
+        step: CaptureStep,
     ) -> Result<(), Skip> {
         self.capturing.is_captured = false;
-        match function.base {
-            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => {
+        match step {
+            CaptureStep::Begins => {
                 if call.succeeded() {
                     self.capturing.open.insert(call.argument(0));
                 }
                 return Ok(());
             }
             // A capture that failed has ended, too.
-            "cuStreamEndCapture" | "cuStreamDestroy" => {
+            CaptureStep::Ends => {
                 self.capturing.open.remove(&call.argument(0));
                 return Ok(());
             }
-            _ if self.capturing.open.is_empty() => return Ok(()),
-            _ => {}
+            CaptureStep::Other if self.capturing.open.is_empty() => return Ok(()),
+            CaptureStep::Other => {}
         }
         let stream = function
             .stream
@@ -101,16 +102,6 @@ impl<'t> Player<'t> {
         // SAFETY: the stream is one of the driver's, and `status` is valid for writing an enum.
         let result = unsafe { self.api.call(ask, &[stream, &raw mut status as u64]) };
         matches!(result, Ok(0)) && status != 0
-    }
-
-    /// Waits for the work of the current context, which must not be tried while one of its streams captures: that would
-    /// end the capture.
-    pub(crate) fn wait_for_device(&self) -> Result<(), Code> {
-        if self.capturing.open.is_empty() {
-            self.api.synchronize()
-        } else {
-            Err(CAPTURE_UNSUPPORTED)
-        }
     }
 }
 

@@ -224,7 +224,7 @@ impl<'t> Player<'t> {
     }
 
     /// Whether waiting for the device brings that error.
-    fn surfaces(&self, code: Code) -> bool {
+    fn surfaces(&mut self, code: Code) -> bool {
         self.wait_for_device() == Err(code)
     }
 

@@ -10,6 +10,7 @@ use crate::devices::Here;
 use crate::handles::{Resolved, crashes_after_end, kind_name};
 use crate::interpret::Player;
 use crate::report::Stale;
+use crate::traits;
 
 /// Why a call is not re-issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ const LONGEST: u64 = 64 << 30;
 
 /// Room for the value of any attribute.
 const LONGEST_ATTRIBUTE: usize = 256;
+
+/// Frames that are kept to be filled again: as many as calls can be nested.
+const FRAMES_KEPT: usize = 4;
 
 /// Bytes of one copy that are searched for addresses.
 const LOOKED_AT: usize = 16 << 20;
@@ -74,6 +78,15 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Empties it, to be filled for another call.
+    fn clear(&mut self) {
+        self.args.clear();
+        self.places.clear();
+        self.buffers.clear();
+        self.way = None;
+        self.refusal = None;
+    }
+
     /// Lends memory for the call; returns its address.
     pub(crate) fn lend(&mut self, buffer: Buffer) -> u64 {
         let address = buffer.address();
@@ -177,11 +190,36 @@ impl<'t> Player<'t> {
         function: &'static Function,
         preset: &[(usize, u64)],
     ) -> Result<Frame, Skip> {
-        let mut frame = Frame::default();
+        let mut frame = self.frames.pop().unwrap_or_default();
+        match self.fill(&mut frame, call, function, preset) {
+            Ok(()) => Ok(frame),
+            Err(skip) => {
+                self.recycle(frame);
+                Err(skip)
+            }
+        }
+    }
+
+    /// Takes back the frame of a call that is over.
+    pub(crate) fn recycle(&mut self, mut frame: Frame) {
+        if self.frames.len() < FRAMES_KEPT {
+            frame.clear();
+            self.frames.push(frame);
+        }
+    }
+
+    fn fill(
+        &mut self,
+        frame: &mut Frame,
+        call: &Call<'t>,
+        function: &'static Function,
+        preset: &[(usize, u64)],
+    ) -> Result<(), Skip> {
         // The size of a global is needed even where the program did not ask for it.
-        let finds_global = function.params.iter().enumerate().any(|(position, param)| {
-            matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
-        });
+        let finds_global = traits::of(function).finds_global
+            && function.params.iter().enumerate().any(|(position, param)| {
+                matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
+            });
         for (position, param) in function.params.iter().enumerate() {
             if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
                 frame.args.push(value);
@@ -204,21 +242,17 @@ impl<'t> Player<'t> {
                 }
                 Role::Value => value,
                 Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
-                Role::Make(kind, parent) => out(
-                    &mut frame,
-                    Expect::Made(kind, parent),
-                    handle_size(kind) as u64,
-                )?,
-                Role::Find(kind, parent) => out(
-                    &mut frame,
-                    Expect::Found(kind, parent),
-                    handle_size(kind) as u64,
-                )?,
+                Role::Make(kind, parent) => {
+                    out(frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
+                }
+                Role::Find(kind, parent) => {
+                    out(frame, Expect::Found(kind, parent), handle_size(kind) as u64)?
+                }
                 Role::FindMany(kind, parent, count) => {
                     let bytes = length(count).saturating_mul(handle_size(kind) as u64);
-                    out(&mut frame, Expect::Found(kind, parent), bytes)?
+                    out(frame, Expect::Found(kind, parent), bytes)?
                 }
-                Role::Get(kind) => out(&mut frame, Expect::Got(kind), handle_size(kind) as u64)?,
+                Role::Get(kind) => out(frame, Expect::Got(kind), handle_size(kind) as u64)?,
                 Role::UseMany(kind, _) => match self.input(call, position, 0)? {
                     None => 0,
                     Some(bytes) => {
@@ -252,7 +286,7 @@ impl<'t> Player<'t> {
                     None => 0,
                     Some(mut bytes) => {
                         self.input_live(call, param, size, &mut bytes)?;
-                        let address = out(&mut frame, Expect::Value, bytes.len() as u64)?;
+                        let address = out(frame, Expect::Value, bytes.len() as u64)?;
                         if let Some(buffer) = frame.buffers.last_mut() {
                             buffer.bytes_mut().copy_from_slice(&bytes);
                         }
@@ -260,7 +294,7 @@ impl<'t> Player<'t> {
                     }
                 },
                 Role::Out(size) if value == 0 && finds_global => {
-                    lend_zeroed(&mut frame, position, Expect::Ignore, length(size))?
+                    lend_zeroed(frame, position, Expect::Ignore, length(size))?
                 }
                 Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
                     // An attribute that this build does not know may be longer than what is compared of it.
@@ -273,9 +307,9 @@ impl<'t> Player<'t> {
                     });
                     address
                 }
-                Role::Out(size) => out(&mut frame, Expect::Value, length(size))?,
-                Role::Text(size) => out(&mut frame, Expect::Text, length(size))?,
-                Role::OutString => out(&mut frame, Expect::DriverString, 8)?,
+                Role::Out(size) => out(frame, Expect::Value, length(size))?,
+                Role::Text(size) => out(frame, Expect::Text, length(size))?,
+                Role::OutString => out(frame, Expect::DriverString, 8)?,
                 Role::String => match self.input(call, position, 0)? {
                     None => 0,
                     Some(mut bytes) => {
@@ -283,12 +317,8 @@ impl<'t> Player<'t> {
                         frame.lend(Buffer::of(&bytes))
                     }
                 },
-                Role::HostRead(size) => {
-                    self.host_source(call, &mut frame, position, length(size))?
-                }
-                Role::HostWrite(size) => {
-                    self.host_target(&mut frame, position, value, length(size))?
-                }
+                Role::HostRead(size) => self.host_source(call, frame, position, length(size))?,
+                Role::HostWrite(size) => self.host_target(frame, position, value, length(size))?,
                 Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(call, value)?,
                 Role::HostAddress => self.ranges.translate(value),
                 Role::Pointer if value == 0 => 0,
@@ -303,7 +333,7 @@ impl<'t> Player<'t> {
             };
             frame.args.push(argument);
         }
-        Ok(frame)
+        Ok(())
     }
 
     /// The bytes behind an input pointer; `None` for NULL.
@@ -451,13 +481,11 @@ impl<'t> Player<'t> {
             return;
         }
         let end = address.saturating_add(bytes.len() as u64);
-        if self
-            .in_flight_reads
-            .iter()
-            .any(|&(start, stop)| address < stop && start < end)
-            && self.wait_for_device().is_ok()
-        {
-            self.in_flight_reads.clear();
+        if self.in_flight.may_read(address, end) {
+            let before = self.in_flight.mark();
+            if self.wait_for_device().is_ok() {
+                self.in_flight.done(before);
+            }
         }
         // SAFETY: the caller found these bytes inside a live range of host memory of this process.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
@@ -482,8 +510,26 @@ impl<'t> Player<'t> {
         if is_address_kind(kind) {
             return Ok(self.ranges.translate(value));
         }
-        let name = kind_name(kind);
         match self.handles.resolve(kind, value) {
+            Resolved::Live(live) => Ok(live),
+            other => self.handle_not_live(call, kind, value, other),
+        }
+    }
+
+    /// What stands in for a recorded handle that is not alive.
+    fn handle_not_live(
+        &mut self,
+        call: &Call<'t>,
+        kind: Kind,
+        value: u64,
+        resolved: Resolved,
+    ) -> Result<u64, Skip> {
+        // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+        if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
+            return Ok(value);
+        }
+        let name = kind_name(kind);
+        match resolved {
             Resolved::Live(live) => Ok(live),
             Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
                 "would use a destroyed {name} (crashes the driver)"
@@ -498,8 +544,6 @@ impl<'t> Player<'t> {
                 "needs a {name} that replay could not make"
             ))),
             Resolved::Unknown => match kind {
-                // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-                Kind::Stream if value <= 2 => Ok(value),
                 _ if call.succeeded() => Err(Skip::because(format!(
                     "needs a {name} that no re-issued call made"
                 ))),

@@ -1,5 +1,6 @@
 //! A replay in a child process: fixed addresses, fresh tries, a watchdog, and a report even if the driver crashes.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Deref;
@@ -15,32 +16,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::plan::{Plan, plan};
-use crate::report::{Died, Report};
+use crate::report::{Died, InHand, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{Options, replay_measured, replay_watched};
 
-/// Two numbers that another process may read at any time.
-#[derive(Debug, Default)]
+/// Threads of which it is known where they are; the shared page has no room for more.
+const THREADS: usize = 500;
+
+/// Numbers that another process may read at any time.
+#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
     /// Index of the call that was last given to the driver.
     pub call: AtomicU64,
     /// How many calls are done.
     pub done: AtomicU64,
+    /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of its call, plus one if the
+    /// driver has it.
+    threads: [AtomicU64; THREADS],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            call: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            threads: [const { AtomicU64::new(0) }; THREADS],
+        }
+    }
+}
+
+impl Counters {
+    fn put(&self, thread: usize, value: u64) {
+        if let Some(place) = self.threads.get(thread) {
+            place.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread has a call that waits for calls of other threads.
+    pub(crate) fn waits(&self, thread: usize, call: u64) {
+        self.put(thread, (call + 1) << 1);
+    }
+
+    /// The driver has a call of the thread.
+    pub(crate) fn enters(&self, thread: usize, call: u64) {
+        self.put(thread, ((call + 1) << 1) | 1);
+    }
+
+    /// The thread has no call in hand.
+    pub(crate) fn leaves(&self, thread: usize) {
+        self.put(thread, 0);
+    }
+
+    /// The calls that threads have in hand: thread, call index, whether the driver has it.
+    fn in_hand(&self) -> Vec<(u32, u64, bool)> {
+        let places = self.threads.iter().enumerate();
+        places
+            .filter_map(|(thread, place)| {
+                let value = place.load(Ordering::Relaxed);
+                let call = (value >> 1).checked_sub(1)?;
+                Some((thread as u32, call, value & 1 != 0))
+            })
+            .collect()
+    }
 }
 
 /// Where a replay is.
 #[derive(Debug)]
 pub(crate) enum Position {
     /// Known to this process alone.
-    Own(Counters),
+    Own(Box<Counters>),
     /// Seen by the guarding process.
     Shared(Page),
 }
 
 impl Default for Position {
     fn default() -> Self {
-        Self::Own(Counters::default())
+        Self::Own(Box::default())
     }
 }
 
@@ -59,6 +111,7 @@ impl Deref for Position {
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
 /// Bytes of the shared page; it begins with [`Counters`].
 const PAGE: usize = 4096;
+const _: () = assert!(size_of::<Counters>() <= PAGE);
 /// How often the guard looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of a child that could write its message.
@@ -293,14 +346,38 @@ fn obituary(
     attempts: u32,
 ) -> Report {
     let (index, done) = page.read();
-    let call = trace
-        .calls()
-        .nth(usize::try_from(index).unwrap_or(usize::MAX));
-    let function = call.map(|call| call.signature.name.clone());
+    let in_hand = page.counters().in_hand();
+    let mut names: HashMap<u64, String> = HashMap::new();
+    let wanted: HashSet<u64> = in_hand.iter().map(|hand| hand.1).chain([index]).collect();
+    let last = wanted.iter().copied().max().unwrap_or(0);
+    for call in trace.calls().take_while(|call| call.index <= last) {
+        if wanted.contains(&call.index) {
+            names.insert(call.index, call.signature.name.clone());
+        }
+    }
+    let name_of = |index: u64| {
+        let name = names.get(&index).map(String::as_str);
+        name.unwrap_or("no function").to_owned()
+    };
+    let threads: Vec<InHand> = in_hand
+        .into_iter()
+        .map(|(thread, call, in_driver)| InHand {
+            thread,
+            call,
+            function: name_of(call),
+            in_driver,
+        })
+        .collect();
+    let function = names.get(&index).cloned();
     let signal = status.signal();
-    let name = function.as_deref().unwrap_or("no function");
+    let name = name_of(index);
     let text = match (hung, signal) {
-        (true, _) => format!("call {index} ({name}) did not return in time; the process was ended"),
+        (true, _) if !threads.is_empty() => {
+            "hung: no thread went on in time; the process was ended".to_owned()
+        }
+        (true, _) => format!(
+            "hung in call {index} ({name}), which did not return in time; the process was ended"
+        ),
         (false, Some(signal)) => format!("died by signal {signal} in call {index} ({name})"),
         (false, None) => format!("ended in call {index} ({name}): {status}"),
     };
@@ -310,6 +387,7 @@ fn obituary(
         call: Some(index),
         function,
         text,
+        threads,
     };
     Report {
         calls: plan.calls,
@@ -466,7 +544,7 @@ impl Page {
     }
 
     fn counters(&self) -> &Counters {
-        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and both fields are atomics.
+        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and all fields are atomics.
         unsafe { &*self.address }
     }
 

@@ -1,8 +1,9 @@
 //! Which object of the replay a recorded handle stands for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cutape_registry::Kind;
+use rustc_hash::FxBuildHasher;
 
 /// A handle of the recording.
 pub(crate) type Key = (Kind, u64);
@@ -76,10 +77,16 @@ fn dies_with_context(kind: Kind) -> bool {
 /// All handles of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    objects: HashMap<Key, Object>,
+    objects: HashMap<Key, Object, FxBuildHasher>,
     /// How many alive objects have a live handle.
-    live: HashMap<Key, u32>,
+    live: HashMap<Key, u32, FxBuildHasher>,
+    /// The alive objects by what they hang on.
+    children: HashMap<Key, Keys, FxBuildHasher>,
+    /// The alive objects that end with a context, by its live handle.
+    in_context: HashMap<u64, Keys, FxBuildHasher>,
 }
+
+type Keys = HashSet<Key, FxBuildHasher>;
 
 impl Handles {
     /// A call found an object that may be known already.
@@ -114,6 +121,12 @@ impl Handles {
         let generation = self.objects.get(&key).map_or(0, |old| old.generation + 1);
         if let Some(live) = live {
             *self.live.entry((key.0, live)).or_default() += 1;
+        }
+        if let Some(parent) = parent {
+            self.children.entry(parent).or_default().insert(key);
+        }
+        if context != 0 && dies_with_context(key.0) {
+            self.in_context.entry(context).or_default().insert(key);
         }
         let object = Object {
             live,
@@ -197,19 +210,18 @@ impl Handles {
                 *count = count.saturating_sub(1);
             }
             ended.push(key);
-            if has_children(key.0) {
-                let context = (key.0 == Kind::Context).then_some(live).flatten();
-                queue.extend(
-                    self.objects
-                        .iter()
-                        .filter(|(child, object)| {
-                            object.alive
-                                && (object.parent == Some(key)
-                                    || (context.is_some_and(|context| context == object.context)
-                                        && dies_with_context(child.0)))
-                        })
-                        .map(|(&child, _)| child),
-                );
+            let (parent, context) = (object.parent, object.context);
+            if let Some(siblings) = parent.and_then(|parent| self.children.get_mut(&parent)) {
+                siblings.remove(&key);
+            }
+            if let Some(others) = self.in_context.get_mut(&context) {
+                others.remove(&key);
+            }
+            queue.extend(self.children.remove(&key).into_iter().flatten());
+            if key.0 == Kind::Context
+                && let Some(content) = live.and_then(|live| self.in_context.remove(&live))
+            {
+                queue.extend(content);
             }
         }
         ended
@@ -222,14 +234,7 @@ impl Handles {
         call: u64,
         by: &'static str,
     ) -> Vec<Key> {
-        let keys: Vec<Key> = self
-            .objects
-            .iter()
-            .filter(|(key, object)| {
-                object.alive && object.context == context && dies_with_context(key.0)
-            })
-            .map(|(&key, _)| key)
-            .collect();
+        let keys = self.in_context.remove(&context).unwrap_or_default();
         keys.into_iter()
             .flat_map(|key| self.end(key, call, by))
             .collect()
@@ -262,21 +267,6 @@ impl Handles {
         }
         Some(text)
     }
-}
-
-fn has_children(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Context
-            | Kind::Module
-            | Kind::Library
-            | Kind::Kernel
-            | Kind::MipmappedArray
-            | Kind::Graph
-            | Kind::GraphNode
-            | Kind::MemoryPool
-            | Kind::GreenContext
-    )
 }
 
 #[cfg(test)]
@@ -363,6 +353,42 @@ mod tests {
                 .is_empty(),
             "only once"
         );
+    }
+
+    #[test]
+    fn what_has_ended_or_moved_does_not_end_again() {
+        let mut handles = Handles::default();
+        let (old, new) = ((Kind::Module, 0x2), (Kind::Module, 0x9));
+        let function = (Kind::Function, 0x3);
+        for round in 0..3 {
+            handles.insert(
+                function,
+                Some(0x30),
+                Some(old),
+                0xc,
+                round,
+                "cuModuleGetFunction",
+            );
+            assert_eq!(handles.end(function, round, "end"), [function]);
+        }
+        // The same value again, of another module.
+        handles.insert(
+            function,
+            Some(0x31),
+            Some(new),
+            0xc,
+            4,
+            "cuModuleGetFunction",
+        );
+        for module in [old, new] {
+            handles.insert(module, Some(0x20), None, 0xc, 5, "cuModuleLoadData");
+        }
+        assert_eq!(handles.end(old, 6, "cuModuleUnload"), [old]);
+        let mut ended = handles.end_context_content(0xc, 7, "cuDevicePrimaryCtxReset");
+        ended.sort();
+        assert_eq!(ended, [new, function]);
+        assert!(handles.end_context_content(0xc, 8, "again").is_empty());
+        assert!(handles.children.values().all(Keys::is_empty));
     }
 
     #[test]

@@ -5,34 +5,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use cutape_driver::CallError;
 use cutape_format::{Call, Note, Trace};
-use cutape_registry::{Function, Role, Waits};
+use cutape_registry::{FUNCTIONS, Function, Role, Waits};
+use rustc_hash::FxBuildHasher;
 
 use crate::address::{Ranges, Way};
 use crate::api::{Api, Code, DEINITIALIZED, INVALID_VALUE, NOT_READY, result_name};
 use crate::arrival::Arrivals;
 use crate::buffer::Buffer;
 use crate::capturing::Capturing;
+use crate::clock;
+use crate::concurrent::Lease;
 use crate::devices::Devices;
 use crate::error::Error;
 use crate::frame::{Frame, Skip, length_of};
 use crate::guard::Position;
 use crate::handles::Handles;
 use crate::host_memory::HostMemory;
+use crate::in_flight::{InFlight, Mark};
 use crate::machine;
 use crate::overrides::{self, link::LinkState};
 use crate::placement::{Placement, Refusal};
-use crate::plan::{Plan, function_of, not_reissued};
-use crate::report::{Report, Timing};
+use crate::plan::Plan;
+use crate::report::Report;
 use crate::rerun::{self, Rerun, steps::Recorder};
 use crate::run::Options;
 use crate::structs::Tokens;
+use crate::timing::Measure;
+use crate::traits::{self, Functions, Traits};
 
 /// The state of a replay.
 pub(crate) struct Player<'t> {
     pub trace: &'t Trace,
     pub plan: &'t Plan,
-    pub api: Api,
+    pub api: Arc<Api>,
     pub handles: Handles,
     pub ranges: Ranges,
     pub placement: Placement,
@@ -44,11 +51,13 @@ pub(crate) struct Player<'t> {
     /// What the driver returned to be passed on.
     pub tokens: Tokens,
     /// Parameter layouts by recorded function or kernel handle.
-    pub layouts: HashMap<u64, Vec<(u32, u32)>>,
+    pub layouts: HashMap<u64, Vec<(u32, u32)>, FxBuildHasher>,
     /// Images that the driver was told to use in place.
     pub kept: Vec<Buffer>,
-    /// Pinned bytes that copies in flight may still read.
-    pub in_flight_reads: Vec<(u64, u64)>,
+    /// Host memory of asynchronous calls, until the device has been waited for.
+    pub in_flight: InFlight,
+    /// Address of an array of pointers to zeros, in `kept`; 0 before it is needed.
+    pub stand_in: u64,
     /// Zeros: what a handle that is none stands for.
     pub nothing: Buffer,
     /// Whether the call in hand is compared.
@@ -64,22 +73,32 @@ pub(crate) struct Player<'t> {
     pub devices: Devices,
     /// As the user wants them: recorded, here.
     pub wanted_devices: Vec<(u32, u32)>,
-    functions: HashMap<u16, Option<&'static Function>>,
-    /// Host memory of asynchronous calls, until the device has been waited for.
-    pub retained: Vec<Buffer>,
-    pub retained_bytes: usize,
     /// A measurement that each call is handed to.
     pub rerun: Option<Box<Rerun>>,
     /// Keeps what is done for the call in hand, so that it can be done again.
     pub recorder: Option<Recorder>,
+    functions: Functions,
+    /// Frames of calls that are over, to be filled again.
+    pub frames: Vec<Frame>,
+    /// Memory for the parameters of launches, to be filled again.
+    pub parameters: Vec<Buffer>,
+    /// What was enqueued before the call in hand.
+    pub enqueued_before: Mark,
+    /// The call in hand was given to the driver, succeeded, and waits for work as the recorded one did.
+    waited: bool,
+    /// By thread: the query that its last call was, if that was told that work is not done.
+    polling: HashMap<u32, (u16, u64), FxBuildHasher>,
+    /// By the registry's id: calls that the replayer answered.
+    answered: Vec<u64>,
+    measure: Option<Measure>,
+    /// How to give the player away while the driver has a call, if threads run at once.
+    pub lease: Option<Lease<'t>>,
     ready: bool,
     pub force: bool,
-    timing: bool,
     place: bool,
     refuse_conflicts: bool,
     patience: Duration,
-    ticks_per_second: u64,
-    position: Arc<Position>,
+    pub position: Arc<Position>,
 }
 
 /// What playing a call ended with.
@@ -89,7 +108,7 @@ impl<'t> Player<'t> {
     pub(crate) fn new(
         trace: &'t Trace,
         plan: &'t Plan,
-        api: Api,
+        api: Arc<Api>,
         options: &Options,
         position: Arc<Position>,
     ) -> Self {
@@ -109,9 +128,10 @@ impl<'t> Player<'t> {
             host_memory: HostMemory::default(),
             links: HashMap::new(),
             tokens: Tokens::default(),
-            layouts: HashMap::new(),
+            layouts: HashMap::default(),
             kept: Vec::new(),
-            in_flight_reads: Vec::new(),
+            stand_in: 0,
+            in_flight: InFlight::default(),
             nothing: Buffer::zeroed(4096),
             comparing: true,
             bytes_comparable: !options.timing,
@@ -120,19 +140,35 @@ impl<'t> Player<'t> {
             primaries: HashMap::new(),
             devices: Devices::default(),
             wanted_devices: options.devices.clone(),
-            functions: HashMap::new(),
-            retained: Vec::new(),
-            retained_bytes: 0,
             rerun: None,
             recorder: None,
+            functions: Functions::default(),
+            frames: Vec::new(),
+            parameters: Vec::new(),
+            enqueued_before: Mark::default(),
+            waited: false,
+            polling: HashMap::default(),
+            answered: vec![0; FUNCTIONS.len()],
+            measure: options.timing.then(Measure::new),
+            lease: None,
             ready: false,
             force: options.force,
-            timing: options.timing,
             place: options.placement,
             refuse_conflicts: options.refuse_conflicts,
             patience: options.watchdog / 2,
-            ticks_per_second: trace.ticks_per_second(),
             position,
+        }
+    }
+
+    /// One without anything in its books, for where the player is given away.
+    pub(crate) fn blank(&self, trace: &'t Trace, options: &Options) -> Self {
+        let (api, position) = (Arc::clone(&self.api), Arc::clone(&self.position));
+        Self {
+            // There may be one for each of many threads.
+            nothing: Buffer::zeroed(0),
+            answered: Vec::new(),
+            measure: None,
+            ..Self::new(trace, self.plan, api, options, position)
         }
     }
 
@@ -192,16 +228,29 @@ impl<'t> Player<'t> {
         Ok(())
     }
 
+    /// Plays one call, which is compared, or measured, if it is selected.
+    pub(crate) fn play_selected(&mut self, call: &Call<'t>, selected: bool) -> Result<(), Error> {
+        self.comparing = selected;
+        if !selected {
+            self.report.calls_not_compared += 1;
+            return self.play(call);
+        }
+        if let Some(measure) = &mut self.measure {
+            measure.begin(call);
+        }
+        let played = self.play(call);
+        if let Some(measure) = &mut self.measure {
+            measure.end(call);
+        }
+        played
+    }
+
     /// Plays one call.
     pub(crate) fn play(&mut self, call: &Call<'t>) -> Result<(), Error> {
         if self.rerun.is_some() {
             return rerun::play(self, call);
         }
-        let function = *self
-            .functions
-            .entry(call.signature.id)
-            .or_insert_with(|| function_of(call));
-        let Some(function) = function else {
+        let Some(function) = self.functions.of(call) else {
             self.report.skip(
                 &call.signature.name,
                 "this build does not know the function",
@@ -209,47 +258,73 @@ impl<'t> Player<'t> {
             );
             return Ok(());
         };
-        for note in call.notes() {
-            match note {
-                Note::Layout(handle, layout) => {
-                    self.layouts.insert(handle, layout);
+        let traits = traits::of(function);
+        self.waited = false;
+        self.enqueued_before = self.in_flight.mark();
+        let noted = call.notes().next().is_some();
+        if noted {
+            for note in call.notes() {
+                match note {
+                    Note::Layout(handle, layout) => {
+                        self.layouts.insert(handle, layout);
+                    }
+                    Note::Origin(origin, name) => {
+                        overrides::origin::adopt(self, call, origin, &name)
+                    }
+                    Note::UnknownSymbol(name) => self.report.unknown(&name),
+                    _ => {}
                 }
-                Note::Origin(origin, name) => overrides::origin::adopt(self, call, origin, &name),
-                Note::UnknownSymbol(name) => self.report.unknown(&name),
-                _ => {}
             }
+            self.put_host_memory(call, false);
         }
-        self.put_host_memory(call, false);
-        if let Err(Skip(reason)) = self.attempt(call, function) {
+        if let Err(Skip(reason)) = self.attempt(call, function, traits) {
             self.report.skip(function.name, &reason, call.index);
             self.forgo(call, function);
         }
-        self.arrive(call, function);
-        self.put_host_memory(call, true);
-        let initialised = function.base == "cuInit" && call.succeeded();
-        if !self.ready && initialised && self.api.device_count().is_ok() {
+        if noted {
+            self.arrive(call);
+            self.put_host_memory(call, true);
+        }
+        if traits.is_init && !self.ready && call.succeeded() && self.api.device_count().is_ok() {
             self.set_up()?;
         }
         Ok(())
     }
 
-    fn attempt(&mut self, call: &Call<'t>, function: &'static Function) -> Played {
+    fn attempt(&mut self, call: &Call<'t>, function: &'static Function, traits: &Traits) -> Played {
         if call.leave.is_none() {
             return Err(Skip::because("in flight when the recording ended"));
         }
-        self.watch_capture(call, function)?;
+        self.watch_capture(call, function, traits.capture)?;
         if function.returns_result && call.result() == Some(DEINITIALIZED) {
             return Err(Skip::because(
                 "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
             ));
         }
-        if not_reissued(function).is_some() {
+        if !traits.reissued {
             return Err(Skip::because(function.reason));
         }
-        match overrides::of(function) {
+        if self.polls_again(call, function, traits) {
+            self.answered[usize::from(function.id)] += 1;
+            return Ok(());
+        }
+        match traits.play {
             Some(play) => play(self, call, function),
             None => self.plain(call, function),
         }
+    }
+
+    /// True for a query that its thread had just made, and that was told again that work is not done: one such query stands for
+    /// all of them, and the one that was told that it is done waits.
+    fn polls_again(&mut self, call: &Call<'t>, function: &Function, traits: &Traits) -> bool {
+        if traits.is_query && call.result() == Some(NOT_READY) {
+            let query = (function.id, call.argument(0));
+            return self.polling.insert(call.thread, query) == Some(query);
+        }
+        if !self.polling.is_empty() {
+            self.polling.remove(&call.thread);
+        }
+        false
     }
 
     /// Re-issues a call from the registry's roles alone.
@@ -265,7 +340,10 @@ impl<'t> Player<'t> {
         function: &'static Function,
         frame: Frame,
     ) -> Played {
-        if call.result() == Some(INVALID_VALUE) && self.names_freed_memory(call, function) {
+        if call.result() == Some(INVALID_VALUE)
+            && traits::of(function).names_memory
+            && self.names_freed_memory(call, function)
+        {
             return self.answer(call, function, frame, INVALID_VALUE);
         }
         let result = self.issue(call, function, &frame)?;
@@ -281,11 +359,7 @@ impl<'t> Player<'t> {
         frame: Frame,
         result: Code,
     ) -> Played {
-        *self
-            .report
-            .calls_emulated
-            .entry(function.name.to_owned())
-            .or_default() += 1;
+        self.answered[usize::from(function.id)] += 1;
         self.conclude(call, function, frame, result);
         Ok(())
     }
@@ -314,52 +388,86 @@ impl<'t> Player<'t> {
         placed || self.placement.reserves(address, 1)
     }
 
-    /// Calls the driver.
+    /// Calls the driver. With threads at once, others play meanwhile.
     pub(crate) fn issue(
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
         frame: &Frame,
     ) -> Result<Code, Skip> {
+        self.issue_with(call, function, &frame.args)
+    }
+
+    /// As `issue`, for arguments that need no frame.
+    pub(crate) fn issue_with(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        args: &[u64],
+    ) -> Result<Code, Skip> {
         self.position.call.store(call.index, Ordering::Relaxed);
-        let begin = Instant::now();
-        let mut result = self.call_driver(function, &frame.args)?;
-        if is_query(function) && call.succeeded() {
-            // The program went on because the work was done; the replay must not run ahead of it.
-            while result == NOT_READY && begin.elapsed() < self.patience {
-                std::thread::yield_now();
-                result = self.call_driver(function, &frame.args)?;
-            }
+        if self.lease.is_some() {
+            self.position.enters(call.thread as usize, call.index);
         }
-        if self.timing {
-            let entry: &mut Timing = self
-                .report
-                .timing
-                .entry(function.name.to_owned())
-                .or_default();
-            entry.calls += 1;
-            entry.nanoseconds += u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            if let Some(leave) = call.leave
-                && self.ticks_per_second != 0
-            {
-                let ticks = u128::from(leave.ticks.saturating_sub(call.ticks));
-                let nanoseconds = ticks * 1_000_000_000 / u128::from(self.ticks_per_second);
-                entry.recorded_nanoseconds += u64::try_from(nanoseconds).unwrap_or(0);
-            }
+        // The program went on because the work was done; the replay must not run ahead of it.
+        let waits = call.succeeded() && traits::of(function).is_query;
+        let patience = self.patience;
+        let (result, ticks) = if self.measure.is_some() && self.comparing {
+            self.given_away(|api| {
+                let begin = clock::ticks();
+                let result = call_driver(api, function, args, waits, patience);
+                (result, clock::ticks().saturating_sub(begin))
+            })
+        } else {
+            self.given_away(|api| (call_driver(api, function, args, waits, patience), 0))
+        };
+        let result = result.map_err(|error| Skip::because(error.to_string()))?;
+        self.waited = result == 0 && call.succeeded() && function.waits != Waits::No;
+        if self.comparing
+            && let Some(measure) = &mut self.measure
+        {
+            measure.add(function, call, ticks);
         }
         self.report.calls_replayed += 1;
         if let Some(recorder) = &mut self.recorder {
             let context = self.api.current_context().unwrap_or(0);
-            recorder.issued(call, function, &frame.args, context, result);
+            recorder.issued(call, function, args, context, result);
         }
         Ok(result)
     }
 
-    fn call_driver(&self, function: &'static Function, args: &[u64]) -> Result<Code, Skip> {
-        // SAFETY: `marshal` and the overrides give numbers, live handles, live addresses, and pointers to memory that the
-        // frame or the player keeps, as long as the registry says.
-        unsafe { self.api.call(function.id, args) }
-            .map_err(|error| Skip::because(error.to_string()))
+    /// Does something that may take long in the driver; with threads at once, others have the player meanwhile.
+    fn given_away<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
+        let Some(lease) = self.lease.take() else {
+            return work(&self.api);
+        };
+        let api = Arc::clone(&lease.blank.api);
+        // What is about the call in hand.
+        let (comparing, is_captured, before) = (
+            self.comparing,
+            self.capturing.is_captured,
+            self.enqueued_before,
+        );
+        let (result, lease) = lease.without(self, || work(&api));
+        self.comparing = comparing;
+        self.capturing.is_captured = is_captured;
+        self.enqueued_before = before;
+        self.lease = Some(lease);
+        result
+    }
+
+    /// Waits for the work of the current context, which must not be tried while one of its streams captures: that would
+    /// end the capture.
+    pub(crate) fn wait_for_device(&mut self) -> Result<(), Code> {
+        if self.capturing.any_open() {
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        self.given_away(Api::synchronize)
+    }
+
+    /// True if the driver has told that the work is done which the recorded call was told to be done, by the same proof.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.waited && self.report.skipped.is_empty() && self.report.divergence_count == 0
     }
 
     /// What is left when the last call has been played.
@@ -368,6 +476,15 @@ impl<'t> Player<'t> {
         if left > 0 {
             self.report.bytes_not_compared += left;
             self.report.note("copies back whose arrival the recording does not prove: their bytes are not compared");
+        }
+        for (function, &count) in FUNCTIONS.iter().zip(&self.answered) {
+            if count > 0 {
+                let name = function.name.to_owned();
+                self.report.calls_emulated.insert(name, count);
+            }
+        }
+        if let Some(measure) = &self.measure {
+            (self.report.timing, self.report.span) = measure.result(self.trace.ticks_per_second());
         }
     }
 
@@ -396,12 +513,51 @@ pub(crate) fn setup(function: &'static str, code: Code) -> Error {
     }
 }
 
+/// The answer to waiting for a context of which a stream captures (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED).
+const CAPTURE_UNSUPPORTED: Code = 900;
+
+/// Queries that follow each other at once before there are pauses between them.
+const EAGER_QUERIES: u32 = 64;
+/// The first pause between queries, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
+
+/// Gives a call to the driver; a query that `waits` is repeated as long as work is not done and `patience` lasts.
+fn call_driver(
+    api: &Api,
+    function: &'static Function,
+    args: &[u64],
+    waits: bool,
+    patience: Duration,
+) -> Result<Code, CallError> {
+    // SAFETY: `marshal` and the overrides give numbers, live handles, live addresses, and pointers to memory that the
+    // frame or the player keeps, as long as the registry says.
+    let give = || unsafe { api.call(function.id, args) };
+    let mut result = give();
+    if !waits || result != Ok(NOT_READY) {
+        return result;
+    }
+    let begin = Instant::now();
+    let (mut pause, longest) = PAUSES;
+    let mut queries = 0;
+    while result == Ok(NOT_READY) && begin.elapsed() < patience {
+        queries += 1;
+        if queries < EAGER_QUERIES {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(longest);
+        }
+        result = give();
+    }
+    result
+}
+
 /// Calls by which a program asks whether work is done.
-pub(crate) fn is_query(function: &Function) -> bool {
-    matches!(function.base, "cuStreamQuery" | "cuEventQuery")
+pub(crate) fn is_query(function: &'static Function) -> bool {
+    traits::of(function).is_query
 }
 
 /// Calls whose host memory must outlive them.
-pub(crate) fn is_asynchronous(function: &Function) -> bool {
-    function.stream.is_some() && function.waits == Waits::No
+pub(crate) fn is_asynchronous(function: &'static Function) -> bool {
+    traits::of(function).is_asynchronous
 }

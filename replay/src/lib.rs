@@ -5,8 +5,10 @@
 //! address randomisation, so that a trace of a crashing program ends in a report. Nothing here prints.
 //!
 //! How calls are re-issued:
-//! * in recorded order of enter (a call that gives out a handle or waits: of return), one at a time; each recorded thread has a thread of its own here (only one runs at a
-//!   time), so that current contexts, context stacks and per-thread default streams are kept apart by the driver itself;
+//! * in recorded order of enter (a call that gives out a handle or waits: of return), one at a time; each recorded thread has
+//!   a thread of its own here, so that current contexts, context stacks and per-thread default streams are kept apart by the
+//!   driver itself. With [`Options::threads`] they run at once: a call begins when all that had returned when it was entered in
+//!   the recording is done here;
 //! * arguments by the registry's roles; functions that need more have a file in `overrides`;
 //! * device and pinned memory at its recorded address ([`Placement`](Options::placement)), or, where that cannot be,
 //!   with its address translated by range in arguments and kernel parameters;
@@ -32,7 +34,9 @@ mod api;
 mod arrival;
 mod buffer;
 mod capturing;
+mod clock;
 mod compare;
+mod concurrent;
 mod devices;
 mod error;
 mod frame;
@@ -40,6 +44,7 @@ mod graph_memory;
 mod guard;
 mod handles;
 mod host_memory;
+mod in_flight;
 mod interpret;
 mod machine;
 mod needs;
@@ -52,7 +57,11 @@ mod primary;
 mod report;
 mod rerun;
 mod run;
+mod schedule;
 mod structs;
+mod timing;
+mod traits;
+mod turns;
 
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
@@ -60,7 +69,8 @@ pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child
 pub use needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
-    Died, Difference, Divergence, Placed, Report, Skipped, Stale, Timing, Translated, What,
+    Died, Difference, Divergence, InHand, Placed, Report, Skipped, Span, Stale, Timing, Translated,
+    What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

@@ -1,23 +1,23 @@
-//! The order in which calls are re-issued: as they were entered, but a call that gives out a handle or waits, when it returned.
+//! The order in which calls are re-issued when threads take turns: as they were entered, but a call that gives out a handle or
+//! waits, when it returned.
 //!
 //! Threads overlap: one may enter a create that returns only after another thread has destroyed the object that had the same
 //! handle before. Nobody can use a handle before the call that gives it out has returned, so that moment is its place; an
 //! object that is being destroyed is used by nobody from the moment that the destroying call is entered.
 
-use std::collections::HashMap;
-
 use cutape_format::{Call, Calls, Trace};
-use cutape_registry::{Role, Waits};
+use cutape_registry::Waits;
+
+use crate::traits::{self, Functions};
 
 /// The calls of a trace in the order of a replay.
 pub(crate) struct Ordered<'t> {
     calls: Calls<'t>,
+    functions: Functions,
     /// The next in the order of enter.
     next: Option<Call<'t>>,
     /// Entered already, with the moment of their return.
     held: Vec<(u64, Call<'t>)>,
-    /// By signature number: whether such a call has its place where it returned.
-    late: HashMap<u16, bool>,
     /// Calls from that index on are left out.
     end: u64,
 }
@@ -27,25 +27,11 @@ impl<'t> Ordered<'t> {
     pub(crate) fn new(trace: &'t Trace, end: u64) -> Self {
         Self {
             calls: trace.calls(),
+            functions: Functions::default(),
             next: None,
             held: Vec::new(),
-            late: HashMap::new(),
             end,
         }
-    }
-
-    /// The moment of a call that has its place where it returned.
-    fn late(&mut self, call: &Call<'t>) -> Option<u64> {
-        let leave = call.leave?;
-        let signature = call.signature;
-        let late = *self.late.entry(signature.id).or_insert_with(|| {
-            cutape_registry::function(&signature.name).is_some_and(|function| {
-                let gives =
-                    |role| matches!(role, Role::Make(..) | Role::Find(..) | Role::FindMany(..));
-                function.waits != Waits::No || function.params.iter().any(|param| gives(param.role))
-            })
-        });
-        late.then_some(leave.ticks)
     }
 
     /// Takes the held call that returned first, if that was before `moment`.
@@ -70,12 +56,18 @@ impl<'t> Iterator for Ordered<'t> {
             let Some(entered) = self.next.as_ref().map(|call| call.ticks) else {
                 return self.returned_before(u64::MAX);
             };
-            if let Some(call) = self.returned_before(entered) {
+            if !self.held.is_empty()
+                && let Some(call) = self.returned_before(entered)
+            {
                 return Some(call);
             }
             let call = self.next.take()?;
-            match self.late(&call) {
-                Some(moment) => self.held.push((moment, call)),
+            let late = self
+                .functions
+                .of(&call)
+                .is_some_and(|function| traits::of(function).gives || function.waits != Waits::No);
+            match call.leave.filter(|_| late) {
+                Some(leave) => self.held.push((leave.ticks, call)),
                 None => return Some(call),
             }
         }
@@ -87,17 +79,29 @@ mod tests {
     use super::*;
     use cutape_format::{Captured, Event, TraceBuilder};
 
+    fn event<'a>(thread: u32, name: &'a str, arguments: &'a [u64]) -> Event<'a> {
+        Event {
+            thread,
+            name,
+            arguments,
+            ..Event::default()
+        }
+    }
+
+    fn indices(builder: &TraceBuilder, name: &str, end: u64) -> Vec<u64> {
+        let file = format!("cutape-order-{}-{name}.cutape", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        Ordered::new(&trace, end).map(|call| call.index).collect()
+    }
+
     /// One thread's create is entered before, and returns after, another thread's destroy of the same handle.
     #[test]
     fn a_recycled_handle_is_given_out_after_it_was_given_back() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let handle = 0x5500_u64.to_le_bytes();
-        let event = |thread, name, arguments| Event {
-            thread,
-            name,
-            arguments,
-            ..Event::default()
-        };
         builder.call(event(0, "cuStreamCreate", &[8, 0])).leave(
             0,
             0,
@@ -111,16 +115,8 @@ mod tests {
             .call(event(1, "cuStreamDestroy_v2", &[0x5500]))
             .leave(1, 0, &[]);
         builder.call(event(0, "cuCtxSynchronize", &[]));
-        let path = std::env::temp_dir().join(format!("cutape-order-{}.cutape", std::process::id()));
-        builder.write(&path).unwrap();
-        let trace = Trace::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let order: Vec<u64> = Ordered::new(&trace, u64::MAX)
-            .map(|call| call.index)
-            .collect();
         // The call in flight at the end keeps its place.
-        assert_eq!(order, [0, 2, 1, 3, 4]);
-        let order: Vec<u64> = Ordered::new(&trace, 2).map(|call| call.index).collect();
-        assert_eq!(order, [0, 1]);
+        assert_eq!(indices(&builder, "handle", u64::MAX), [0, 2, 1, 3, 4]);
+        assert_eq!(indices(&builder, "handle", 2), [0, 1]);
     }
 }

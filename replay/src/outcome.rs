@@ -1,24 +1,23 @@
 //! What a call has done: its results compared, its objects and memory entered into the books.
 
 use cutape_format::{Bytes, Call, layout::field};
-use cutape_registry::{Function, Kind, Parent, Role, Waits};
+use cutape_registry::{Function, Kind, Parent, Role};
 
 use crate::address::{Range, Way};
 use crate::api::{Code, NOT_READY};
-use crate::buffer::{Buffer, number};
+use crate::buffer::number;
 use crate::frame::{Expect, Frame, Place, handle_size, is_address_kind, length_of};
 use crate::handles::{Key, Resolved};
-use crate::interpret::{Player, is_asynchronous, is_query};
+use crate::interpret::Player;
 use crate::overrides;
 use crate::plan::made_length;
 use crate::report::{Translated, What};
+use crate::traits::{self, Traits};
 
 /// Addresses that are listed in the report as translated.
 const TRANSLATED_KEPT: usize = 10_000;
 /// Host memory that is lent to copies back whose arrival nothing proves, before they are given up.
 const LENT_LIMIT: usize = 1 << 30;
-/// Host memory that is kept for copies in flight before the device is waited for.
-const RETAINED_LIMIT: usize = 256 << 20;
 
 impl<'t> Player<'t> {
     /// Compares what came back, and keeps the books.
@@ -26,29 +25,42 @@ impl<'t> Player<'t> {
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
-        frame: Frame,
+        mut frame: Frame,
         received: Code,
     ) {
+        let traits = traits::of(function);
         let recorded = call.result().unwrap_or(0);
-        let polled = is_query(function) && recorded == NOT_READY && received == 0;
+        let polled = traits.is_query && recorded == NOT_READY && received == 0;
         if !polled && !self.compare_result(call, function, recorded, received) && recorded == 0 {
             self.forgo(call, function);
         }
-        if recorded != 0 || received != 0 {
-            return;
-        }
-        let context = self.api.current_context().unwrap_or(0);
-        for place in frame.places.clone() {
-            self.take(call, function, &frame, &place, context);
-        }
-        for (position, param) in function.params.iter().enumerate() {
-            if let Role::Destroy(kind) = param.role {
-                self.destroyed(call, function, kind, call.argument(position));
+        if recorded == 0 && received == 0 {
+            let of_objects = |place: &Place| {
+                matches!(
+                    place.expect,
+                    Expect::Made(..) | Expect::Found(..) | Expect::Got(_)
+                )
+            };
+            let context = match frame.places.iter().any(of_objects) {
+                true => self.api.current_context().unwrap_or(0),
+                false => 0,
+            };
+            for place in &frame.places {
+                self.take(call, function, &frame, place, context);
             }
+            if traits.destroys {
+                for (position, param) in function.params.iter().enumerate() {
+                    if let Role::Destroy(kind) = param.role {
+                        self.destroyed(call, function, kind, call.argument(position));
+                    }
+                }
+            }
+            if traits.is_of_contexts {
+                overrides::context::after(self, call, function);
+            }
+            self.settle(call, function, traits, &mut frame);
         }
-        overrides::context::after(self, call, function);
-        let waited = function.waits == Waits::Context || function.base == "cuMemFree";
-        self.settle(call, function, frame, waited);
+        self.recycle(frame);
     }
 
     /// Frees or keeps the memory that was lent for a call.
@@ -56,41 +68,43 @@ impl<'t> Player<'t> {
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
-        mut frame: Frame,
-        waited: bool,
+        traits: &Traits,
+        frame: &mut Frame,
     ) {
         if let Some(recorder) = &mut self.recorder {
             recorder.keep(std::mem::take(&mut frame.buffers));
         }
-        if waited {
-            self.retained.clear();
-            self.retained_bytes = 0;
-            self.in_flight_reads.clear();
+        if traits.waits_for_context {
+            self.in_flight.done(self.enqueued_before);
         }
-        if !is_asynchronous(function) {
+        if !traits.is_asynchronous {
             return;
         }
-        for (position, param) in function.params.iter().enumerate() {
-            if let Role::HostRead(length) = param.role
-                && let Some(&address) = frame.args.get(position)
-            {
-                let length = length_of(call, function, length);
-                self.in_flight_reads
-                    .push((address, address.saturating_add(length)));
+        if traits.reads_host {
+            for (position, param) in function.params.iter().enumerate() {
+                if let Role::HostRead(length) = param.role
+                    && let Some(&address) = frame.args.get(position)
+                {
+                    let length = length_of(call, function, length);
+                    self.in_flight
+                        .reads(address, address.saturating_add(length));
+                }
             }
         }
-        let buffers = self.arrivals.adopt(call, frame.buffers);
-        self.retained_bytes += buffers.iter().map(Buffer::len).sum::<usize>();
-        self.retained.extend(buffers);
+        if !frame.buffers.is_empty() {
+            let buffers = self
+                .arrivals
+                .adopt(call, std::mem::take(&mut frame.buffers));
+            self.in_flight.retain(buffers);
+        }
         if self.arrivals.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
             self.report.bytes_not_compared += self.arrivals.give_up();
         }
-        if (self.retained_bytes > RETAINED_LIMIT || self.in_flight_reads.len() > 1 << 16)
-            && self.wait_for_device().is_ok()
-        {
-            self.retained.clear();
-            self.retained_bytes = 0;
-            self.in_flight_reads.clear();
+        if self.in_flight.is_full() {
+            let before = self.in_flight.mark();
+            if self.wait_for_device().is_ok() {
+                self.in_flight.done(before);
+            }
         }
     }
 
@@ -417,6 +431,9 @@ impl<'t> Player<'t> {
 
     /// Ends memory whose owner or context has ended.
     pub(crate) fn end_ranges(&mut self, index: u64, owners: &[Key], context: Option<u64>) {
+        if context.is_none() && !owners.iter().any(|&owner| self.ranges.has_owned(owner)) {
+            return;
+        }
         let owned = |range: &Range| range.owner.is_some_and(|owner| owners.contains(&owner));
         let in_context = |range: &Range| {
             context.is_some_and(|context| context == range.context)

@@ -50,6 +50,9 @@ pub struct Report {
     pub wall_seconds: f64,
     /// By name, if asked for.
     pub timing: BTreeMap<String, Timing>,
+    /// From the first to the last call that was measured, if asked for.
+    #[serde(default)]
+    pub span: Option<Span>,
 }
 
 impl Report {
@@ -71,6 +74,14 @@ impl Report {
 
     pub(crate) fn skip(&mut self, function: &str, reason: &str, index: u64) {
         tally(&mut self.skipped, function, reason, index);
+    }
+
+    /// Sorts what threads that ran at once have entered.
+    pub(crate) fn in_call_order(&mut self) {
+        self.divergences.sort_by_key(|divergence| divergence.call);
+        self.skipped.sort_by_key(|skipped| skipped.first);
+        self.translated.sort_by_key(|translated| translated.call);
+        self.stale.sort_by_key(|stale| stale.call);
     }
 
     pub(crate) fn stale(&mut self, stale: Stale) {
@@ -106,7 +117,10 @@ pub(crate) fn tally(list: &mut Vec<Skipped>, function: &str, reason: &str, index
         .iter_mut()
         .find(|entry| entry.function == function && entry.reason == reason);
     match known {
-        Some(entry) => entry.count += 1,
+        Some(entry) => {
+            entry.count += 1;
+            entry.first = entry.first.min(index);
+        }
         None => list.push(Skipped {
             function: function.to_owned(),
             reason: reason.to_owned(),
@@ -252,6 +266,22 @@ pub struct Died {
     pub function: Option<String>,
     /// In one line.
     pub text: String,
+    /// What each recorded thread had in hand, if threads ran at once.
+    #[serde(default)]
+    pub threads: Vec<InHand>,
+}
+
+/// A call that a thread had in hand when the replay ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InHand {
+    /// The thread's ordinal in the recording.
+    pub thread: u32,
+    /// The call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// True if the driver had it, false if it waited for calls of other threads.
+    pub in_driver: bool,
 }
 
 /// How long the calls of one function took.
@@ -262,6 +292,23 @@ pub struct Timing {
     /// In the replay.
     pub nanoseconds: u64,
     /// In the recording; 0 where its clock is a mere counter.
+    pub recorded_nanoseconds: u64,
+}
+
+/// From when the first measured call was taken up until the last was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// Index of the first.
+    pub first: u64,
+    /// Index of the last.
+    pub last: u64,
+    /// How many were measured.
+    pub calls: u64,
+    /// From the beginning of the first to the end of the last, with all that lies between.
+    pub nanoseconds: u64,
+    /// Of these, how long the measured calls were in the driver, added up; with threads at once it may be more.
+    pub driver_nanoseconds: u64,
+    /// The same span in the recording, in which the program had its time too; 0 where its clock is a mere counter.
     pub recorded_nanoseconds: u64,
 }
 

@@ -1,9 +1,8 @@
-//! A whole replay in this process: recorded threads take turns in the recorded order.
+//! A whole replay in this process.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::iter::Peekable;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -11,13 +10,14 @@ use std::time::{Duration, Instant};
 use cutape_format::{Call, Trace};
 
 use crate::api::Api;
+use crate::concurrent;
 use crate::error::Error;
 use crate::guard::{Position, is_randomised};
 use crate::interpret::Player;
-use crate::order::Ordered;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
+use crate::turns;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
@@ -33,8 +33,10 @@ pub struct Options {
     pub calls: Option<Selection>,
     /// Go on after a divergence.
     pub keep_going: bool,
-    /// Measure each function instead of comparing bytes.
+    /// Measure each function instead of comparing bytes; of the calls in `calls` if there are such.
     pub timing: bool,
+    /// Let recorded threads run at once as far as they did when recorded, instead of taking turns.
+    pub threads: bool,
     /// Go on although the machine does not fit.
     pub force: bool,
     /// How long one call may take before the guard ends the process.
@@ -56,6 +58,7 @@ impl Options {
             calls: None,
             keep_going: false,
             timing: false,
+            threads: false,
             force: false,
             watchdog: Duration::from_secs(60),
             placement: true,
@@ -74,6 +77,7 @@ impl fmt::Debug for Options {
             .field("calls", &self.calls.is_some())
             .field("keep_going", &self.keep_going)
             .field("timing", &self.timing)
+            .field("threads", &self.threads)
             .field("force", &self.force)
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)
@@ -90,8 +94,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Re-issues a trace's calls on a driver in this process, and compares.
 ///
 /// `progress` is told how many calls are done, from the calling thread. What the trace leaves behind on the driver (contexts,
-/// memory) stays until the process ends, as does what placement reserved. A driver that crashes takes this process with it;
-/// [`run_guarded`](crate::run_guarded) is the way around that.
+/// memory) stays until the process ends, as does what placement reserved. A driver that crashes takes this process with it,
+/// and one that does not return keeps it; [`run_guarded`](crate::run_guarded) is the way around both.
 ///
 /// # Errors
 ///
@@ -161,7 +165,7 @@ fn play_all<'t>(
         (Some(until), None) => until,
         (None, None) => u64::MAX,
     };
-    let api = Api::open(&options.driver)?;
+    let api = Arc::new(Api::open(&options.driver)?);
     let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
     player.report.randomised = is_randomised();
     for (name, _) in trace.forwarded() {
@@ -170,164 +174,77 @@ fn play_all<'t>(
     player.rerun = rerun;
     let begin = Instant::now();
     player.begin()?;
-    let turns = Turns {
-        table: Mutex::new(Table {
-            player,
-            calls: Ordered::new(trace, end).peekable(),
-            turn: Turn::Nobody,
-            done: 0,
-            error: None,
-        }),
-        changed: Condvar::new(),
-        selection: options.calls.clone(),
-        keep_going: options.keep_going,
-        position: Arc::clone(position),
+    let done = || position.done.load(Ordering::Relaxed);
+    let mut tell = || progress(done());
+    let mut player = if options.threads {
+        concurrent::play(trace, player, options, end, &mut tell)?
+    } else {
+        turns::play(trace, player, options, end, &mut tell)?
     };
-    std::thread::scope(|scope| {
-        let mut threads = HashMap::new();
-        let mut table = turns.lock();
-        table.pass_on();
-        loop {
-            match table.turn {
-                Turn::Over => break,
-                Turn::Of(thread) => {
-                    if let std::collections::hash_map::Entry::Vacant(place) = threads.entry(thread)
-                    {
-                        match start(scope, &turns, thread) {
-                            Ok(handle) => {
-                                place.insert(handle);
-                            }
-                            Err(source) => {
-                                table.error = Some(Error::Child {
-                                    what: "starting a thread",
-                                    source,
-                                });
-                                table.turn = Turn::Over;
-                                turns.changed.notify_all();
-                                break;
-                            }
-                        }
-                    }
-                }
-                Turn::Nobody => table.pass_on(),
-            }
-            progress(table.done);
-            let waited = turns.changed.wait_timeout(table, PROGRESS_EVERY);
-            table = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        let done = table.done;
-        drop(table);
-        progress(done);
-    });
-    let mut table = turns
-        .table
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(error) = table.error {
-        return Err(error);
-    }
-    table.player.finish();
-    table.player.report.wall_seconds = begin.elapsed().as_secs_f64();
-    Ok(table.player)
+    player.finish();
+    player.report.wall_seconds = begin.elapsed().as_secs_f64();
+    Ok(player)
 }
 
-fn start<'scope, 'turns: 'scope>(
+/// Whether a call is compared, or measured.
+pub(crate) fn is_selected(options: &Options, call: &Call<'_>) -> bool {
+    options.calls.as_ref().is_none_or(|selected| selected(call))
+}
+
+/// Starts the thread that plays what a recorded thread did.
+pub(crate) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    turns: &'turns Turns<'_>,
     thread: u32,
-) -> std::io::Result<ScopedJoinHandle<'scope, ()>> {
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, ()>, Error> {
     std::thread::Builder::new()
         .name(format!("recorded {thread}"))
         .stack_size(STACK)
-        .spawn_scoped(scope, move || turns.take(thread))
+        .spawn_scoped(scope, work)
+        .map_err(|source| Error::Child {
+            what: "starting a thread",
+            source,
+        })
 }
 
-/// Whose call is next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Nobody,
-    Of(u32),
-    Over,
+/// How many threads of a replay run.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    count: Mutex<usize>,
+    none: Condvar,
 }
 
-/// What the threads pass around: whoever holds it plays.
-struct Table<'t> {
-    player: Player<'t>,
-    calls: Peekable<Ordered<'t>>,
-    turn: Turn,
-    done: u64,
-    error: Option<Error>,
-}
+/// One of them, while it lives.
+pub(crate) struct Runner<'r>(&'r Running);
 
-impl Table<'_> {
-    /// Gives the turn to the thread of the next call.
-    fn pass_on(&mut self) {
-        self.turn = self
-            .calls
-            .peek()
-            .map_or(Turn::Over, |call| Turn::Of(call.thread));
-    }
-}
-
-struct Turns<'t> {
-    table: Mutex<Table<'t>>,
-    changed: Condvar,
-    selection: Option<Selection>,
-    keep_going: bool,
-    position: Arc<Position>,
-}
-
-impl<'t> Turns<'t> {
-    fn lock(&self) -> MutexGuard<'_, Table<'t>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A recorded thread: plays its calls when it is its turn, until all is over.
-    fn take(&self, thread: u32) {
-        let mut table = self.lock();
-        loop {
-            while table.turn != Turn::Of(thread) {
-                if table.turn == Turn::Over {
-                    return;
-                }
-                table = self
-                    .changed
-                    .wait(table)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            while table.turn == Turn::Of(thread) {
-                self.play_next(&mut table);
-            }
-            self.changed.notify_all();
+    /// Another thread is about to run.
+    pub(crate) fn enter(&self) -> Runner<'_> {
+        *self.lock() += 1;
+        Runner(self)
+    }
+
+    /// Waits until none runs, calling `tell` now and then.
+    pub(crate) fn wait(&self, tell: &mut dyn FnMut()) {
+        let mut count = self.lock();
+        while *count > 0 {
+            let waited = self.none.wait_timeout(count, PROGRESS_EVERY);
+            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+            tell();
         }
     }
+}
 
-    fn play_next(&self, table: &mut Table<'t>) {
-        let Some(call) = table.calls.next() else {
-            table.turn = Turn::Over;
-            return;
-        };
-        let compared = self
-            .selection
-            .as_ref()
-            .is_none_or(|selected| selected(&call));
-        table.player.comparing = compared;
-        if !compared {
-            table.player.report.calls_not_compared += 1;
-        }
-        let outcome = table.player.play(&call);
-        table.done += 1;
-        self.position
-            .done
-            .store(table.done, std::sync::atomic::Ordering::Relaxed);
-        let stop = table.player.report.divergence_count > 0 && !self.keep_going;
-        match outcome {
-            Err(error) => {
-                table.error = Some(error);
-                table.turn = Turn::Over;
-            }
-            Ok(()) if stop => table.turn = Turn::Over,
-            Ok(()) => table.pass_on(),
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.none.notify_all();
         }
     }
 }

@@ -402,3 +402,114 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
     );
     assert_eq!(report.bytes_compared, 4096);
 }
+
+#[test]
+fn a_polling_loop_is_played_by_one_query_and_a_wait() {
+    const POLLS: usize = 500;
+    const NOT_READY: i32 = 600;
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let stream = recorder.make("cuStreamCreate", &[0, 1]);
+    let event = recorder.make("cuEventCreate", &[0, 2]);
+    recorder.call("cuEventRecord", &[event, stream], &mut []);
+    for (name, handle) in [("cuStreamQuery", stream), ("cuEventQuery", event)] {
+        for _ in 0..POLLS {
+            recorder.call_on(0, name, &[handle], &mut [], Some(NOT_READY));
+        }
+        recorder.call(name, &[handle], &mut []);
+    }
+    recorder.call("cuStreamDestroy_v2", &[stream], &mut []);
+    recorder.end(context);
+    let not_ready =
+        "cuStreamQuery@1=600,cuStreamQuery@2=600,cuStreamQuery@3=600,cuEventQuery@2=600";
+    for flags in ["", "threads", "timing"] {
+        for environment in [&[][..], &[("CUTAPE_NULL_FAIL", not_ready)]] {
+            let report =
+                recorder.replayed_with("polling", flags, environment, Duration::from_secs(60));
+            assert_agrees(&report);
+            for name in ["cuStreamQuery", "cuEventQuery"] {
+                let left_out = report.calls_emulated.get(name);
+                assert_eq!(left_out, Some(&(POLLS as u64 - 1)), "{flags} {name}");
+            }
+            let emulated: u64 = report.calls_emulated.values().sum();
+            assert_eq!(report.calls_replayed + emulated, report.calls);
+        }
+    }
+    // Work that is never done is told, and does not keep the replay for ever.
+    let never = [("CUTAPE_NULL_FAIL", "cuEventQuery@*=600")];
+    let report = recorder.replayed_with("never", "watchdog=1", &never, Duration::from_secs(60));
+    assert_eq!(report.divergence_count, 1, "{:#?}", report.died);
+    assert!(report.divergences[0].received.contains("NOT_READY"));
+}
+
+#[test]
+fn threads_are_in_the_driver_at_once_and_a_blocked_replay_names_their_calls() {
+    let mut recorder = Recorder::new();
+    recorder.begin();
+    let first = recorder.index;
+    let enter = |recorder: &mut Recorder, thread, name| {
+        recorder.builder.call(Event {
+            thread,
+            name,
+            ..Event::default()
+        });
+    };
+    // Threads 1 and 2 overlapped; what thread 0 did was entered when thread 1 had returned.
+    enter(&mut recorder, 1, "cuCtxSynchronize");
+    enter(&mut recorder, 2, "cuCtxSynchronize");
+    recorder.builder.leave(1, 201, &[]);
+    recorder.builder.leave(2, 201, &[]);
+    enter(&mut recorder, 0, "cuCtxSynchronize");
+    recorder.builder.leave(0, 0, &[]);
+    assert_agrees(&recorder.replayed("overlap", "threads"));
+    assert_agrees(&recorder.replayed("overlap", ""));
+
+    let delay = [("CUTAPE_NULL_DELAY", "cuCtxSynchronize=30s")];
+    let report = recorder.replayed_with("blocked", "threads", &delay, Duration::from_secs(2));
+    let died = report.died.expect("it hung");
+    assert!(died.hung);
+    let hands: Vec<_> = died
+        .threads
+        .iter()
+        .map(|hand| (hand.thread, hand.call, hand.in_driver))
+        .collect();
+    let expected = [
+        (0, first + 2, false),
+        (1, first, true),
+        (2, first + 1, true),
+    ];
+    assert_eq!(hands, expected);
+    assert!(
+        died.threads
+            .iter()
+            .all(|hand| hand.function == "cuCtxSynchronize")
+    );
+    let report = recorder.replayed_with("blocked", "", &delay, Duration::from_secs(2));
+    let died = report.died.expect("it hung");
+    assert!(died.hung && died.threads.is_empty(), "one at a time");
+}
+
+#[test]
+fn only_chosen_calls_are_measured() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    for _ in 0..5 {
+        recorder.call("cuCtxSynchronize", &[], &mut []);
+    }
+    let last = recorder.index - 1;
+    recorder.end(context);
+    for flags in ["", "threads "] {
+        let report = recorder.replayed("timed", &format!("{flags}timing only=cuCtxSynchronize"));
+        assert_agrees(&report);
+        assert_eq!(report.timing.len(), 1, "{:?}", report.timing);
+        let sum = report.timing["cuCtxSynchronize"];
+        let span = report.span.expect("some were measured");
+        assert_eq!((sum.calls, span.calls), (5, 5));
+        assert_eq!((span.first, span.last), (last - 4, last));
+        assert!(sum.nanoseconds > 0 && span.nanoseconds >= span.driver_nanoseconds);
+        let report = recorder.replayed("timed", &format!("{flags}timing"));
+        let span = report.span.expect("all were measured");
+        assert_eq!((span.first, span.calls), (0, report.calls));
+    }
+    assert!(recorder.replayed("timed", "").span.is_none());
+}

@@ -27,17 +27,25 @@ pub enum Way {
     Live,
     /// `cutape replay TRACE`.
     Replayed,
+    /// `cutape replay --threads TRACE`, of programs with several threads.
+    Concurrent,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 5] = [
+    pub const ALL: [Way; 6] = [
         Way::Bare,
         Way::Recorded,
         Way::Checked,
         Way::Live,
         Way::Replayed,
+        Way::Concurrent,
     ];
+
+    /// Whether a program is tried that way.
+    pub fn fits(self, program: &Program) -> bool {
+        self != Way::Concurrent || program.is_threaded
+    }
 
     /// The word in the test's name.
     pub fn word(self) -> &'static str {
@@ -47,6 +55,7 @@ impl Way {
             Way::Checked => "checked",
             Way::Live => "live",
             Way::Replayed => "replayed",
+            Way::Concurrent => "concurrent",
         }
     }
 }
@@ -89,7 +98,8 @@ impl Case {
             Way::Recorded => self.expect_recorded(),
             Way::Checked => self.expect_checked(),
             Way::Live => self.expect_live(),
-            Way::Replayed => self.expect_replayed(),
+            Way::Replayed => self.expect_replayed(&[]),
+            Way::Concurrent => self.expect_replayed(&["--threads"]),
         };
         outcome.map_err(|message| format!("{message}{}", self.kept_traces()))
     }
@@ -315,23 +325,24 @@ impl Case {
         ))
     }
 
-    fn expect_replayed(&self) -> Result<(), String> {
+    fn expect_replayed(&self, flags: &[&str]) -> Result<(), String> {
         for trace in self.traces()? {
-            self.expect_trace_replayed(trace)?;
+            self.expect_trace_replayed(trace, flags)?;
         }
         Ok(())
     }
 
-    fn expect_trace_replayed(&self, trace: &Path) -> Result<(), String> {
-        let report = trace.with_extension("json");
-        let output = process::run(&mut parts().cutape(&[
+    fn expect_trace_replayed(&self, trace: &Path, flags: &[&str]) -> Result<(), String> {
+        let report = trace.with_extension(format!("{}json", flags.concat()));
+        let mut command = parts().cutape(&[
             &"replay",
             &"--driver",
             &"null",
             &"--report",
             &report,
             &trace,
-        ]));
+        ]);
+        let output = process::run(command.args(flags));
         let complain = |what: String| Err(format!("{what}\n{}", output.describe()));
         output.expect(i32::from(self.program.diverges.is_some()))?;
         let text = fs::read_to_string(&report)

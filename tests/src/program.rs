@@ -36,6 +36,8 @@ pub struct Program {
     pub crash: Option<i32>,
     /// What the null driver is to be: `CUTAPE_NULL_*` and its value.
     pub environment: Vec<(String, String)>,
+    /// Whether it has several threads.
+    pub is_threaded: bool,
     source: PathBuf,
 }
 
@@ -77,6 +79,7 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 diverges: about.diverges.clone(),
                 crash: None,
                 environment: about.environment.clone(),
+                is_threaded: text.contains("pthread_create"),
                 source: source.clone(),
             };
             let wrong = |name: String| Program {

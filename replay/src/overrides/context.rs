@@ -29,6 +29,14 @@ fn live_device(player: &Player<'_>, call: &Call<'_>, position: usize) -> i32 {
     player.devices.ordinal(recorded).unwrap_or(-1)
 }
 
+/// The documented names of what [`after`] follows.
+pub(crate) const FOLLOWED: &[&str] = &[
+    "cuCtxDetach",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxReset",
+    "cuDevicePrimaryCtxRetain",
+];
+
 /// Follows a call that succeeded, in the recording and here.
 pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
     match function.base {

@@ -88,8 +88,9 @@ pub(crate) fn launch<'t>(
             Payload::Left(..) => player.bytes_are_missing(),
             Payload::Unreadable => {}
         }
-        let ends = rows.iter().map(|&(row, length)| (row, row + length as u64));
-        player.in_flight_reads.extend(ends);
+        for &(row, length) in &rows {
+            player.in_flight.reads(row, row + length as u64);
+        }
     }
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;

@@ -3,7 +3,6 @@
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind};
 
-use crate::address::Found;
 use crate::buffer::{Buffer, number};
 use crate::frame::{Frame, Skip};
 use crate::interpret::{Played, Player};
@@ -52,8 +51,37 @@ pub(crate) fn kernel<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    let parameters = parameters(player, call, (0, 9, Some(10)))?;
-    let presets = [(9, parameters.kernel_params), (10, parameters.extra)];
+    const FUNCTION: usize = 0;
+    const STREAM: usize = 8;
+    const KERNEL_PARAMS: usize = 9;
+    const EXTRA: usize = 10;
+    if let Some(packed) = as_recorded(player, call, KERNEL_PARAMS, EXTRA) {
+        let mut args = [0; EXTRA + 1];
+        for (position, argument) in args[..KERNEL_PARAMS].iter_mut().enumerate() {
+            let recorded = call.argument(position);
+            *argument = match position {
+                FUNCTION => player.live_handle(call, Kind::Function, recorded)?,
+                STREAM => player.live_handle(call, Kind::Stream, recorded)?,
+                _ => recorded,
+            };
+        }
+        args[EXTRA] = packed.address();
+        let result = player.issue_with(call, function, &args)?;
+        // The driver has copied the parameters when it returns.
+        if player.parameters.len() < PACKED_KEPT {
+            player.parameters.push(packed);
+        }
+        // A launch that succeeded gives nothing back and ends nothing.
+        if result != 0 || !call.succeeded() {
+            player.conclude(call, function, Frame::default(), result);
+        }
+        return Ok(());
+    }
+    let parameters = parameters(player, call, (FUNCTION, KERNEL_PARAMS, Some(EXTRA)))?;
+    let presets = [
+        (KERNEL_PARAMS, parameters.kernel_params),
+        (EXTRA, parameters.extra),
+    ];
     launch(player, call, function, &presets, parameters.buffers)
 }
 
@@ -84,6 +112,19 @@ pub(crate) fn kernel_ex<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
+    if let Some(packed) = as_recorded(player, call, 2, 3) {
+        let mut built = Parameters {
+            kernel_params: 0,
+            extra: packed.address(),
+            buffers: vec![packed],
+        };
+        let presets = [
+            (0, config(player, call, 0, &mut built)?),
+            (2, 0),
+            (3, built.extra),
+        ];
+        return launch(player, call, function, &presets, built.buffers);
+    }
     let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
     let config = config(player, call, 0, &mut parameters)?;
     let presets = [
@@ -198,7 +239,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
-        built.kernel_params = stand_in(&mut built);
+        built.kernel_params = stand_in(player);
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
         return Ok(built);
     }
@@ -225,7 +266,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
                 }
                 built.extra = built.lend(Buffer::of_words(&[0, 0]));
             }
-            None => built.kernel_params = stand_in(&mut built),
+            None => built.kernel_params = stand_in(player),
         }
         return Ok(built);
     };
@@ -234,7 +275,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         player.name_stale(call, address, words);
     }
     if packed.is_empty() {
-        built.kernel_params = stand_in(&mut built);
+        built.kernel_params = stand_in(player);
         return Ok(built);
     }
     player.capturing.translate_conditions(&mut packed, &layout);
@@ -242,17 +283,69 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         built.kernel_params = pointers(&mut built, &packed, &layout);
         return Ok(built);
     }
-    let length = packed.len() as u64;
-    let buffer = built.lend(Buffer::of(&packed));
-    let size = built.lend(Buffer::of_words(&[length]));
-    built.extra = built.lend(Buffer::of_words(&[
-        BUFFER_POINTER,
-        buffer,
-        BUFFER_SIZE,
-        size,
-        0,
-    ]));
+    let mut buffer = Buffer::zeroed(PARAMETERS_AT + packed.len());
+    put_packed(&mut buffer, &packed);
+    built.extra = built.lend(buffer);
     Ok(built)
+}
+
+/// Where the length and the packed parameters stand behind the list for `extra`, in one piece of memory.
+const LENGTH_AT: usize = 48;
+const PARAMETERS_AT: usize = 64;
+
+/// Writes the list for `extra`, the length, and the packed parameters.
+fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
+    let address = buffer.address();
+    let list = [
+        BUFFER_POINTER,
+        address + PARAMETERS_AT as u64,
+        BUFFER_SIZE,
+        address + LENGTH_AT as u64,
+        0,
+        0,
+        packed.len() as u64,
+    ];
+    let bytes = buffer.bytes_mut();
+    for (place, word) in bytes.chunks_exact_mut(8).zip(list) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes[PARAMETERS_AT..PARAMETERS_AT + packed.len()].copy_from_slice(packed);
+}
+
+/// Buffers for packed parameters that are kept: as many as threads may use at once on most machines.
+const PACKED_KEPT: usize = 64;
+
+/// The usual case: parameters that are sent again byte by byte. A buffer with the list for `extra`.
+fn as_recorded<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    params: usize,
+    extra: usize,
+) -> Option<Buffer> {
+    // What is to be repeated keeps its own memory.
+    if player.recorder.is_some()
+        || player.ranges.any_translated()
+        || player.capturing.has_moved_conditions()
+        || call.argument(params) == 0
+        || call.argument(extra) != 0
+    {
+        return None;
+    }
+    let packed = call
+        .capture(params, field::KERNEL_PARAMETERS)?
+        .bytes
+        .inline()?;
+    if packed.is_empty() {
+        return None;
+    }
+    note_host_memory(player, packed);
+    let needed = PARAMETERS_AT + packed.len();
+    let mut buffer = match player.parameters.pop() {
+        Some(buffer) if buffer.len() >= needed => buffer,
+        _ => Buffer::zeroed(needed.next_power_of_two()),
+    };
+    put_packed(&mut buffer, packed);
+    Some(buffer)
 }
 
 /// How the note about that begins.
@@ -262,27 +355,28 @@ pub(crate) const HOST_MEMORY_GIVEN: &str = "parameters of launches hold addresse
 fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
     let mut told = Vec::new();
     for word in packed.chunks_exact(8) {
-        let Found::Live(range, _) = player.ranges.find(number(word)) else {
+        let Some(range) = player.ranges.find_of_host(number(word)) else {
             continue;
         };
-        let host = matches!(range.kind, Kind::HostMemory | Kind::Registration);
-        if player.has_host_memory(range) {
-            continue;
-        }
-        if (host || range.made_by == "cuMemAllocManaged") && !told.contains(&range.made_by) {
-            told.push(range.made_by);
+        let made_by = range.made_by;
+        if !player.has_host_memory(range) && !told.contains(&made_by) {
+            told.push(made_by);
             player.report.note(format!(
-                "{HOST_MEMORY_GIVEN} {} that the program can write without a call: what it wrote there is not recorded",
-                range.made_by
+                "{HOST_MEMORY_GIVEN} {made_by} that the program can write without a call: what it wrote there is not recorded",
             ));
         }
     }
 }
 
-/// An array of pointers to zeros, for launches whose parameters nobody reads.
-fn stand_in(built: &mut Parameters) -> u64 {
-    let zeros = built.lend(Buffer::zeroed(PARAMETER_BYTES));
-    built.lend(Buffer::of_words(&[zeros; PARAMETERS]))
+/// An array of pointers to zeros, for launches whose parameters nobody reads; made once.
+fn stand_in(player: &mut Player<'_>) -> u64 {
+    if player.stand_in == 0 {
+        let zeros = Buffer::zeroed(PARAMETER_BYTES);
+        let array = Buffer::of_words(&[zeros.address(); PARAMETERS]);
+        player.stand_in = array.address();
+        player.kept.extend([zeros, array]);
+    }
+    player.stand_in
 }
 
 /// An array of pointers into packed parameters, as the layout says; one parameter if there is no layout.
@@ -385,6 +479,30 @@ fn attribute_live<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_where_cuda_h_has_them() {
+        let function = cutape_registry::function("cuLaunchKernel").expect("known");
+        let names = ["f", "hStream", "kernelParams", "extra"];
+        let at = names.map(|name| function.params.iter().position(|param| param.name == name));
+        assert_eq!(at, [Some(0), Some(8), Some(9), Some(10)]);
+        assert_eq!(function.params.len(), 11);
+    }
+
+    #[test]
+    fn packed_parameters_stand_behind_their_list() {
+        let mut buffer = Buffer::zeroed(PARAMETERS_AT + 100);
+        put_packed(&mut buffer, &[9; 12]);
+        put_packed(&mut buffer, &[7; 5]);
+        let base = buffer.address();
+        let words: Vec<u64> = buffer.bytes()[..PARAMETERS_AT]
+            .chunks_exact(8)
+            .map(number)
+            .collect();
+        let list = [1, base + 64, 2, base + 48, 0, 0, 5, 0];
+        assert_eq!(words, list);
+        assert_eq!(buffer.bytes()[PARAMETERS_AT..][..6], [7, 7, 7, 7, 7, 9]);
+    }
 
     #[test]
     fn parameters_are_pointed_at_by_the_layout() {

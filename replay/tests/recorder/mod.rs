@@ -36,6 +36,11 @@ pub(crate) fn child() {
         match flag.split_once('=') {
             None if flag == "keep-going" => options.keep_going = true,
             None if flag == "no-placement" => options.placement = false,
+            None if flag == "threads" => options.threads = true,
+            None if flag == "timing" => options.timing = true,
+            Some(("watchdog", seconds)) => {
+                options.watchdog = Duration::from_secs(seconds.parse().unwrap());
+            }
             Some(("until", index)) => options.until = index.parse().ok(),
             Some(("only", name)) => {
                 let name = name.to_owned();

@@ -1,0 +1,126 @@
+//! What playing a call asks of its function, found out once for every function of the registry.
+
+use std::sync::OnceLock;
+
+use cutape_format::Call;
+use cutape_registry::{FUNCTIONS, Function, Kind, Role, Waits};
+
+use crate::overrides::{self, Play};
+use crate::plan::not_reissued;
+
+/// What a call has to do with captures of streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CaptureStep {
+    /// Begins one.
+    Begins,
+    /// Ends one, also when it fails.
+    Ends,
+    /// May be captured.
+    Other,
+}
+
+/// A function's traits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// What plays it; `None`: the registry's roles alone.
+    pub play: Option<Play>,
+    pub reissued: bool,
+    /// Asks whether work is done.
+    pub is_query: bool,
+    /// Its host memory must outlive it.
+    pub is_asynchronous: bool,
+    /// Gives out handles: nobody can use them before it has returned.
+    pub gives: bool,
+    /// Ends objects or memory.
+    pub destroys: bool,
+    /// Names device memory by address.
+    pub names_memory: bool,
+    /// Looks for a global of a module or library.
+    pub finds_global: bool,
+    /// Reads host memory.
+    pub reads_host: bool,
+    /// All work of the context is done when it has returned.
+    pub waits_for_context: bool,
+    /// The end of contexts may follow from it.
+    pub is_of_contexts: bool,
+    pub is_init: bool,
+    pub capture: CaptureStep,
+}
+
+fn find_out(function: &'static Function) -> Traits {
+    let any = |wanted: fn(Role) -> bool| function.params.iter().any(|param| wanted(param.role));
+    Traits {
+        play: overrides::of(function),
+        reissued: not_reissued(function).is_none(),
+        is_query: matches!(function.base, "cuStreamQuery" | "cuEventQuery"),
+        is_asynchronous: function.stream.is_some() && function.waits == Waits::No,
+        gives: any(|role| matches!(role, Role::Make(..) | Role::Find(..) | Role::FindMany(..))),
+        destroys: any(|role| matches!(role, Role::Destroy(_))),
+        names_memory: any(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
+        finds_global: any(|role| matches!(role, Role::Find(Kind::Global, _))),
+        reads_host: any(|role| matches!(role, Role::HostRead(_))),
+        waits_for_context: function.waits == Waits::Context || function.base == "cuMemFree",
+        is_of_contexts: overrides::context::FOLLOWED.contains(&function.base),
+        is_init: function.base == "cuInit",
+        capture: match function.base {
+            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => CaptureStep::Begins,
+            "cuStreamEndCapture" | "cuStreamDestroy" => CaptureStep::Ends,
+            _ => CaptureStep::Other,
+        },
+    }
+}
+
+/// The traits of a function of the registry.
+pub(crate) fn of(function: &'static Function) -> &'static Traits {
+    static TABLE: OnceLock<Vec<Traits>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| FUNCTIONS.iter().map(find_out).collect());
+    &table[usize::from(function.id)]
+}
+
+/// The registry's functions by the numbers that a trace gives them.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    known: Vec<Option<Option<&'static Function>>>,
+}
+
+impl Functions {
+    /// The function of a call; `None` if this build does not know it with these parameters.
+    #[inline]
+    pub(crate) fn of(&mut self, call: &Call) -> Option<&'static Function> {
+        let id = usize::from(call.signature.id);
+        match self.known.get(id) {
+            Some(Some(known)) => *known,
+            _ => self.look_up(id, call),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, id: usize, call: &Call) -> Option<&'static Function> {
+        if self.known.len() <= id {
+            self.known.resize(id + 1, None);
+        }
+        let function = crate::plan::function_of(call);
+        self.known[id] = Some(function);
+        function
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_told_apart_by_what_they_do() {
+        let traits = |name| of(cutape_registry::function(name).expect(name));
+        let query = traits("cuStreamQuery_ptsz");
+        assert!(query.is_query && query.reissued && !query.gives && query.play.is_none());
+        let launch = traits("cuLaunchKernel");
+        assert!(launch.is_asynchronous && launch.play.is_some() && !launch.reads_host);
+        let copy = traits("cuMemcpyHtoDAsync_v2");
+        assert!(copy.is_asynchronous && copy.reads_host && copy.names_memory);
+        assert!(traits("cuStreamCreate").gives && traits("cuStreamDestroy_v2").destroys);
+        assert!(traits("cuMemFree_v2").waits_for_context && traits("cuMemFree_v2").destroys);
+        assert!(traits("cuDevicePrimaryCtxReset_v2").is_of_contexts);
+        assert_eq!(traits("cuStreamEndCapture").capture, CaptureStep::Ends);
+    }
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# How long programs take on their own, and how long the replay of the same calls takes: medians and ratios.
+#   tests/gpu/replay_speed.sh PACKAGE RESULTS
+# PACKAGE is what `cargo xtask package` has made. RESULTS gets table.txt, the traces and the reports. Needs a C compiler;
+# DRIVER=null in the environment tries the script itself where there is no GPU. The exit status is 1 if a ratio is above its
+# bound or a replay diverges.
+set -eu
+if [ $# -ne 2 ]; then
+    sed -n '2,6s/^# //p' "$0" >&2
+    exit 2
+fi
+package=$(cd "$1" && pwd)
+mkdir -p "$2"
+results=$(cd "$2" && pwd)
+tests=$(cd "$(dirname "$0")/.." && pwd)
+cutape=$package/cutape
+rounds=${ROUNDS:-5}
+driver=()
+if [ "${DRIVER:-}" = null ]; then
+    driver=(--driver null)
+    mkdir -p "$results/driver"
+    ln -sf "$package/libcutape_null.so" "$results/driver/libcuda.so.1"
+    export LD_LIBRARY_PATH=$results/driver
+fi
+"${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" "$tests/gpu/replay_speed.c" \
+    -o "$results/replay_speed" "$package/libcutape_null.so"
+
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
+failed=0
+# measure NAME COUNT BOUND COMMAND...: COMMAND prints the nanoseconds of its loop of COUNT rounds.
+measure() {
+    local name=$1 count=$2 bound=$3 trace=$results/$1.cutape native=() here=() inside=() calls round
+    shift 3
+    rm -f "$trace"
+    "$cutape" record "${driver[@]}" -o "$trace" -- "$@" >"$results/$name.recorded"
+    # The calls between the two marks; `dump` gives each call a line that begins with its number.
+    calls=$("$cutape" dump --calls cuCtxGetApiVersion "$trace" | awk '$1 ~ /^[0-9]+$/ { v[++n] = $1 } END { if (n > 1) print v[n - 1] + 1 ".." v[n] }')
+    if [ -z "$calls" ]; then
+        echo "$name: its recording has no marks" >&2
+        failed=1
+        return
+    fi
+    for round in $(seq "$rounds"); do
+        native+=("$("$@")")
+        if ! "$cutape" replay "${driver[@]}" --timing --calls "$calls" --report "$results/$name.json" "$trace" >"$results/$name.txt"; then
+            echo "$name: its replay differs, see $results/$name.txt" >&2
+            failed=1
+            return
+        fi
+        here+=("$(sed -n '/"span"/,/}/s/.*"nanoseconds": \([0-9]*\).*/\1/p' "$results/$name.json")")
+        inside+=("$(sed -n '/"span"/,/}/s/.*"driver_nanoseconds": \([0-9]*\).*/\1/p' "$results/$name.json")")
+    done
+    native=$(printf '%s\n' "${native[@]}" | median)
+    here=$(printf '%s\n' "${here[@]}" | median)
+    inside=$(printf '%s\n' "${inside[@]}" | median)
+    awk -v name="$name" -v count="$count" -v native="$native" -v here="$here" -v inside="$inside" -v bound="$bound" 'BEGIN {
+        ratio = here / native
+        printf "%-8s %9d %14.3f %14.3f %14.3f %8.3f %8.2f  %s\n", name, count, native / count / 1000, here / count / 1000, \
+            inside / count / 1000, ratio, bound, ratio <= bound ? "ok" : "above"
+        exit ratio > bound }' >>"$results/table.txt" || failed=1
+}
+
+{
+    echo "medians of $rounds rounds, in microseconds a round of the loop; replay / program is to be at most the bound"
+    printf '%-8s %9s %14s %14s %14s %8s %8s\n' loop count program replay "in the driver" ratio bound
+} >"$results/table.txt"
+measure host 200000 1.05 "$results/replay_speed" host 200000
+measure gpu 2000 1.01 "$results/replay_speed" gpu 2000
+if [ ${#driver[@]} -eq 0 ] && python3 -c 'import torch; torch.zeros(1).cuda()' 2>/dev/null; then
+    measure torch 500 0.50 python3 "$tests/gpu/replay_speed_torch.py" 500
+else
+    echo "torch    skipped: no PyTorch with CUDA here" >>"$results/table.txt"
+fi
+cat "$results/table.txt"
+exit "$failed"
