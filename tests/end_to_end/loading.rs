@@ -57,6 +57,13 @@ fn main() -> ExitCode {
             launchers().map_err(Failed::from)
         }),
         sanitized(),
+        Trial::test(
+            "forked children of a recorded program are no matter",
+            || forked().map_err(Failed::from),
+        ),
+        Trial::test("what outlives the launcher gets the driver", || {
+            outlives().map_err(Failed::from)
+        }),
         Trial::test("what has no way in is refused", || {
             refused().map_err(Failed::from)
         }),
@@ -343,6 +350,25 @@ fn told() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A forked child has the driver mapped and makes no call: nothing is said of it.
+fn forked() -> Result<(), String> {
+    let folder = folder("forked");
+    let words = words(&["fork".to_owned(), "libcuda.so.1".to_owned()]);
+    let output = record("auto", &folder.join("t.cutape"), &words);
+    output.expect(0)
+}
+
+/// The auditing library is still there when what it leads to is gone.
+fn outlives() -> Result<(), String> {
+    let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
+    let output = run(Command::new(&words[0])
+        .args(&words[1..])
+        .env("LD_LIBRARY_PATH", built().join("driver"))
+        .env("LD_AUDIT", &parts().audit)
+        .env("CUTAPE_AUDIT_LEADS_TO", "/no/such/folder/libcuda.so.1"));
+    output.expect(0)
 }
 
 /// Launchers hand their environment on, or say that they do not.
