@@ -9,5 +9,11 @@ fn main() {
     // Optional, and usually not there. Where the driver exports functions that we do not, `cutape record` writes that library,
     // and makes it a needed one in a copy of this one: see cli/src/forward.rs.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--auxiliary,$ORIGIN/libcutape-forward.so");
+    if std::env::var_os("CARGO_FEATURE_GUM").is_some() {
+        // What frida-gum's library may take from the system beside the C library: an assumption, and nothing where it does not.
+        println!(
+            "cargo:rustc-cdylib-link-arg=-Wl,--push-state,--as-needed,-lm,-lresolv,-ldl,-lrt,--pop-state"
+        );
+    }
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -10,12 +10,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cutape_format::Trace;
 use cutape_registry::asks_for_libcuda;
 
 /// How long a process may have the driver without a call that reaches us, and how often is looked at first.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Later it is looked at more and more rarely, down to this.
-const RAREST: Duration = Duration::from_secs(16);
+const RAREST: Duration = Duration::from_secs(4);
 
 /// What to look for.
 pub(crate) struct Subject {
@@ -23,10 +24,10 @@ pub(crate) struct Subject {
     pub(crate) process: u32,
     /// The driver that we call.
     pub(crate) driver: PathBuf,
-    /// Our own library, which has libcuda's name.
-    pub(crate) interposer: PathBuf,
-    /// The processes that have a trace, asked when needed.
-    pub(crate) recorded: Box<dyn Fn() -> BTreeSet<u32> + Send>,
+    /// What may be mapped without a call: our own library, which has libcuda's name.
+    pub(crate) ours: Vec<PathBuf>,
+    /// The traces that are being written, asked when needed.
+    pub(crate) traces: Box<dyn Fn() -> Vec<PathBuf> + Send>,
     /// What to do about calls that do not arrive.
     pub(crate) advice: &'static str,
 }
@@ -64,7 +65,11 @@ impl Drop for Watch {
 fn watch(subject: &Subject, stopped: &mpsc::Receiver<()>) {
     let libraries = Libraries {
         driver: Identity::of(&subject.driver),
-        interposer: Identity::of(&subject.interposer),
+        ours: subject
+            .ours
+            .iter()
+            .filter_map(|path| Identity::of(path))
+            .collect(),
     };
     // Processes that had the driver when last looked at, and those of which no more is to be said.
     let (mut waiting, mut settled) = (BTreeSet::new(), BTreeSet::new());
@@ -73,32 +78,59 @@ fn watch(subject: &Subject, stopped: &mpsc::Receiver<()>) {
         let mut found = BTreeMap::new();
         for process in descendants(subject.process) {
             if !settled.contains(&process)
-                && let Some(path) = driver_of(process, &libraries)
+                && let Some(mapped) = Mapped::of(process, &libraries)
             {
-                found.insert(process, path);
+                found.insert(process, mapped);
             }
         }
-        if !found.is_empty() {
-            let recorded = (subject.recorded)();
-            for (process, path) in found {
-                if numbers(process)
-                    .iter()
-                    .any(|number| recorded.contains(number))
-                {
-                    settled.insert(process);
-                } else if !waiting.insert(process) {
-                    settled.insert(process);
-                    say(process, &path, subject.advice);
-                }
+        let recorded = match found.is_empty() {
+            true => Recorded::default(),
+            false => Recorded::of(&(subject.traces)()),
+        };
+        let mut wait = BTreeSet::new();
+        for (process, mapped) in found {
+            if recorded.has(&numbers(process), &mapped) {
+                settled.insert(process);
+            } else if waiting.contains(&process) {
+                settled.insert(process);
+                say(process, &mapped.driver, subject.advice);
+            } else {
+                wait.insert(process);
             }
         }
         // A process that is being waited for is looked at again soon.
-        let is_waiting = waiting.iter().any(|process| !settled.contains(process));
-        pause = if is_waiting {
-            PATIENCE
-        } else {
-            (pause * 2).min(RAREST)
+        pause = match wait.is_empty() {
+            true => (pause * 2).min(RAREST),
+            false => PATIENCE,
         };
+        waiting = wait;
+    }
+}
+
+/// Who writes traces.
+#[derive(Default)]
+struct Recorded {
+    processes: BTreeSet<u32>,
+    files: BTreeSet<u64>,
+}
+
+impl Recorded {
+    fn of(traces: &[PathBuf]) -> Self {
+        // One that is just being created is readable the next time.
+        let head = |path: &PathBuf| Some(Trace::follow(path).ok()?.head().process);
+        Self {
+            processes: traces.iter().filter_map(head).collect(),
+            files: traces
+                .iter()
+                .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
+                .collect(),
+        }
+    }
+
+    /// Whether calls of a process arrive: it has a trace, or is a forked child of one that has, and still has that mapped.
+    fn has(&self, numbers: &[u32], mapped: &Mapped) -> bool {
+        numbers.iter().any(|number| self.processes.contains(number))
+            || mapped.inodes.iter().any(|inode| self.files.contains(inode))
     }
 }
 
@@ -131,28 +163,38 @@ impl Identity {
 
 struct Libraries {
     driver: Option<Identity>,
-    interposer: Option<Identity>,
+    ours: Vec<Identity>,
 }
 
 impl Libraries {
     /// Whether a mapped file is a libcuda: the one that we call or another one.
     fn is_driver(&self, inode: u64, path: &Path) -> bool {
-        let file = path.file_name().map(|name| Identity {
-            inode,
-            name: name.to_owned(),
-        });
-        file != self.interposer
-            && (file == self.driver || asks_for_libcuda(path.as_os_str().as_bytes()))
+        let Some(name) = path.file_name() else {
+            return false;
+        };
+        let is = |file: &Identity| file.inode == inode && file.name == name;
+        let is_known = self.driver.as_ref().is_some_and(is);
+        (is_known || asks_for_libcuda(path.as_os_str().as_bytes())) && !self.ours.iter().any(is)
     }
 }
 
-/// The libcuda that a process has mapped, if any.
-fn driver_of(process: u32, libraries: &Libraries) -> Option<PathBuf> {
-    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
-    maps.split(|&byte| byte == b'\n').find_map(|line| {
-        let (inode, path) = mapped_file(line)?;
-        libraries.is_driver(inode, path).then(|| path.to_owned())
-    })
+/// What a process that has a libcuda has mapped.
+struct Mapped {
+    driver: PathBuf,
+    /// Of all files.
+    inodes: BTreeSet<u64>,
+}
+
+impl Mapped {
+    fn of(process: u32, libraries: &Libraries) -> Option<Self> {
+        let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+        let files = || maps.split(|&byte| byte == b'\n').filter_map(mapped_file);
+        let (_, driver) = files().find(|(inode, path)| libraries.is_driver(*inode, path))?;
+        Some(Self {
+            driver: driver.to_owned(),
+            inodes: files().map(|(inode, _)| inode).collect(),
+        })
+    }
 }
 
 /// The file of a line of /proc/PID/maps: address, permissions, offset, device, inode, path (proc(5)).
@@ -233,15 +275,13 @@ mod tests {
 
     #[test]
     fn which_library_is_the_driver() {
-        let file = |inode, name: &str| {
-            Some(Identity {
-                inode,
-                name: name.into(),
-            })
+        let file = |inode, name: &str| Identity {
+            inode,
+            name: name.into(),
         };
         let libraries = Libraries {
-            driver: file(10, "libcutape_null.so"),
-            interposer: file(11, "libcuda.so.1"),
+            driver: Some(file(10, "libcutape_null.so")),
+            ours: vec![file(11, "libcuda.so.1")],
         };
         for (inode, path, expected) in [
             (10, "/opt/libcutape_null.so", true),
@@ -254,6 +294,31 @@ mod tests {
                 libraries.is_driver(inode, Path::new(path)),
                 expected,
                 "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn whose_calls_arrive() {
+        let recorded = Recorded {
+            processes: [17].into(),
+            files: [1000].into(),
+        };
+        for (numbers, inodes, expected) in [
+            (&[17][..], &[5][..], true),
+            // In a container it has another number.
+            (&[4711, 17], &[5], true),
+            (&[18], &[5, 1000], true),
+            (&[18], &[5], false),
+        ] {
+            let mapped = Mapped {
+                driver: PathBuf::new(),
+                inodes: inodes.iter().copied().collect(),
+            };
+            assert_eq!(
+                recorded.has(numbers, &mapped),
+                expected,
+                "{numbers:?} {inodes:?}"
             );
         }
     }

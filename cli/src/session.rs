@@ -1,6 +1,5 @@
 //! Running a program under the interposer, and collecting the traces that it leaves.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -181,9 +180,9 @@ pub(crate) fn start(
     let (asked, known) = (trace.clone(), old.clone());
     let watch = Watch::begin(Subject {
         process: child.id(),
+        ours: way.mapped_at_start(folder.library(), &driver),
         driver,
-        interposer: folder.library(),
-        recorded: Box::new(move || processes(&asked, &known)),
+        traces: Box::new(move || begun(&asked, &known)),
         advice: way.next(),
     });
     Ok(Session {
@@ -257,15 +256,10 @@ fn family(trace: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The processes that have begun to record, of a recording before which the family was as it is given.
-fn processes(trace: &Path, old: &[PathBuf]) -> BTreeSet<u32> {
+/// The traces that a recording has begun, before which the family was as it is given.
+fn begun(trace: &Path, old: &[PathBuf]) -> Vec<PathBuf> {
     let new = family(trace).into_iter().filter(|path| !old.contains(path));
-    [trace.to_owned()]
-        .into_iter()
-        .chain(new)
-        // One that is just being created is readable the next time.
-        .filter_map(|path| Some(Trace::follow(&path).ok()?.head().process))
-        .collect()
+    [trace.to_owned()].into_iter().chain(new).collect()
 }
 
 /// The process that still writes a trace: one that has the file mapped.

@@ -156,6 +156,14 @@ impl Way {
         variables
     }
 
+    /// The files with libcuda's name, or the driver itself, that a process may have mapped although it makes no call.
+    pub(crate) fn mapped_at_start(&self, interposer: PathBuf, driver: &Path) -> Vec<PathBuf> {
+        match self.via {
+            Via::Gum => vec![interposer, driver.to_owned()],
+            _ => vec![interposer],
+        }
+    }
+
     /// What to try where calls escape this way.
     pub(crate) fn next(&self) -> &'static str {
         match self.via {

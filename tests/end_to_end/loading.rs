@@ -57,6 +57,13 @@ fn main() -> ExitCode {
             launchers().map_err(Failed::from)
         }),
         sanitized(),
+        Trial::test(
+            "forked children of a recorded program are no matter",
+            || forked().map_err(Failed::from),
+        ),
+        Trial::test("what outlives the launcher gets the driver", || {
+            outlives().map_err(Failed::from)
+        }),
         Trial::test("what has no way in is refused", || {
             refused().map_err(Failed::from)
         }),
@@ -272,24 +279,37 @@ fn equal(name: &str) -> Result<(), String> {
     }
 }
 
+/// What was taken is named; without the auditing library it is what always works.
 fn auto() -> Result<(), String> {
-    let folder = folder("auto");
-    let trace = folder.join("t.cutape");
     let words = words(&["open".to_owned(), "{driver}".to_owned()]);
     let driver = built().join("driver/libcuda.so.1");
-    let mut command =
-        parts().cutape(&[&"record", &"-v", &"--driver", &driver, &"-o", &trace, &"--"]);
-    let output = run(command.args(&words));
-    output.expect_code(0)?;
-    let opened = Trace::open(&trace).map_err(|error| error.to_string())?;
-    let via = opened.meta_value("recorder.via").unwrap_or_default();
-    ensure(
-        output
-            .stderr
-            .contains(&format!("recording by way of {via}: ")),
-        "the way is not named",
-        &output,
-    )
+    for (name, library, why) in [
+        ("whole", parts().audit.as_path(), None),
+        (
+            "without a library",
+            Path::new("/no/such/library.so"),
+            Some("preload: the library for --via audit is not there"),
+        ),
+    ] {
+        let trace = folder(&format!("auto {name}")).join("t.cutape");
+        let mut command =
+            parts().cutape(&[&"record", &"--via", &"auto", &"-v", &"--driver", &driver]);
+        command.arg("-o").arg(&trace).arg("--").args(&words);
+        let output = run(command.env("CUTAPE_AUDIT", library));
+        output.expect_code(0)?;
+        let opened = Trace::open(&trace).map_err(|error| error.to_string())?;
+        let via = opened.meta_value("recorder.via").unwrap_or_default();
+        for part in [via, why.unwrap_or(via)] {
+            ensure(
+                output
+                    .stderr
+                    .contains(&format!("recording by way of {part}")),
+                "the way is not named",
+                &output,
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// A running program that has the driver, and whose calls do not arrive, is named; also a child of what was started.
@@ -343,6 +363,25 @@ fn told() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A forked child has the driver mapped and makes no call: nothing is said of it.
+fn forked() -> Result<(), String> {
+    let folder = folder("forked");
+    let words = words(&["fork".to_owned(), "libcuda.so.1".to_owned()]);
+    let output = record("auto", &folder.join("t.cutape"), &words);
+    output.expect(0)
+}
+
+/// The auditing library is still there when what it leads to is gone.
+fn outlives() -> Result<(), String> {
+    let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
+    let output = run(Command::new(&words[0])
+        .args(&words[1..])
+        .env("LD_LIBRARY_PATH", built().join("driver"))
+        .env("LD_AUDIT", &parts().audit)
+        .env("CUTAPE_AUDIT_LEADS_TO", "/no/such/folder/libcuda.so.1"));
+    output.expect(0)
 }
 
 /// Launchers hand their environment on, or say that they do not.

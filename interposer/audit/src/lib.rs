@@ -65,5 +65,11 @@ pub unsafe extern "C" fn la_objsearch(
     if names_a_folder(text) && unsafe { libc::access(name, libc::F_OK) } != 0 {
         return name;
     }
-    INTERPOSER.load(Ordering::Relaxed)
+    let interposer = INTERPOSER.load(Ordering::Relaxed);
+    // A process may outlive the launcher and what it laid out; then it gets what it asked for.
+    // SAFETY: `la_version` took it from the environment, where it ends in NUL; without it the loader has dropped us.
+    if interposer.is_null() || unsafe { libc::access(interposer, libc::F_OK) } != 0 {
+        return name;
+    }
+    interposer
 }
