@@ -195,14 +195,41 @@ fn launches(
 
 /// A name of a kernel that is part of a folder's: readable, and another one for another kernel.
 fn short(kernel: &str, readable: &str) -> String {
-    let bare = readable.split(['(', '<']).next().unwrap_or(readable);
-    let bare = bare.rsplit([' ', ':']).next().unwrap_or(bare);
-    let plain = safe(bare);
+    let bare = unqualified(readable);
+    let plain = safe(&bare);
     match plain == kernel {
         true => plain,
         // What was left out tells overloads and instances of templates apart.
         false => format!("{plain}-{:08x}", hash(kernel)),
     }
+}
+
+/// The last name of a demangled function, without namespaces, template arguments, parameters and what it returns.
+fn unqualified(readable: &str) -> String {
+    const NAMELESS: &str = "(anonymous namespace)";
+    let (mut depth, mut ended, mut name, mut rest) = (0_usize, false, String::new(), readable);
+    while let Some(next) = rest.chars().next() {
+        if let Some(behind) = rest.strip_prefix(NAMELESS) {
+            rest = behind;
+            continue;
+        }
+        match next {
+            // The parameters, unless parentheses are what is called.
+            '(' if depth == 0 && !name.ends_with("operator") => break,
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            ' ' | ':' if depth == 0 => ended = true,
+            _ if depth == 0 => {
+                if std::mem::take(&mut ended) {
+                    name.clear();
+                }
+                name.push(next);
+            }
+            _ => {}
+        }
+        rest = &rest[next.len_utf8()..];
+    }
+    name
 }
 
 /// FNV-1a: the same in every build.
@@ -323,6 +350,16 @@ mod tests {
                 "_ZN2at6native3addIfEEvT_",
                 "void at::native::add<float>(float)",
                 "add-",
+            ),
+            (
+                "_ZN2at6native43_GLOBAL__N__x25multi_tensor_apply_kernelIfEEvT_",
+                "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::Adam<4> >(float)",
+                "multi_tensor_apply_kernel-",
+            ),
+            (
+                "_ZN8internal5gemvx6kernelIfEENSt9enable_ifIXntLb0EEvE4typeET_",
+                "std::enable_if<!(false), void>::type internal::gemvx::kernel<float> (float)",
+                "kernel-",
             ),
             ("a/b", "a/b", "a_b-"),
         ] {
