@@ -629,7 +629,7 @@ fn member_text(out: &mut String, bytes: &[u8], c_type: &str, signatures: &Signat
 fn json_scalar(call: &Call<'_>, position: usize, style: &Style) -> Value {
     let value = call.argument(position);
     match (&style.scalar, style.passing) {
-        (_, Passing::Memory(_)) => hex(call.argument_bytes(position)).into(),
+        (_, Passing::Memory(_)) => hex(&call.argument_bytes(position)).into(),
         (Scalar::Float, Passing::Float(4)) => json!(f32::from_bits(value as u32)),
         (Scalar::Float, _) => json!(f64::from_bits(value)),
         (Scalar::Signed | Scalar::Enum(_), passing) => json!(signed(value, passing.bytes())),

@@ -6,7 +6,8 @@ mod sample;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::path::PathBuf::from(std::env::args_os().nth(1).ok_or("which file?")?);
-    sample::sample().write(&path)?;
+    let builder = sample::short_sample();
+    builder.write(&path)?;
     let name = path.file_stem().ok_or("which file?")?.to_string_lossy();
     let packed = path.with_file_name(format!("{name}-packed.cutape"));
     let trace = cutape_format::Trace::open(&path)?;

@@ -9,10 +9,10 @@ use crate::codec;
 use crate::layout::{
     ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
     FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote,
-    LeaveHead, MAGIC, MAJOR, MINOR, OriginNote, ThreadNote, capture_flag, chunk_kind, note_kind,
-    record_kind,
+    LeaveHead, MAGIC, MAJOR, OriginNote, RecordHead, SHORT_TICKS_END, STAGED_LENGTH, StagedNote,
+    ThreadNote, capture_flag, chunk_kind, note_kind, record_kind, short_enter,
 };
-use crate::signature::Signatures;
+use crate::signature::{Parameter, Passing, Signatures};
 use crate::trace::Mapping;
 use crate::write::{Record, close_chunk};
 
@@ -66,7 +66,8 @@ struct ThreadChunks {
     /// Bodies; the last one is being filled.
     bodies: Vec<OpenChunk>,
     entered: u64,
-    in_flight: Option<u16>,
+    /// Function and ticks of the call that it is in.
+    in_flight: Option<(u16, u64)>,
 }
 
 #[derive(Debug)]
@@ -104,7 +105,11 @@ pub struct TraceBuilder {
     ticks: u64,
     chunk_length: usize,
     closed: bool,
+    short: bool,
 }
+
+/// The file head's; the first record is later.
+const START_TICKS: u64 = 1000;
 
 impl TraceBuilder {
     /// Begins a trace with that signature table.
@@ -126,9 +131,10 @@ impl TraceBuilder {
             // Blobs follow the signature table, so their places are known while records are made.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
             threads: BTreeMap::new(),
-            ticks: 1000,
+            ticks: START_TICKS,
             chunk_length: 1 << 20,
             closed: true,
+            short: false,
         }
     }
 
@@ -147,6 +153,12 @@ impl TraceBuilder {
     /// How long a chunk of calls may become, in bytes; 1 MiB unless told.
     pub fn chunk_length(&mut self, length: usize) -> &mut Self {
         self.chunk_length = length.next_multiple_of(CHUNK_ALIGNMENT as usize);
+        self
+    }
+
+    /// From now on writes what version 1.1 has: short records where they can say all, and what is left open as a stage.
+    pub fn short(&mut self) -> &mut Self {
+        self.short = true;
         self
     }
 
@@ -189,25 +201,62 @@ impl TraceBuilder {
             "{} takes fewer arguments",
             event.name
         );
-        let mut body = codec::encode_to_vec(EnterHead {
-            ticks: self.ticks,
-            caller: event.caller,
-        });
-        body.extend_from_slice(&arguments);
-        self.put_captures(&mut body, event.captures);
+        let ticks = self.ticks;
+        let by_value = signature
+            .parameters
+            .iter()
+            .any(|parameter| matches!(parameter.passing, Passing::Memory(_)));
+        let is_short =
+            self.short && !by_value && signature.parameters.len() <= short_enter::MOST_ARGUMENTS;
+        // One capture can be a record of its own.
+        let own = match event.captures {
+            [one] if is_short && one.flags == 0 && one.bytes.len() <= INLINE_LIMIT => Some(*one),
+            _ => None,
+        };
+        let captures = if own.is_some() { &[] } else { event.captures };
+        let mut body;
+        let kind = if is_short {
+            let words = masked(signature.parameters.iter(), event.arguments);
+            let mut space = [0; 256];
+            let length = Record::new(&mut space).and_then(|mut record| {
+                record.put_short_enter(ticks.wrapping_sub(START_TICKS), event.caller, &words)?;
+                Some(record.length())
+            });
+            body = space[8..length.unwrap_or(8)].to_vec();
+            record_kind::ENTER_SHORT
+        } else {
+            body = codec::encode_to_vec(EnterHead {
+                ticks,
+                caller: event.caller,
+            });
+            body.extend_from_slice(&arguments);
+            record_kind::ENTER
+        };
+        self.put_captures(&mut body, captures);
         self.ticks += 10;
-        self.record(event.thread, record_kind::ENTER, id, &body);
+        self.record(event.thread, kind, id, &body);
         let thread = self.threads.entry(event.thread).or_default();
         thread.entered += 1;
-        thread.in_flight = Some(id);
+        thread.in_flight = Some((id, ticks));
+        if let Some(own) = own {
+            self.put_record(event.thread, own.bytes.len(), |mut record| {
+                record.put(own.bytes)?;
+                record.commit_capture(own.parameter, own.field)
+            });
+        }
         self
     }
 
     /// Leaves the call that the thread is in.
     pub fn leave(&mut self, thread: u32, result: i32, captures: &[Captured<'_>]) -> &mut Self {
-        let Some(id) = self.threads.entry(thread).or_default().in_flight.take() else {
+        let Some((id, entered)) = self.threads.entry(thread).or_default().in_flight.take() else {
             panic!("thread {thread} is in no call");
         };
+        let spent = self.ticks.wrapping_sub(entered);
+        if self.short && result == 0 && captures.is_empty() && spent < SHORT_TICKS_END {
+            self.ticks += 10;
+            return self.put_record(thread, 0, |record| record.commit_short_leave(spent));
+        }
         let mut body = codec::encode_to_vec(LeaveHead {
             ticks: self.ticks,
             result,
@@ -294,7 +343,20 @@ impl TraceBuilder {
 
     /// Adds any record, sound or not, to a thread's chunk.
     pub fn record(&mut self, thread: u32, kind: u8, function: u16, body: &[u8]) -> &mut Self {
-        let length = (8 + body.len()).next_multiple_of(8);
+        self.put_record(thread, body.len(), |mut record| {
+            record.put(body)?;
+            record.commit(kind, function)
+        })
+    }
+
+    /// Adds a record with so many bytes behind its head.
+    fn put_record(
+        &mut self,
+        thread: u32,
+        content: usize,
+        build: impl FnOnce(Record<'_>) -> Option<usize>,
+    ) -> &mut Self {
+        let length = (8 + content).next_multiple_of(8);
         let room = (self.chunk_length - CHUNK_HEAD_LENGTH).max(length);
         let ticks = self.ticks;
         let state = self.threads.entry(thread).or_default();
@@ -315,11 +377,8 @@ impl TraceBuilder {
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(space.as_mut_ptr().cast::<u8>(), space.len() * 8)
         };
-        let committed = Record::new(bytes).and_then(|mut record| {
-            record.put(body)?;
-            record.commit(kind, function)
-        });
-        assert_eq!(committed, Some(length), "a record of {} bytes", body.len());
+        let committed = Record::new(bytes).and_then(build);
+        assert_eq!(committed, Some(length), "a record of {content} bytes");
         if let Some(chunk) = state.bodies.last_mut() {
             chunk
                 .body
@@ -358,13 +417,13 @@ impl TraceBuilder {
         let mut file = FileHead {
             magic: MAGIC,
             major: MAJOR,
-            minor: MINOR,
+            minor: self.short.into(),
             head_length: FILE_HEAD_LENGTH as u32,
             flags: 0,
             process: 4242,
             clock: 1,
             start_unix: 1_700_000_000_000_000_000,
-            start_ticks: 1000,
+            start_ticks: START_TICKS,
             ticks_per_second: 0,
             index: 0,
             checksum: 0,
@@ -410,6 +469,10 @@ impl TraceBuilder {
                 };
                 let last = sequence as usize + 1 == state.bodies.len();
                 let length = (self.chunk_length as u64).max(allocated(chunk.body.len()));
+                if self.short && last && !self.closed {
+                    put_stage(&mut file, head, &chunk.body, length);
+                    continue;
+                }
                 put_chunk(
                     &mut file,
                     head,
@@ -429,6 +492,16 @@ impl TraceBuilder {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.bytes())
     }
+}
+
+/// A word for each argument, with nothing above its width.
+fn masked<'a>(parameters: impl Iterator<Item = &'a Parameter>, words: &[u64]) -> Vec<u64> {
+    let widths = parameters.map(|parameter| parameter.passing.bytes());
+    words
+        .iter()
+        .zip(widths)
+        .map(|(word, width)| word & (u64::MAX >> (64 - 8 * width.min(8))))
+        .collect()
 }
 
 fn allocated(body: usize) -> u64 {
@@ -453,6 +526,34 @@ fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: Option<u6
     file.extend_from_slice(&place.0);
     file.extend_from_slice(body);
     file.resize(start + length as usize, 0);
+}
+
+/// Writes the records of `body` as they stand in the stage of their thread.
+fn put_stage(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: u64) {
+    let note = StagedNote {
+        sequence: head.sequence,
+        first: head.first,
+        ticks: head.ticks,
+        nanoseconds: head.nanoseconds,
+    };
+    let mut records = RecordHead {
+        length: STAGED_LENGTH as u32,
+        kind: record_kind::NOTE,
+        detail: 0,
+        function: note_kind::STAGED,
+    }
+    .word()
+    .to_le_bytes()
+    .to_vec();
+    records.extend_from_slice(&codec::encode_to_vec(note));
+    records.resize(STAGED_LENGTH, 0);
+    records.extend_from_slice(body);
+    let head = ChunkHead {
+        thread: head.thread,
+        ..crate::pack::blank_head(chunk_kind::STAGE)
+    };
+    let length = length.max(allocated(records.len()));
+    put_chunk(file, head, &records, Some(length), false);
 }
 
 #[repr(align(8))]

@@ -1,10 +1,12 @@
 //! A call as a reader sees it: a view of the record bytes, decoded on demand.
 
+use std::borrow::Cow;
+
 use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
     ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, HostChangedNote, HostSkippedNote,
-    LayoutNote, OriginNote, ThreadNote, capture_flag, field, note_kind,
+    LayoutNote, OriginNote, ThreadNote, capture_flag, field, note_kind, short_enter,
 };
 use crate::signature::{Passing, Signature};
 
@@ -23,14 +25,24 @@ pub struct Call<'a> {
     pub ticks: u64,
     /// The address in the program that it returns to.
     pub caller: u64,
-    /// The packed arguments.
-    pub arguments: &'a [u8],
+    pub(crate) arguments: Arguments<'a>,
     pub(crate) captures: &'a [u8],
     /// Captures from a note behind the `ENTER`.
     pub(crate) more_captures: &'a [u8],
+    /// The one that is a record of its own.
+    pub(crate) own_capture: Option<Capture<'a>>,
     pub(crate) notes: Vec<(u16, &'a [u8])>,
     /// What came back; `None` for a call in flight.
     pub leave: Option<Leave<'a>>,
+}
+
+/// Arguments as they stand in a record.
+#[derive(Clone, Debug)]
+pub(crate) enum Arguments<'a> {
+    /// One behind the other, each as wide as its signature says.
+    Packed(&'a [u8]),
+    /// Each in as few bytes as it needs.
+    Short(short_enter::Numbers<'a>),
 }
 
 /// The end of a call.
@@ -122,6 +134,8 @@ pub enum Note<'a> {
 /// Iterates over captures; ends at the first that is malformed.
 #[derive(Clone, Debug)]
 pub struct Captures<'a> {
+    /// One that has no head among these bytes.
+    own: Option<Capture<'a>>,
     bytes: &'a [u8],
     /// What follows when `bytes` are through.
     more: &'a [u8],
@@ -129,7 +143,11 @@ pub struct Captures<'a> {
 
 impl<'a> Captures<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, more: &[] }
+        Self {
+            own: None,
+            bytes,
+            more: &[],
+        }
     }
 
     /// What has not been read: padding, or the first malformed capture.
@@ -142,6 +160,9 @@ impl<'a> Iterator for Captures<'a> {
     type Item = Capture<'a>;
 
     fn next(&mut self) -> Option<Capture<'a>> {
+        if let Some(capture) = self.own.take() {
+            return Some(capture);
+        }
         if self.bytes.len() < CAPTURE_HEAD_LENGTH && !self.more.is_empty() {
             self.bytes = core::mem::take(&mut self.more);
         }
@@ -182,22 +203,24 @@ impl<'a> Call<'a> {
             return 0;
         };
         let width = parameter.passing.bytes();
-        let Some(bytes) = self
-            .arguments
-            .get(parameter.offset..parameter.offset + width)
-        else {
-            return 0;
-        };
-        // Nearly all are of these two lengths, for which no loop is needed.
-        let value = match (bytes.first_chunk::<8>(), bytes.first_chunk::<4>()) {
-            (Some(word), _) if width == 8 => return u64::from_le_bytes(*word),
-            (_, Some(word)) if width == 4 => u64::from(u32::from_le_bytes(*word)),
-            _ if width > 8 => return 0,
-            _ => {
-                let mut word = [0; 8];
-                word[..width].copy_from_slice(bytes);
-                u64::from_le_bytes(word)
+        let value = match &self.arguments {
+            Arguments::Packed(bytes) => {
+                let Some(bytes) = bytes.get(parameter.offset..parameter.offset + width) else {
+                    return 0;
+                };
+                // Nearly all are of these two lengths, for which no loop is needed.
+                match (bytes.first_chunk::<8>(), bytes.first_chunk::<4>()) {
+                    (Some(word), _) if width == 8 => return u64::from_le_bytes(*word),
+                    (_, Some(word)) if width == 4 => u64::from(u32::from_le_bytes(*word)),
+                    _ if width > 8 => return 0,
+                    _ => {
+                        let mut word = [0; 8];
+                        word[..width].copy_from_slice(bytes);
+                        u64::from_le_bytes(word)
+                    }
+                }
             }
+            Arguments::Short(numbers) => numbers.clone().nth(position).unwrap_or(0),
         };
         match parameter.passing {
             Passing::Signed(n) if n < 8 => {
@@ -208,16 +231,40 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The bytes of an argument as they stand in the record.
-    pub fn argument_bytes(&self, position: usize) -> &'a [u8] {
-        self.signature
-            .parameters
-            .get(position)
-            .and_then(|parameter| {
-                self.arguments
-                    .get(parameter.offset..parameter.offset + parameter.passing.bytes())
-            })
-            .unwrap_or(&[])
+    /// The bytes of an argument, as many as its type has.
+    pub fn argument_bytes(&self, position: usize) -> Cow<'a, [u8]> {
+        let Some(parameter) = self.signature.parameters.get(position) else {
+            return Cow::Borrowed(&[]);
+        };
+        let width = parameter.passing.bytes();
+        match &self.arguments {
+            Arguments::Packed(bytes) => Cow::Borrowed(
+                bytes
+                    .get(parameter.offset..parameter.offset + width)
+                    .unwrap_or(&[]),
+            ),
+            Arguments::Short(numbers) => {
+                let number = numbers.clone().nth(position).unwrap_or(0).to_le_bytes();
+                Cow::Owned(number.get(..width).unwrap_or(&number).to_vec())
+            }
+        }
+    }
+
+    /// The arguments one behind the other, each as wide as its type; of a function that the signature table lacks, what the
+    /// record holds.
+    pub fn packed_arguments(&self) -> Cow<'a, [u8]> {
+        match &self.arguments {
+            Arguments::Packed(bytes) => Cow::Borrowed(bytes),
+            Arguments::Short(numbers) if self.signature.parameters.is_empty() => {
+                Cow::Borrowed(numbers.rest())
+            }
+            Arguments::Short(_) => {
+                let positions = 0..self.signature.parameters.len();
+                positions
+                    .flat_map(|position| self.argument_bytes(position).into_owned())
+                    .collect()
+            }
+        }
     }
 
     /// The argument of that parameter name.
@@ -230,6 +277,7 @@ impl<'a> Call<'a> {
     /// What was seen behind pointers before the call.
     pub fn captures(&self) -> Captures<'a> {
         Captures {
+            own: self.own_capture,
             bytes: self.captures,
             more: self.more_captures,
         }

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::call::{Call, Leave};
+use crate::call::{Arguments, Bytes, Call, Capture, Leave};
 use crate::codec;
 use crate::layout::{
-    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, note_kind,
-    record_kind,
+    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
+    note_kind, record_kind, short_enter,
 };
 use crate::records::record_at;
 use crate::trace::Trace;
@@ -107,8 +107,8 @@ impl Cursor {
     }
 }
 
-/// One record: kind, function field, body.
-type Record<'t> = (u8, u16, &'t [u8]);
+/// One record: head, body.
+type Record<'t> = (RecordHead, &'t [u8]);
 
 /// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one.
 fn next_record<'t>(trace: &'t Trace, thread: usize, position: &mut Position) -> Option<Record<'t>> {
@@ -116,7 +116,7 @@ fn next_record<'t>(trace: &'t Trace, thread: usize, position: &mut Position) -> 
         let body = trace.calls_body(thread, position.chunk)?;
         if let Some((head, record)) = record_at(body, position.offset) {
             position.offset += head.length as usize;
-            return Some((head.kind, head.function, record.get(RECORD_HEAD_LENGTH..)?));
+            return Some((head, record.get(RECORD_HEAD_LENGTH..)?));
         }
         // A thread opens a chunk only when it is done with the one before.
         trace.calls_body(thread, position.chunk + 1)?;
@@ -127,17 +127,59 @@ fn next_record<'t>(trace: &'t Trace, thread: usize, position: &mut Position) -> 
     }
 }
 
-/// Moves to the next `ENTER` record and returns its time.
+/// Moves to the next record with which a call is entered and returns its time.
 fn seek_enter(trace: &Trace, thread: usize, position: &mut Position) -> Option<u64> {
     loop {
         let mut behind = *position;
-        let (kind, _, body) = next_record(trace, thread, &mut behind)?;
-        if kind == record_kind::ENTER
-            && let Some((head, _)) = codec::decode::<EnterHead>(body)
+        let (head, body) = next_record(trace, thread, &mut behind)?;
+        if record_kind::is_enter(head.kind)
+            && let Some(entered) = Entered::read(trace, head, body)
         {
-            return Some(head.ticks);
+            return Some(entered.head.ticks);
         }
         *position = behind;
+    }
+}
+
+/// What an `ENTER` or `ENTER_SHORT` says.
+struct Entered<'t> {
+    head: EnterHead,
+    arguments: Arguments<'t>,
+    captures: &'t [u8],
+}
+
+impl<'t> Entered<'t> {
+    fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
+        let known = trace.signatures().function(head.function);
+        if head.kind == record_kind::ENTER {
+            let (enter, _) = codec::decode::<EnterHead>(body)?;
+            let rest = body.get(ENTER_HEAD_LENGTH..)?;
+            // Where an unknown function's captures begin is unknown as well.
+            let (arguments, captures) = known
+                .and_then(|signature| rest.split_at_checked(signature.arguments_length))
+                .unwrap_or((rest, &[]));
+            return Some(Self {
+                head: enter,
+                arguments: Arguments::Packed(arguments),
+                captures,
+            });
+        }
+        // So is how many numbers it has; but there are two.
+        let parameters = known.map_or(0, |signature| signature.parameters.len());
+        let mut numbers = short_enter::Numbers::new(body, parameters)?;
+        let head = EnterHead {
+            ticks: trace.head().start_ticks.wrapping_add(numbers.next()?),
+            caller: numbers.next()?,
+        };
+        let arguments = numbers.clone();
+        for _ in 0..parameters {
+            numbers.next()?;
+        }
+        Some(Self {
+            head,
+            arguments: Arguments::Short(arguments),
+            captures: if known.is_some() { numbers.rest() } else { &[] },
+        })
     }
 }
 
@@ -153,14 +195,13 @@ struct Assembled<'t> {
 /// The call whose `ENTER` is at the thread's position.
 fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<Assembled<'t>> {
     let mut position = state.position;
-    let (_, function, body) = next_record(trace, thread as usize, &mut position)?;
-    let (head, _) = codec::decode::<EnterHead>(body)?;
-    let rest = body.get(ENTER_HEAD_LENGTH..)?;
-    let known = trace.signatures().function(function);
-    // Where an unknown function's captures begin is unknown as well.
-    let (arguments, captures) = known
-        .and_then(|signature| rest.split_at_checked(signature.arguments_length))
-        .unwrap_or((rest, &[]));
+    let (record, body) = next_record(trace, thread as usize, &mut position)?;
+    let function = record.function;
+    let Entered {
+        head,
+        arguments,
+        captures,
+    } = Entered::read(trace, record, body)?;
     let mut call = Call {
         index: 0,
         thread,
@@ -171,13 +212,14 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
         arguments,
         captures,
         more_captures: &[],
+        own_capture: None,
         notes: Vec::new(),
         leave: None,
     };
     let entered = function;
     loop {
         let mut behind = position;
-        let Some((kind, function, body)) = next_record(trace, thread as usize, &mut behind) else {
+        let Some((record, body)) = next_record(trace, thread as usize, &mut behind) else {
             return Some(Assembled {
                 call,
                 position,
@@ -189,7 +231,8 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
             && trace
                 .calls_first(thread as usize, behind.chunk)
                 .is_some_and(|first| first > state.calls + 1);
-        match kind {
+        let function = record.function;
+        match record.kind {
             _ if lost => {
                 return Some(Assembled {
                     call,
@@ -197,7 +240,7 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
                     over: true,
                 });
             }
-            record_kind::ENTER => {
+            record_kind::ENTER | record_kind::ENTER_SHORT => {
                 return Some(Assembled {
                     call,
                     position,
@@ -225,6 +268,27 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
                     call,
                     position: behind,
                     over: true,
+                });
+            }
+            record_kind::LEAVE_SHORT => {
+                call.leave = Some(Leave {
+                    ticks: call.ticks.wrapping_add(record.short_ticks()),
+                    result: 0,
+                    captures: &[],
+                });
+                return Some(Assembled {
+                    call,
+                    position: behind,
+                    over: true,
+                });
+            }
+            record_kind::CAPTURE => {
+                let length = body.len().saturating_sub(record.capture_padding());
+                call.own_capture = Some(Capture {
+                    parameter: record.detail,
+                    field: record.capture_field(),
+                    flags: 0,
+                    bytes: Bytes::Inline(body.get(..length).unwrap_or(body)),
                 });
             }
             record_kind::NOTE if function == note_kind::CAPTURES => call.more_captures = body,

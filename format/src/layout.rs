@@ -9,7 +9,7 @@ pub const MAGIC: [u8; 8] = *b"\x89CUTAPE\n";
 /// The format that this build writes. A reader takes every minor version of the majors it knows.
 pub const MAJOR: u32 = 1;
 /// Grows when something is added that an older reader may skip.
-pub const MINOR: u32 = 0;
+pub const MINOR: u32 = 1;
 /// The file head's length; the first chunk begins here.
 pub const FILE_HEAD_LENGTH: usize = 4096;
 /// Chunks of an unpacked trace begin at multiples of this, so that each can be mapped alone.
@@ -87,12 +87,17 @@ pub mod chunk_kind {
     pub const SYMBOLS: u16 = 6;
     /// Where the chunks of a packed trace lie.
     pub const INDEX: u16 = 7;
+    /// The records that a thread is writing: a NOTE `STAGED`, then what becomes a chunk of `CALLS` elsewhere in the file once
+    /// there is no more room; then the body is used again.
+    pub const STAGE: u16 = 8;
 }
 
 /// `used` and `body_checksum` of the chunk are final.
 pub const CHUNK_CLOSED: u16 = 1;
 /// The body is a u64 with the raw length, then one zstd frame.
 pub const CHUNK_COMPRESSED: u16 = 2;
+/// The chunk is a copy from its thread's stage; unless it is closed as well, it does not count.
+pub const CHUNK_COPIED: u16 = 4;
 
 /// Start of a chunk; its body follows, up to `length` bytes from the start of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -170,6 +175,17 @@ pub mod record_kind {
     pub const LEAVE: u8 = 2;
     /// Something about the call in progress; the function field holds a number of [`super::note_kind`].
     pub const NOTE: u8 = 3;
+    /// As `ENTER`, with the numbers in as few bytes as they need: see [`super::short_enter`].
+    pub const ENTER_SHORT: u8 = 4;
+    /// As a `LEAVE` with result 0 and no captures: a head alone, which has the ticks since the `ENTER`.
+    pub const LEAVE_SHORT: u8 = 5;
+    /// One more capture of the `ENTER` before, of which the head says what a capture's own head would.
+    pub const CAPTURE: u8 = 6;
+
+    /// Whether a call was entered.
+    pub const fn is_enter(kind: u8) -> bool {
+        matches!(kind, ENTER | ENTER_SHORT)
+    }
 }
 
 /// What a note says; each is followed by the encoded struct of the same name.
@@ -193,24 +209,32 @@ pub mod note_kind {
     pub const HOST_CHANGED: u16 = 8;
     /// [`super::HostSkippedNote`]: host memory that the device can read and whose changes are not recorded.
     pub const HOST_SKIPPED: u16 = 9;
+    /// [`super::StagedNote`]: first in a stage, what the head of its chunk of calls will say.
+    pub const STAGED: u16 = 10;
 }
 
 /// Eight bytes before every record; a zero word ends the chunk's records.
-/// From low to high: length of the record with its head (32 bits, a multiple of 8), kind (8), reserved (8), function (16).
+/// From low to high: length of the record with its head (32 bits, a multiple of 8), kind (8), detail (8), function (16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead {
     /// Bytes, head included, padded to a multiple of 8.
     pub length: u32,
     /// A number of [`record_kind`].
     pub kind: u8,
-    /// Position of the function in the signature table, or a note kind.
+    /// Of a `CAPTURE` the parameter, of a `LEAVE_SHORT` the low byte of its ticks; else 0.
+    pub detail: u8,
+    /// Position of the function in the signature table, or a note kind. Of a `CAPTURE` its field, and above that how many of
+    /// its bytes are padding; of a `LEAVE_SHORT` its ticks but for their low byte.
     pub function: u16,
 }
 
 impl RecordHead {
     /// The head as the word that is stored last.
     pub const fn word(self) -> u64 {
-        self.length as u64 | (self.kind as u64) << 32 | (self.function as u64) << 48
+        self.length as u64
+            | (self.kind as u64) << 32
+            | (self.detail as u64) << 40
+            | (self.function as u64) << 48
     }
 
     /// Reads it back.
@@ -218,7 +242,109 @@ impl RecordHead {
         Self {
             length: word as u32,
             kind: (word >> 32) as u8,
+            detail: (word >> 40) as u8,
             function: (word >> 48) as u16,
+        }
+    }
+
+    /// Of a `LEAVE_SHORT`: the ticks since its call was entered.
+    pub const fn short_ticks(self) -> u64 {
+        self.detail as u64 | (self.function as u64) << 8
+    }
+
+    /// Of a `CAPTURE`: its field.
+    pub const fn capture_field(self) -> u8 {
+        self.function as u8
+    }
+
+    /// Of a `CAPTURE`: how many bytes at its end are padding.
+    pub const fn capture_padding(self) -> usize {
+        (self.function >> 8) as usize
+    }
+}
+
+/// Ticks that a `LEAVE_SHORT` has no room for.
+pub const SHORT_TICKS_END: u64 = 1 << 24;
+
+/// The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first, in whole bytes; then their
+/// bytes. The numbers are the ticks since the file head's `start_ticks`, the caller, and the arguments, zero-extended.
+pub mod short_enter {
+    /// More arguments than this are put into an `ENTER`.
+    pub const MOST_ARGUMENTS: usize = 14;
+    /// Codes above this stand for a number themselves.
+    const MOST_BYTES: u64 = 8;
+
+    /// The code of a number: 0 to 8 is how many bytes it has, 9 to 15 are the numbers 1 to 7.
+    #[inline]
+    pub const fn code(number: u64) -> u64 {
+        let bytes = ((63 - (number | 1).leading_zeros()) / 8 + 1) as u64;
+        if number == 0 {
+            0
+        } else if number < 8 {
+            number + MOST_BYTES
+        } else {
+            bytes
+        }
+    }
+
+    /// How many bytes stand for a number of that code.
+    #[inline]
+    pub const fn bytes(code: u64) -> usize {
+        if code > MOST_BYTES { 0 } else { code as usize }
+    }
+
+    /// How many bytes the codes of a call with that many arguments take.
+    #[inline]
+    pub const fn codes_length(arguments: usize) -> usize {
+        (arguments + 2).div_ceil(2)
+    }
+
+    /// Walks over the numbers of a record, whose bytes behind the head are given.
+    #[derive(Clone, Debug)]
+    pub struct Numbers<'a> {
+        codes: u64,
+        rest: &'a [u8],
+    }
+
+    impl<'a> Numbers<'a> {
+        /// Of a call with that many arguments; `None` if there is not even room for the codes.
+        #[inline]
+        pub fn new(record: &'a [u8], arguments: usize) -> Option<Self> {
+            let length = codes_length(arguments);
+            if arguments > MOST_ARGUMENTS {
+                return None;
+            }
+            let mut codes = [0; 8];
+            let (given, rest) = record.split_at_checked(length)?;
+            codes.get_mut(..length)?.copy_from_slice(given);
+            Some(Self {
+                codes: u64::from_le_bytes(codes),
+                rest,
+            })
+        }
+
+        /// What follows the numbers that have been read.
+        pub fn rest(&self) -> &'a [u8] {
+            self.rest
+        }
+    }
+
+    impl Iterator for Numbers<'_> {
+        type Item = u64;
+
+        /// `None` where the record ends too early. Behind the last number there is nothing to be asked for.
+        #[inline]
+        fn next(&mut self) -> Option<u64> {
+            let code = self.codes & 15;
+            self.codes >>= 4;
+            if code > MOST_BYTES {
+                return Some(code - MOST_BYTES);
+            }
+            let (bytes, rest) = self.rest.split_at_checked(code as usize)?;
+            self.rest = rest;
+            let mut number = [0; 8];
+            number.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Some(u64::from_le_bytes(number))
         }
     }
 }
@@ -294,6 +420,22 @@ pub struct ThreadNote {
     /// Its name, padded with zeros.
     pub name: [u8; 16],
 }
+
+/// What the head of a chunk of calls says, for those that are still in their thread's stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StagedNote {
+    /// Which chunk of that thread's it is, from 0.
+    pub sequence: u32,
+    /// Number in its thread of the first call that is entered here.
+    pub first: u64,
+    /// Clock when it was begun.
+    pub ticks: u64,
+    /// Nanoseconds of the monotonic clock at that moment.
+    pub nanoseconds: u64,
+}
+
+/// Length of the record with a [`StagedNote`], head and padding included.
+pub const STAGED_LENGTH: usize = 40;
 
 /// How a kernel takes its parameters; said before its first launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -398,7 +398,6 @@ fn write_packed(
     writer.file.flush()?;
     drop(writer);
     let source = trace.head();
-    #[expect(clippy::unnecessary_min_or_max, reason = "MINOR will grow")]
     let minor = source.minor.max(MINOR);
     let head = FileHead {
         major: MAJOR,

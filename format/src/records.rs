@@ -8,7 +8,7 @@ use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
     BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH,
-    RecordHead, note_kind, record_kind,
+    RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
 };
 use crate::signature::Signatures;
 
@@ -26,6 +26,16 @@ pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8]
         return None;
     }
     Some((head, body.get(offset..)?.get(..length)?))
+}
+
+/// What a stage holds, as its first record says; `None` for one that is empty.
+pub(crate) fn staged(body: &[u8]) -> Option<StagedNote> {
+    let (head, record) = record_at(body, 0)?;
+    let is_note = head.kind == record_kind::NOTE && head.function == note_kind::STAGED;
+    let bytes = record.get(RECORD_HEAD_LENGTH..)?;
+    (is_note && record.len() == STAGED_LENGTH)
+        .then(|| codec::decode(bytes))?
+        .map(|(note, _)| note)
 }
 
 /// Iterates over the records of a chunk's body: offset, head, bytes behind the head.
@@ -71,10 +81,32 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
                     .get(LEAVE_HEAD_LENGTH..)
                     .is_some_and(captures_end_well)
         }
+        record_kind::ENTER_SHORT => signatures
+            .function(head.function)
+            .and_then(|signature| behind_short_enter(record, signature.parameters.len()))
+            .is_some_and(captures_end_well),
+        record_kind::LEAVE_SHORT => record.is_empty(),
+        record_kind::CAPTURE => {
+            head.capture_padding() < 8
+                && record
+                    .len()
+                    .checked_sub(head.capture_padding())
+                    .and_then(|end| record.get(end..))
+                    .is_some_and(|padding| padding.iter().all(|&byte| byte == 0))
+        }
         record_kind::NOTE if head.function == note_kind::CAPTURES => captures_end_well(record),
         record_kind::NOTE => !matches!(Note::read(head.function, record), Note::Other(..)),
         _ => false,
     }
+}
+
+/// What follows the numbers of an `ENTER_SHORT`; `None` if it ends too early.
+pub(crate) fn behind_short_enter(record: &[u8], parameters: usize) -> Option<&[u8]> {
+    let mut numbers = short_enter::Numbers::new(record, parameters)?;
+    for _ in 0..parameters + 2 {
+        numbers.next()?;
+    }
+    Some(numbers.rest())
 }
 
 /// True if nothing but padding (fewer than 8 zero bytes) is behind the captures.
@@ -107,9 +139,17 @@ impl<'a> Named<'a> {
                     }
                     None => self.unknown = true,
                 },
+                record_kind::ENTER_SHORT => match signatures.function(head.function) {
+                    Some(signature) => {
+                        let captures = behind_short_enter(record, signature.parameters.len());
+                        self.add_captures(captures.unwrap_or(&[]));
+                    }
+                    None => self.unknown = true,
+                },
                 record_kind::LEAVE => {
                     self.add_captures(record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]));
                 }
+                record_kind::LEAVE_SHORT | record_kind::CAPTURE => {}
                 record_kind::NOTE => match Note::read(head.function, record) {
                     Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
                         self.add_bytes(capture.bytes);

@@ -1,18 +1,18 @@
 //! Finding the chunks of a file, taking in what they hold, and judging whether the file is whole.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crate::codec::{self, Decode};
 use crate::compress::{decompress, decompress_start};
 use crate::layout::{
-    CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
-    FILE_HEAD_ENCODED, FILE_PACKED, MINOR, chunk_kind,
+    CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
+    ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, STAGED_LENGTH, StagedNote, chunk_kind,
 };
 use crate::pack::{IndexEntry, Symbol};
-use crate::records::sound_end;
+use crate::records::{record_at, sound_end, staged};
 use crate::signature::Signatures;
-use crate::trace::{Body, Chunk, Mapping, StoredMapping, Trace};
+use crate::trace::{Body, Chunk, Mapping, Stage, StoredMapping, Trace};
 
 impl Trace {
     /// Looks for chunks that a growing trace has got since. Returns whether there were any.
@@ -28,7 +28,112 @@ impl Trace {
             }
         }
         self.scan();
+        self.follow_stages();
         Ok(self.chunks.len() > before)
+    }
+
+    /// Takes what has come in the stages of a growing trace. What is there may be overwritten at any moment, so it is copied.
+    pub(crate) fn follow_stages(&mut self) {
+        let mut stages = std::mem::take(&mut self.stages);
+        for stage in &mut stages {
+            let Some(note) = staged(self.stage_body(stage)) else {
+                continue;
+            };
+            let listed = self.threads.get(stage.head.thread as usize);
+            match stage.chunk {
+                Some(chunk) if self.chunks[chunk].head.sequence == note.sequence => {}
+                // The chunks before this one have not all been found yet.
+                Some(_) => continue,
+                None if listed.map_or(0, Vec::len) != note.sequence as usize => continue,
+                None => {
+                    let body = Body::Owned(Vec::new());
+                    stage.chunk = self.add_staged(stage, note, body);
+                }
+            }
+            if let Some(chunk) = stage.chunk {
+                self.extend_staged(stage, chunk, note);
+            }
+        }
+        self.stages = stages;
+    }
+
+    /// Copies the records that a stage has got since.
+    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: StagedNote) {
+        let Body::Owned(mut bytes) =
+            std::mem::replace(&mut self.chunks[chunk].body, Body::Owned(Vec::new()))
+        else {
+            return;
+        };
+        let body = self.stage_body(stage);
+        let records = body.get(STAGED_LENGTH..).unwrap_or(&[]);
+        let known = bytes.len();
+        let mut end = known;
+        while let Some((_, record)) = record_at(records, end) {
+            end += record.len();
+        }
+        bytes.extend_from_slice(records.get(known..end).unwrap_or(&[]));
+        // Read before the note is looked at once more: if that is the same, nothing has been overwritten meanwhile.
+        fence(Ordering::Acquire);
+        if staged(body) != Some(note) {
+            bytes.truncate(known);
+        }
+        self.chunks[chunk].body = Body::Owned(bytes);
+    }
+
+    fn stage_body(&self, stage: &Stage) -> &[u8] {
+        let start = stage.position + CHUNK_HEAD_LENGTH;
+        let end = usize::try_from(stage.head.length)
+            .unwrap_or(usize::MAX)
+            .saturating_add(stage.position)
+            .min(self.length);
+        self.map.get(start..end).unwrap_or(&[])
+    }
+
+    /// Adds what is in a stage as the chunk that it would become.
+    fn add_staged(&mut self, stage: &Stage, note: StagedNote, body: Body) -> Option<usize> {
+        let head = ChunkHead {
+            kind: chunk_kind::CALLS,
+            sequence: note.sequence,
+            first: note.first,
+            ticks: note.ticks,
+            nanoseconds: note.nanoseconds,
+            ..stage.head
+        };
+        let index = self.chunks.len();
+        self.chunks.push(Chunk {
+            head,
+            position: stage.position as u64,
+            body,
+            checked: AtomicBool::new(false),
+        });
+        match self.register(index) {
+            Ok(()) => Some(index),
+            Err(what) => {
+                self.damaged(stage.position as u64, what);
+                None
+            }
+        }
+    }
+
+    /// Adds what is left in the stages of a trace that does not grow any more.
+    fn add_last_of_stages(&mut self) {
+        for stage in std::mem::take(&mut self.stages) {
+            let body = self.stage_body(&stage);
+            let Some(note) = staged(body) else {
+                // Emptied, or not begun.
+                continue;
+            };
+            let start = stage.position + CHUNK_HEAD_LENGTH;
+            let body = Body::InFile(start + STAGED_LENGTH, start + body.len());
+            let listed = self.threads.get(stage.head.thread as usize);
+            // Unless the copy is complete and the stage was not yet emptied.
+            if !listed.is_some_and(|list| {
+                list.iter()
+                    .any(|&chunk| self.chunks[chunk].head.sequence == note.sequence)
+            }) {
+                self.add_staged(&stage, note, body);
+            }
+        }
     }
 
     fn packed(&self) -> bool {
@@ -119,6 +224,7 @@ impl Trace {
                 "the file ends within a chunk's head".into(),
             );
         }
+        self.add_last_of_stages();
         if self.signatures.functions().next().is_none() {
             self.damaged(
                 u64::from(self.head.head_length),
@@ -152,7 +258,6 @@ impl Trace {
     }
 
     /// Checks that a packed trace has exactly the chunks that its index names, and nothing in the gaps between them.
-    #[expect(clippy::absurd_extreme_comparisons, reason = "MINOR will grow")]
     fn check_packed(&mut self) {
         let start = (self.head.head_length as usize).min(self.length);
         if self.head.minor <= MINOR
@@ -212,6 +317,23 @@ impl Trace {
         } else {
             allocated
         };
+        if head.kind == chunk_kind::STAGE && !self.packed() {
+            return self.stages.push(Stage {
+                head,
+                position,
+                chunk: None,
+            });
+        }
+        if !closed && head.flags & CHUNK_COPIED != 0 && !self.packed() {
+            // Until it is closed, the stage has these records.
+            if self.growing() {
+                self.pending.push(position);
+            }
+            return;
+        }
+        if self.growing() && head.flags & CHUNK_COPIED != 0 && self.is_early(&head) {
+            return self.pending.push(position);
+        }
         let in_pieces = !matches!(head.kind, chunk_kind::CALLS | chunk_kind::BLOB);
         if !closed && self.packed() {
             return self.damaged(
@@ -291,6 +413,21 @@ impl Trace {
         }
     }
 
+    /// True if chunks that come before this one are still to be found, the copy of what the stage has shown among them.
+    fn is_early(&self, head: &ChunkHead) -> bool {
+        let listed = self.threads.get(head.thread as usize);
+        let last = listed
+            .and_then(|list| list.last())
+            .map(|&chunk| (chunk, self.chunks[chunk].head.sequence));
+        match last {
+            None => head.sequence != 0,
+            Some((chunk, sequence)) => {
+                let is_staged = self.stages.iter().any(|stage| stage.chunk == Some(chunk));
+                head.sequence > sequence + u32::from(!is_staged)
+            }
+        }
+    }
+
     fn register(&mut self, index: usize) -> Result<(), String> {
         let head = self.chunks[index].head;
         match head.kind {
@@ -317,6 +454,15 @@ impl Trace {
                 let list = &mut self.threads[thread];
                 let at = list.partition_point(|&other| chunks[other].head.sequence < head.sequence);
                 let next = list.get(at).map(|&other| chunks[other].head.sequence);
+                // The records that a stage has had until now, which a cursor may have begun to read.
+                if let Some(&staged) = list.get(at)
+                    && next == Some(head.sequence)
+                    && let Some(stage) = self.stages.iter_mut().find(|s| s.chunk == Some(staged))
+                {
+                    stage.chunk = None;
+                    self.chunks.swap_remove(staged);
+                    return Ok(());
+                }
                 // A cursor of a growing trace may have passed this place.
                 if next == Some(head.sequence) || next.is_some() && growing {
                     return Err(format!("calls of thread {thread} are out of order"));
@@ -381,6 +527,7 @@ fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::MAPS => "the memory map",
         chunk_kind::SYMBOLS => "the symbols",
         chunk_kind::INDEX => "the index",
+        chunk_kind::STAGE => "a stage",
         _ => "a chunk of a later version",
     }
 }

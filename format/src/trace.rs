@@ -148,6 +148,15 @@ pub(crate) struct Chunk {
     pub(crate) checked: AtomicBool,
 }
 
+/// Where a thread writes its records, over and over.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) head: ChunkHead,
+    pub(crate) position: usize,
+    /// The chunk that stands for what is in it now, in a growing trace.
+    pub(crate) chunk: Option<usize>,
+}
+
 /// An open trace.
 #[derive(Debug)]
 pub struct Trace {
@@ -162,6 +171,8 @@ pub struct Trace {
     pub(crate) scanned: usize,
     /// Chunks of a growing trace that are read once they are closed.
     pub(crate) pending: Vec<usize>,
+    /// Not of a packed trace, and not once it is complete.
+    pub(crate) stages: Vec<Stage>,
     /// What the index of a packed trace says.
     pub(crate) index: Vec<IndexEntry>,
     /// For each thread its chunks of calls, in order.
@@ -259,6 +270,7 @@ impl Trace {
             chunks: Vec::new(),
             scanned: head.head_length as usize,
             pending: Vec::new(),
+            stages: Vec::new(),
             index: Vec::new(),
             threads: Vec::new(),
             blobs: HashMap::new(),
@@ -284,6 +296,8 @@ impl Trace {
         trace.scan();
         if map_length.is_none() {
             trace.finish();
+        } else {
+            trace.follow_stages();
         }
         Ok(trace)
     }

@@ -55,7 +55,7 @@ impl Trace {
             .filter(|(head, ..)| head.kind == chunk_kind::CALLS)
             .find_map(|(_, position, body)| {
                 let (at, head, _) = records(body).find(|(_, head, _)| {
-                    head.kind == record_kind::ENTER
+                    record_kind::is_enter(head.kind)
                         && self.signatures().function(head.function).is_none()
                 })?;
                 let what = format!(
@@ -88,7 +88,7 @@ impl Trace {
             }
             *entered = head.first.max(*entered);
             *entered += records(body)
-                .filter(|(_, record, _)| record.kind == record_kind::ENTER)
+                .filter(|(_, record, _)| record_kind::is_enter(record.kind))
                 .count() as u64;
         }
         damage

@@ -1,11 +1,11 @@
 //! Filling a chunk with records, without allocation or system call; whoever owns the memory maps it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
     CAPTURE_HEAD_LENGTH, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead, EnterHead,
-    LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
+    LeaveHead, RECORD_HEAD_LENGTH, RecordHead, record_kind, short_enter,
 };
 
 /// Closes the chunk whose head is at `place`: `used` bytes of its body count, with the crc32 `body_checksum`.
@@ -42,6 +42,22 @@ pub fn close_chunk(
     Some(())
 }
 
+/// Empties a stage, of whose body the filled part is given: first the word without which the rest does not count, so that
+/// whoever reads it meanwhile notices.
+pub fn empty_stage(filled: &mut [u8]) {
+    let Some((first, rest)) = filled.split_first_chunk_mut::<RECORD_HEAD_LENGTH>() else {
+        return;
+    };
+    let word = first.as_mut_ptr().cast::<AtomicU64>();
+    if word.is_aligned() {
+        // SAFETY: `word` is the first 8 bytes, aligned and borrowed mutably; a reader in another process sees either value.
+        unsafe { &*word }.store(0, Ordering::Release);
+    }
+    // What follows is not to be seen before that.
+    fence(Ordering::SeqCst);
+    rest.fill(0);
+}
+
 /// A record in the making: bytes behind the place of its head. Every `put` says `None` once the space is used up.
 pub struct Record<'a> {
     space: &'a mut [u8],
@@ -55,6 +71,11 @@ impl<'a> Record<'a> {
             space,
             filled: RECORD_HEAD_LENGTH,
         })
+    }
+
+    /// Bytes so far, the head's included.
+    pub fn length(&self) -> usize {
+        self.filled
     }
 
     /// Appends bytes.
@@ -142,10 +163,59 @@ impl<'a> Record<'a> {
         self.put_encoded(head)
     }
 
+    /// Begins a call's enter part in the short form: ticks since the file head's, caller, and the arguments, which are at most
+    /// [`short_enter::MOST_ARGUMENTS`] and have nothing in the bytes above their width.
+    #[inline]
+    pub fn put_short_enter(&mut self, ticks: u64, caller: u64, arguments: &[u64]) -> Option<()> {
+        if arguments.len() > short_enter::MOST_ARGUMENTS {
+            return None;
+        }
+        let numbers = || [ticks, caller].into_iter().chain(arguments.iter().copied());
+        let mut codes = 0;
+        for (place, number) in numbers().enumerate() {
+            codes |= short_enter::code(number) << (4 * place);
+        }
+        let rest = self.space.get_mut(self.filled..)?;
+        // As long as it can become, so that each number is one store, whose upper bytes the next one overwrites.
+        let rest = rest.get_mut(..8 * (arguments.len() + 4))?;
+        *rest.first_chunk_mut::<8>()? = codes.to_le_bytes();
+        let mut at = short_enter::codes_length(arguments.len());
+        for number in numbers() {
+            *rest.get_mut(at..)?.first_chunk_mut::<8>()? = number.to_le_bytes();
+            at += short_enter::bytes(codes & 15);
+            codes >>= 4;
+        }
+        self.filled += at;
+        Some(())
+    }
+
+    /// Ends a record that is one capture of the call entered before; its bytes have been put. As [`Record::commit`].
+    #[inline]
+    pub fn commit_capture(self, parameter: u8, field: u8) -> Option<usize> {
+        let padding = self.filled.next_multiple_of(8) - self.filled;
+        self.commit_with(
+            record_kind::CAPTURE,
+            parameter,
+            u16::from(field) | (padding as u16) << 8,
+        )
+    }
+
+    /// Ends a record without content: a call has returned 0 that many ticks after it was entered, fewer than
+    /// [`crate::layout::SHORT_TICKS_END`]. As [`Record::commit`].
+    #[inline]
+    pub fn commit_short_leave(self, ticks: u64) -> Option<usize> {
+        self.commit_with(record_kind::LEAVE_SHORT, ticks as u8, (ticks >> 8) as u16)
+    }
+
     /// Ends the record: pads it, and stores its head last, so that whoever sees the head sees all of it.
     /// Returns the record's length; `None` if the padding does not fit.
     #[inline]
     pub fn commit(self, kind: u8, function: u16) -> Option<usize> {
+        self.commit_with(kind, 0, function)
+    }
+
+    #[inline]
+    fn commit_with(self, kind: u8, detail: u8, function: u16) -> Option<usize> {
         let length = self.filled.next_multiple_of(8);
         // Up to seven bytes of padding: one store of eight where there is room, since what follows is to be zero as well.
         match self.space.get_mut(self.filled..)?.first_chunk_mut::<8>() {
@@ -163,6 +233,7 @@ impl<'a> Record<'a> {
         let head = RecordHead {
             length: u32::try_from(length).ok()?,
             kind,
+            detail,
             function,
         };
         let place = self.space.as_mut_ptr();

@@ -4,7 +4,7 @@ use cutape_format::codec;
 use cutape_format::layout::{
     ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead,
     ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, OriginNote, ThreadNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, OriginNote, STAGED_LENGTH, StagedNote, ThreadNote,
 };
 use cutape_format::{Mapping, Symbol};
 use proptest::prelude::*;
@@ -50,6 +50,7 @@ twins! {
         magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64, first: u64, ticks: u64,
         nanoseconds: u64, body_checksum: u32, head_checksum: u32
     } Some(CHUNK_HEAD_LENGTH);
+    staged_note: StagedNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(STAGED_LENGTH - 12);
     enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
     leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
     capture_head: CaptureHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(CAPTURE_HEAD_LENGTH);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use cutape_format::Trace;
-use sample::{SIGNATURES, describe, place, sample};
+use sample::{SIGNATURES, describe, place, sample, short_sample};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -18,8 +18,10 @@ fn golden(name: &str) -> PathBuf {
 
 #[test]
 fn golden_files_are_read() {
+    // Every version has the same sample, so all of them say the same.
     let expected = fs::read_to_string(golden("v1.txt")).unwrap();
-    for name in ["v1.cutape", "v1-packed.cutape"] {
+    let names = ["v1", "v1-packed", "v1.1", "v1.1-packed"].map(|name| format!("{name}.cutape"));
+    for name in &names {
         let trace = Trace::open(&golden(name)).unwrap();
         assert_eq!(trace.verify(), [], "{name}");
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
@@ -49,11 +51,12 @@ fn golden_files_are_read() {
 
 #[test]
 fn the_writer_still_writes_these_bytes() {
-    let written = sample().bytes();
-    assert!(
-        written == fs::read(golden("v1.cutape")).unwrap(),
-        "see examples/golden.rs"
-    );
+    for (builder, name) in [(sample(), "v1.cutape"), (short_sample(), "v1.1.cutape")] {
+        assert!(
+            builder.bytes() == fs::read(golden(name)).unwrap(),
+            "{name}: see examples/golden.rs"
+        );
+    }
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn known_calls_have_their_values() {
     assert_eq!(load.capture(1, 0).unwrap().bytes.length(), Some(17_000));
     assert_eq!(load.argument_named("image"), Some(0x8000));
     let float = &calls[5];
-    assert_eq!(float.argument_bytes(2), 1.5_f32.to_le_bytes());
+    assert_eq!(*float.argument_bytes(2), 1.5_f32.to_le_bytes());
     let by_value = &calls[6];
     assert_eq!(by_value.argument_bytes(1).len(), 64);
     assert_eq!(by_value.argument_bytes(1)[..8], 7_u64.to_le_bytes());

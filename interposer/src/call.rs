@@ -408,7 +408,7 @@ mod tests {
                             let Place::Stack(at) = *place else { panic!("{}", function.name) };
                             let words = &stack[usize::from(at)..][..usize::from(bytes) / 8];
                             let expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                            prop_assert_eq!(call.argument_bytes(index), expected);
+                            prop_assert_eq!(call.argument_bytes(index).into_owned(), expected);
                             continue;
                         }
                         Passing::Signed(4) => i64::from(word as i32) as u64,

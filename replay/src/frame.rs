@@ -235,7 +235,7 @@ impl<'t> Player<'t> {
             };
             let argument = match param.role {
                 Role::Value if matches!(param.width, Width::Memory(_)) => {
-                    frame.lend(Buffer::of(call.argument_bytes(position)))
+                    frame.lend(Buffer::of(&call.argument_bytes(position)))
                 }
                 Role::Value if param.c_type == "CUmemLocation" => {
                     self.location_live(call, value)?

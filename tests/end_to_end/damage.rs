@@ -58,7 +58,7 @@ fn read(trace: &Trace) -> Vec<String> {
                 "{} {} {:?} {:?} {before:?} {after:?} {notes:?}",
                 call.thread,
                 call.signature.name,
-                call.arguments,
+                call.packed_arguments(),
                 call.result()
             )
         })

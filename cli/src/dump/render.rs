@@ -206,10 +206,10 @@ impl<'t> Renderer<'t> {
                 value: match parameter.by_value {
                     // Small structs travel in a register, others as memory.
                     Type::Structure(_) => {
-                        self.typed(parameter.by_value, call.argument_bytes(position))
+                        self.typed(parameter.by_value, &call.argument_bytes(position))
                     }
                     _ if parameter.memory => {
-                        types::block(call.argument_bytes(position), self.limits.elements)
+                        types::block(&call.argument_bytes(position), self.limits.elements)
                     }
                     known => known.scalar(call.argument(position), &self.labels),
                 },
@@ -229,10 +229,10 @@ impl<'t> Renderer<'t> {
             }
         }
         // A structure table without the function says nothing of its arguments.
-        if plan.parameters.is_empty() && !call.arguments.is_empty() {
+        if plan.parameters.is_empty() && !call.packed_arguments().is_empty() {
             arguments.push(Argument {
                 name: "arguments",
-                value: types::block(call.arguments, self.limits.elements),
+                value: types::block(&call.packed_arguments(), self.limits.elements),
                 pointee: None,
                 pieces: Vec::new(),
             });

@@ -41,12 +41,24 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     .collect()
 }
 
+/// The sample with what version 1.1 has.
+pub(crate) fn short_sample() -> TraceBuilder {
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    fill(builder.short().leave_open());
+    builder
+}
+
 /// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of capture, a call in flight.
 pub(crate) fn sample() -> TraceBuilder {
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    fill(&mut builder);
+    builder
+}
+
+fn fill(builder: &mut TraceBuilder) {
     let image = noise(17_000);
     let text = b"the same line again and again\n".repeat(700);
     let ipc = [7, 6, 5, 4, 3, 2, 1, 0];
-    let mut builder = TraceBuilder::new(SIGNATURES);
     builder
         .chunk_length(4096)
         .meta("program", "/bin/example")
@@ -147,7 +159,6 @@ pub(crate) fn sample() -> TraceBuilder {
             })
             .leave(0, 0, &[Captured::pointee(0, &(round as u32).to_le_bytes())]);
     }
-    builder
 }
 
 /// All that a trace says of its calls, a line each.

@@ -1,0 +1,277 @@
+/* What driver calls cost a program: run bare, recorded and under other tools in turn, and compare.
+ *
+ *   call_cost calls CALLS LAUNCHES      nanoseconds of a clock read, of calls without device work, and of launches
+ *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
+ *   call_cost tail CALLS                how long single calls take: the worst, and how many are slow
+ *   call_cost upload MIB ROUNDS         MiB/s of copies to the device, and of memcpy
+ *   call_cost loop FUNCTION CALLS       nothing but that many calls of get, set, launch0 or launch8: to be counted from outside
+ *
+ * Lines of "name value"; the best of several rounds, because whatever else a machine does only ever adds. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "cuda_api.h"
+
+#define CHECK(call)                                                      \
+    do {                                                                 \
+        CUresult result_ = (call);                                       \
+        if (result_ != CUDA_SUCCESS) {                                   \
+            fprintf(stderr, "call_cost: %s gave %d\n", #call, result_);  \
+            exit(1);                                                     \
+        }                                                                \
+    } while (0)
+
+static const char kernels[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry nothing() { ret; }\n"
+    ".visible .entry eight(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u32 p3,\n"
+    "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; }\n";
+
+enum { ROUNDS = 20, LAUNCHES_IN_FLIGHT = 500 };
+
+static CUcontext context;
+static CUfunction nothing, eight;
+
+static double nanoseconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e9 + time.tv_nsec;
+}
+
+static void start(void)
+{
+    CUdevice device;
+    CUmodule module;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuModuleLoadData(&module, kernels));
+    CHECK(cuModuleGetFunction(&nothing, module, "nothing"));
+    CHECK(cuModuleGetFunction(&eight, module, "eight"));
+}
+
+static void get(long calls)
+{
+    for (long i = 0; i < calls; i++) {
+        CUcontext current;
+        cuCtxGetCurrent(&current);
+    }
+}
+
+static void set(long calls)
+{
+    for (long i = 0; i < calls; i++)
+        cuCtxSetCurrent(context);
+}
+
+static void launch0(long calls)
+{
+    for (long i = 0; i < calls; i++)
+        cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+}
+
+static void launch8(long calls)
+{
+    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000, e = 1 << 20;
+    int m = 1024, n = 512;
+    float f = 0.5f;
+    void *parameters[] = {&a, &b, &c, &m, &n, &f, &d, &e};
+    for (long i = 0; i < calls; i++)
+        cuLaunchKernel(eight, 128, 1, 1, 256, 1, 1, 0, 0, parameters, 0);
+}
+
+static void (*function_named(const char *name))(long)
+{
+    static const struct {
+        const char *name;
+        void (*run)(long);
+    } functions[] = {{"get", get}, {"set", set}, {"launch0", launch0}, {"launch8", launch8}};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return functions[i].run;
+    fprintf(stderr, "call_cost: no function %s: get, set, launch0 or launch8\n", name);
+    exit(2);
+}
+
+/* Nanoseconds of one of `calls`. Launches never fill the device's queue: waiting there would hide what a call costs. */
+static double cost(void (*run)(long), long calls, int are_launches)
+{
+    double best = 1e18;
+    for (int round = 0; round < ROUNDS; round++) {
+        double spent = 0;
+        long part = are_launches ? LAUNCHES_IN_FLIGHT : calls;
+        for (long done = 0; done < calls; done += part) {
+            double from = nanoseconds();
+            run(part);
+            spent += nanoseconds() - from;
+            if (are_launches)
+                CHECK(cuCtxSynchronize());
+        }
+        if (spent / calls < best)
+            best = spent / calls;
+    }
+    return best;
+}
+
+static void clock_reads(long calls)
+{
+    for (long i = 0; i < calls; i++) {
+        uint64_t now = __rdtsc();
+        /* Looked at, so that it is made. */
+        __asm__ volatile("" : : "r"(now));
+    }
+}
+
+static void calls(long count, long launches)
+{
+    launches -= launches % LAUNCHES_IN_FLIGHT;
+    printf("clock_read_ns %.2f\n", cost(clock_reads, count, 0));
+    printf("get_ns %.2f\n", cost(get, count, 0));
+    printf("set_ns %.2f\n", cost(set, count, 0));
+    printf("launch0_ns %.2f\n", cost(launch0, launches, 1));
+    printf("launch8_ns %.2f\n", cost(launch8, launches, 1));
+}
+
+struct worker {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    long calls;
+    double best;
+};
+
+static void *work(void *given)
+{
+    struct worker *worker = given;
+    CHECK(cuCtxSetCurrent(context));
+    get(1000);
+    worker->best = 1e18;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(worker->start);
+        double from = nanoseconds();
+        get(worker->calls);
+        double each = (nanoseconds() - from) / worker->calls;
+        if (each < worker->best)
+            worker->best = each;
+    }
+    return NULL;
+}
+
+static void threads(int count, long calls)
+{
+    struct worker *workers = calloc(count, sizeof *workers);
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, count);
+    for (int i = 0; i < count; i++) {
+        workers[i] = (struct worker){.start = &barrier, .calls = calls};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+            fprintf(stderr, "call_cost: cannot start thread %d\n", i);
+            exit(1);
+        }
+    }
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        pthread_join(workers[i].thread, NULL);
+        sum += workers[i].best;
+    }
+    printf("threads_%d_ns %.2f\n", count, sum / count);
+    free(workers);
+}
+
+/* Each call is timed alone. The same with no call between the two clock reads says what the machine itself interrupts. */
+static void tail(long calls)
+{
+    double from = nanoseconds();
+    uint64_t first = __rdtsc();
+    get(1000000);
+    double ticks_per_ns = (__rdtsc() - first) / (nanoseconds() - from);
+    for (int with_call = 0; with_call < 2; with_call++) {
+        uint64_t worst = 0;
+        long slow[3] = {0};
+        for (long i = 0; i < calls; i++) {
+            CUcontext current;
+            uint64_t before = __rdtsc();
+            if (with_call)
+                cuCtxGetCurrent(&current);
+            uint64_t spent = __rdtsc() - before;
+            if (spent > worst)
+                worst = spent;
+            slow[0] += spent > 1e3 * ticks_per_ns;
+            slow[1] += spent > 1e4 * ticks_per_ns;
+            slow[2] += spent > 5e4 * ticks_per_ns;
+        }
+        const char *name = with_call ? "call" : "nothing";
+        printf("tail_%s_worst_us %.2f\n", name, worst / ticks_per_ns / 1e3);
+        printf("tail_%s_above_1us %ld\n", name, slow[0]);
+        printf("tail_%s_above_10us %ld\n", name, slow[1]);
+        printf("tail_%s_above_50us %ld\n", name, slow[2]);
+    }
+}
+
+static void upload(long mib, int rounds)
+{
+    size_t length = (size_t)mib << 20;
+    char *source = malloc(length), *copy = malloc(length);
+    CUdeviceptr target;
+    if (source == NULL || copy == NULL) {
+        fprintf(stderr, "call_cost: no memory for %ld MiB\n", mib);
+        exit(1);
+    }
+    memset(source, 1, length);
+    memset(copy, 2, length);
+    CHECK(cuMemAlloc(&target, length));
+    double best_copy = 1e18, best_upload = 1e18;
+    for (int round = 0; round < rounds; round++) {
+        double from = nanoseconds();
+        memcpy(copy, source, length);
+        /* The copy is looked at, so that it is made. */
+        __asm__ volatile("" : : "r"(copy) : "memory");
+        double spent = nanoseconds() - from;
+        if (spent < best_copy)
+            best_copy = spent;
+        from = nanoseconds();
+        CHECK(cuMemcpyHtoD(target, source, length));
+        spent = nanoseconds() - from;
+        if (spent < best_upload)
+            best_upload = spent;
+    }
+    printf("memcpy_mib_s %.0f\n", mib / best_copy * 1e9);
+    printf("upload_mib_s %.0f\n", mib / best_upload * 1e9);
+    CHECK(cuMemFree(target));
+    free(source);
+    free(copy);
+}
+
+int main(int count, char **words)
+{
+    const char *what = count > 1 ? words[1] : "";
+    long first = count > 2 ? atol(words[2]) : 0, second = count > 3 ? atol(words[3]) : 0;
+    if (strcmp(what, "calls") == 0 && first > 0 && second >= LAUNCHES_IN_FLIGHT) {
+        start();
+        calls(first, second);
+    } else if (strcmp(what, "threads") == 0 && first > 0 && second > 0) {
+        start();
+        threads((int)first, second);
+    } else if (strcmp(what, "tail") == 0 && first > 0) {
+        start();
+        tail(first);
+    } else if (strcmp(what, "upload") == 0 && first > 0 && second > 0) {
+        start();
+        upload(first, (int)second);
+    } else if (strcmp(what, "loop") == 0 && count > 3 && second > 0) {
+        void (*run)(long) = function_named(words[2]);
+        start();
+        run(second);
+    } else {
+        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | threads THREADS CALLS | tail CALLS | upload MIB ROUNDS\n"
+                        "       | loop get|set|launch0|launch8 CALLS\n");
+        return 2;
+    }
+    return 0;
+}
