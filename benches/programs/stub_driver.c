@@ -1,5 +1,5 @@
 /* A libcuda that does as good as nothing, as fast as can be: what is left of a call's time is the caller's and the
- * recorder's. It has what tests/gpu/programs/call_cost.c calls and what recording that asks; one kernel, two layouts. */
+ * recorder's. It has what tests/gpu/bench/call_cost.c calls and what recording that asks; one kernel, two layouts. */
 #include <string.h>
 
 #include "cuda_api.h"

@@ -10,7 +10,8 @@ use crate::layout::{
     ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
     FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote,
     LeaveHead, MAGIC, MAJOR, OriginNote, RecordHead, SHORT_TICKS_END, STAGED_LENGTH, StagedNote,
-    ThreadNote, capture_flag, chunk_kind, note_kind, record_kind, short_enter,
+    ThreadNote, VALUE_TICKS_END, capture_flag, chunk_kind, field, note_kind, record_kind,
+    short_enter,
 };
 use crate::signature::{Parameter, Passing, Signatures};
 use crate::trace::Mapping;
@@ -219,7 +220,11 @@ impl TraceBuilder {
             let words = masked(signature.parameters.iter(), event.arguments);
             let mut space = [0; 256];
             let length = Record::new(&mut space).and_then(|mut record| {
-                record.put_short_enter(ticks.wrapping_sub(START_TICKS), event.caller, &words)?;
+                record.put_short_enter(
+                    ticks.wrapping_sub(START_TICKS),
+                    event.caller,
+                    words.into_iter(),
+                )?;
                 Some(record.length())
             });
             body = space[8..length.unwrap_or(8)].to_vec();
@@ -256,6 +261,23 @@ impl TraceBuilder {
         if self.short && result == 0 && captures.is_empty() && spent < SHORT_TICKS_END {
             self.ticks += 10;
             return self.put_record(thread, 0, |record| record.commit_short_leave(spent));
+        }
+        if self.short
+            && result == 0
+            && spent < VALUE_TICKS_END
+            && let [one] = captures
+            && one.field == field::POINTEE
+            && one.flags == 0
+            && one.parameter < 16
+            && matches!(one.bytes.len(), 4 | 8)
+        {
+            let mut number = [0; 8];
+            number[..one.bytes.len()].copy_from_slice(one.bytes);
+            self.ticks += 10;
+            return self.put_record(thread, 8, |record| {
+                let number = u64::from_le_bytes(number);
+                record.commit_leave_value(spent, one.parameter, number, one.bytes.len() as u8)
+            });
         }
         let mut body = codec::encode_to_vec(LeaveHead {
             ticks: self.ticks,

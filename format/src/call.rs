@@ -52,6 +52,8 @@ pub struct Leave<'a> {
     pub ticks: u64,
     /// What it returned (for nearly all functions a `CUresult`).
     pub result: i32,
+    /// The one that is in the record's head.
+    pub(crate) own_capture: Option<Capture<'a>>,
     pub(crate) captures: &'a [u8],
 }
 
@@ -338,7 +340,11 @@ impl<'a> Call<'a> {
 impl<'a> Leave<'a> {
     /// What was seen behind pointers after the call.
     pub fn captures(&self) -> Captures<'a> {
-        Captures::new(self.captures)
+        Captures {
+            own: self.own_capture,
+            bytes: self.captures,
+            more: &[],
+        }
     }
 
     /// A capture from after the call.

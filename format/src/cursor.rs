@@ -7,7 +7,7 @@ use crate::call::{Arguments, Bytes, Call, Capture, Leave};
 use crate::codec;
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
-    note_kind, record_kind, short_enter,
+    field, note_kind, record_kind, short_enter,
 };
 use crate::records::record_at;
 use crate::trace::Trace;
@@ -261,6 +261,7 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
                     call.leave = Some(Leave {
                         ticks: head.ticks,
                         result: head.result,
+                        own_capture: None,
                         captures,
                     });
                 }
@@ -274,6 +275,26 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
                 call.leave = Some(Leave {
                     ticks: call.ticks.wrapping_add(record.short_ticks()),
                     result: 0,
+                    own_capture: None,
+                    captures: &[],
+                });
+                return Some(Assembled {
+                    call,
+                    position: behind,
+                    over: true,
+                });
+            }
+            record_kind::LEAVE_VALUE => {
+                let bytes = body.get(..record.value_bytes());
+                call.leave = Some(Leave {
+                    ticks: call.ticks.wrapping_add(record.value_ticks()),
+                    result: 0,
+                    own_capture: Some(Capture {
+                        parameter: record.value_parameter(),
+                        field: field::POINTEE,
+                        flags: 0,
+                        bytes: bytes.map_or(Bytes::Unreadable, Bytes::Inline),
+                    }),
                     captures: &[],
                 });
                 return Some(Assembled {

@@ -181,6 +181,8 @@ pub mod record_kind {
     pub const LEAVE_SHORT: u8 = 5;
     /// One more capture of the `ENTER` before, of which the head says what a capture's own head would.
     pub const CAPTURE: u8 = 6;
+    /// As a `LEAVE` with result 0 and one capture of 4 or 8 bytes, which stand behind a head that has the rest.
+    pub const LEAVE_VALUE: u8 = 7;
 
     /// Whether a call was entered.
     pub const fn is_enter(kind: u8) -> bool {
@@ -221,10 +223,10 @@ pub struct RecordHead {
     pub length: u32,
     /// A number of [`record_kind`].
     pub kind: u8,
-    /// Of a `CAPTURE` the parameter, of a `LEAVE_SHORT` the low byte of its ticks; else 0.
+    /// Of a `CAPTURE` the parameter, of a short leave part of what it says; else 0.
     pub detail: u8,
     /// Position of the function in the signature table, or a note kind. Of a `CAPTURE` its field, and above that how many of
-    /// its bytes are padding; of a `LEAVE_SHORT` its ticks but for their low byte.
+    /// its bytes are padding; of a short leave part of what it says.
     pub function: u16,
 }
 
@@ -252,6 +254,21 @@ impl RecordHead {
         self.detail as u64 | (self.function as u64) << 8
     }
 
+    /// Of a `LEAVE_VALUE`: the ticks since its call was entered.
+    pub const fn value_ticks(self) -> u64 {
+        self.short_ticks() >> 5
+    }
+
+    /// Of a `LEAVE_VALUE`: the parameter, at most 15.
+    pub const fn value_parameter(self) -> u8 {
+        self.detail & 15
+    }
+
+    /// Of a `LEAVE_VALUE`: how many bytes were written behind the parameter, 4 or 8.
+    pub const fn value_bytes(self) -> usize {
+        if self.detail & 16 != 0 { 4 } else { 8 }
+    }
+
     /// Of a `CAPTURE`: its field.
     pub const fn capture_field(self) -> u8 {
         self.function as u8
@@ -266,6 +283,11 @@ impl RecordHead {
 /// Ticks that a `LEAVE_SHORT` has no room for.
 pub const SHORT_TICKS_END: u64 = 1 << 24;
 
+/// Ticks that a `LEAVE_VALUE` has no room for.
+pub const VALUE_TICKS_END: u64 = 1 << 19;
+/// Length of a `LEAVE_VALUE`.
+pub const LEAVE_VALUE_LENGTH: usize = 16;
+
 /// The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first, in whole bytes; then their
 /// bytes. The numbers are the ticks since the file head's `start_ticks`, the caller, and the arguments, zero-extended.
 pub mod short_enter {
@@ -277,14 +299,10 @@ pub mod short_enter {
     /// The code of a number: 0 to 8 is how many bytes it has, 9 to 15 are the numbers 1 to 7.
     #[inline]
     pub const fn code(number: u64) -> u64 {
-        let bytes = ((63 - (number | 1).leading_zeros()) / 8 + 1) as u64;
-        if number == 0 {
-            0
-        } else if number < 8 {
-            number + MOST_BYTES
-        } else {
-            bytes
-        }
+        // Without branches: numbers come in any order.
+        let bytes = ((63 ^ (number | 1).leading_zeros()) / 8 + 1) as u64;
+        let itself = number | ((number != 0) as u64 * MOST_BYTES);
+        if number < MOST_BYTES { itself } else { bytes }
     }
 
     /// How many bytes stand for a number of that code.

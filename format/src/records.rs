@@ -7,8 +7,8 @@ use crate::call::{Bytes, Captures, Note};
 use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH,
-    RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
+    BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
+    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
 };
 use crate::signature::Signatures;
 
@@ -86,6 +86,7 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
             .and_then(|signature| behind_short_enter(record, signature.parameters.len()))
             .is_some_and(captures_end_well),
         record_kind::LEAVE_SHORT => record.is_empty(),
+        record_kind::LEAVE_VALUE => record.len() == LEAVE_VALUE_LENGTH - RECORD_HEAD_LENGTH,
         record_kind::CAPTURE => {
             head.capture_padding() < 8
                 && record
@@ -149,7 +150,7 @@ impl<'a> Named<'a> {
                 record_kind::LEAVE => {
                     self.add_captures(record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]));
                 }
-                record_kind::LEAVE_SHORT | record_kind::CAPTURE => {}
+                record_kind::LEAVE_SHORT | record_kind::LEAVE_VALUE | record_kind::CAPTURE => {}
                 record_kind::NOTE => match Note::read(head.function, record) {
                     Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
                         self.add_bytes(capture.bytes);

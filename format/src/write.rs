@@ -117,6 +117,49 @@ impl<'a> Record<'a> {
         Some(())
     }
 
+    /// Appends words, each with as many low bytes as `widths` says (1 to 8); there must be as many widths.
+    #[inline]
+    pub fn put_words(&mut self, words: &[u64], widths: &[u8]) -> Option<()> {
+        // Room for each as a whole word, so that it is one store, whose upper bytes the next one overwrites.
+        let room = self.space.get(self.filled..)?.len();
+        if room < 8 * words.len() || widths.len() != words.len() {
+            return None;
+        }
+        for (&word, &width) in words.iter().zip(widths) {
+            // SAFETY: all widths before are at most 8, so this begins at most 8 times the number of words before behind
+            // where there is room for all of them.
+            unsafe { self.store(self.filled, word) };
+            self.filled += usize::from(width.min(8));
+        }
+        Some(())
+    }
+
+    /// # Safety
+    /// `at + 8` is at most the length of the space.
+    #[inline]
+    unsafe fn store(&mut self, at: usize, word: u64) {
+        debug_assert!(at + 8 <= self.space.len());
+        // SAFETY: as the caller says.
+        let place = unsafe { self.space.as_mut_ptr().add(at) };
+        // SAFETY: as above; bytes need no alignment.
+        unsafe { place.cast::<u64>().write_unaligned(word.to_le()) };
+    }
+
+    /// Appends as many bytes, for the caller to fill.
+    #[inline]
+    pub fn space_for(&mut self, length: usize) -> Option<&mut [u8]> {
+        let place = self.space.get_mut(self.filled..)?.get_mut(..length)?;
+        self.filled += length;
+        Some(place)
+    }
+
+    /// Appends a capture of the eight or fewer bytes of a number.
+    #[inline]
+    pub fn put_captured_number(&mut self, parameter: u8, number: u64, bytes: u8) -> Option<()> {
+        let head = u64::from(parameter) | u64::from(bytes) << 32;
+        self.put_words(&[head, number], &[8, bytes])
+    }
+
     /// Appends a capture whose bytes `fill` writes; `fill` gets exactly `length` bytes and returns the flags to store, or
     /// `None` for "could not be read", in which case the capture is kept without bytes.
     #[inline]
@@ -166,26 +209,52 @@ impl<'a> Record<'a> {
     /// Begins a call's enter part in the short form: ticks since the file head's, caller, and the arguments, which are at most
     /// [`short_enter::MOST_ARGUMENTS`] and have nothing in the bytes above their width.
     #[inline]
-    pub fn put_short_enter(&mut self, ticks: u64, caller: u64, arguments: &[u64]) -> Option<()> {
-        if arguments.len() > short_enter::MOST_ARGUMENTS {
+    pub fn put_short_enter(
+        &mut self,
+        ticks: u64,
+        caller: u64,
+        arguments: impl ExactSizeIterator<Item = u64>,
+    ) -> Option<()> {
+        let count = arguments.len();
+        if count > short_enter::MOST_ARGUMENTS {
             return None;
         }
-        let numbers = || [ticks, caller].into_iter().chain(arguments.iter().copied());
-        let mut codes = 0;
-        for (place, number) in numbers().enumerate() {
-            codes |= short_enter::code(number) << (4 * place);
-        }
-        let rest = self.space.get_mut(self.filled..)?;
         // As long as it can become, so that each number is one store, whose upper bytes the next one overwrites.
-        let rest = rest.get_mut(..8 * (arguments.len() + 4))?;
-        *rest.first_chunk_mut::<8>()? = codes.to_le_bytes();
-        let mut at = short_enter::codes_length(arguments.len());
-        for number in numbers() {
-            *rest.get_mut(at..)?.first_chunk_mut::<8>()? = number.to_le_bytes();
-            at += short_enter::bytes(codes & 15);
-            codes >>= 4;
+        if self.space.get(self.filled..)?.len() < 8 * (short_enter::MOST_ARGUMENTS + 3) {
+            return None;
         }
-        self.filled += at;
+        let start = self.filled;
+        let codes_length = short_enter::codes_length(count);
+        let mut at = start + codes_length;
+        let (mut codes, mut place) = (0, 0);
+        let mut put = |number: u64| {
+            let code = short_enter::code(number);
+            // SAFETY: there is room for three words and the most arguments, of which no more are taken, and each place is at
+            // most as far behind as all before it are long: eight bytes of codes, and as many for each number.
+            unsafe { self.store(at, number) };
+            at += short_enter::bytes(code);
+            codes |= code << place;
+            place += 4;
+        };
+        put(ticks);
+        put(caller);
+        arguments.take(short_enter::MOST_ARGUMENTS).for_each(put);
+        // Not more bytes than the codes have: behind them are numbers.
+        let codes: [u8; 8] = codes.to_le_bytes();
+        let place = self.space.get_mut(start..)?;
+        if let Some(last) = codes_length.checked_sub(4) {
+            let (low, high) = (
+                codes.first_chunk::<4>()?,
+                codes.get(last..)?.first_chunk::<4>()?,
+            );
+            *place.first_chunk_mut()? = *low;
+            *place.get_mut(last..)?.first_chunk_mut()? = *high;
+        } else {
+            place
+                .get_mut(..codes_length)?
+                .copy_from_slice(codes.get(..codes_length)?);
+        }
+        self.filled = at;
         Some(())
     }
 
@@ -205,6 +274,21 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn commit_short_leave(self, ticks: u64) -> Option<usize> {
         self.commit_with(record_kind::LEAVE_SHORT, ticks as u8, (ticks >> 8) as u16)
+    }
+
+    /// Ends a record of which nothing has been put: a call has returned 0 that many ticks after it was entered, fewer than
+    /// [`crate::layout::VALUE_TICKS_END`], and behind one of its first 16 parameters stands that number of 4 or 8 bytes.
+    #[inline]
+    pub fn commit_leave_value(
+        mut self,
+        ticks: u64,
+        parameter: u8,
+        number: u64,
+        bytes: u8,
+    ) -> Option<usize> {
+        self.put_words(&[number], &[8])?;
+        let said = ticks << 5 | u64::from(bytes == 4) << 4 | u64::from(parameter);
+        self.commit_with(record_kind::LEAVE_VALUE, said as u8, (said >> 8) as u16)
     }
 
     /// Ends the record: pads it, and stores its head last, so that whoever sees the head sees all of it.

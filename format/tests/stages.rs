@@ -139,7 +139,7 @@ impl<'f> Writer<'f> {
         let entered = clock.fetch_add(1, Ordering::SeqCst);
         self.put(number, &|mut record| {
             // The builder's file head says that the clock began at 1000.
-            record.put_short_enter(entered.wrapping_sub(1000), 1, &[number])?;
+            record.put_short_enter(entered.wrapping_sub(1000), 1, [number].into_iter())?;
             record.commit(record_kind::ENTER_SHORT, 0)
         });
         let spent = clock.fetch_add(1, Ordering::SeqCst) - entered;

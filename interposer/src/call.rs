@@ -3,11 +3,13 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use cutape_format::layout::{EnterHead, LeaveHead, RECORD_HEAD_LENGTH, record_kind};
+use cutape_format::layout::{
+    EnterHead, LeaveHead, RECORD_HEAD_LENGTH, SHORT_TICKS_END, VALUE_TICKS_END, field, record_kind,
+};
 use cutape_format::write::Record;
 use cutape_registry::FUNCTIONS;
 
-use crate::plan::{self, MOST_PARAMETERS, Place, Plan};
+use crate::plan::{self, Entering, MOST_PARAMETERS, Place, Plan};
 use crate::settings::{Payloads, Settings};
 use crate::thread::{self, Thread};
 use crate::{
@@ -27,10 +29,12 @@ pub(crate) struct Frame {
     pub(crate) shape: u64,
     /// What the driver returned.
     pub(crate) result: u64,
+    /// Ticks when it was entered, as its record says.
+    pub(crate) entered: u64,
     pub(crate) thread: *const Thread,
     /// By which the thread knows that this is still the frame of its call in progress.
     pub(crate) mark: u64,
-    /// The arguments in the order of the prototype.
+    /// The arguments in the order of the prototype; the stub puts the integer registers first.
     pub(crate) words: [u64; MOST_PARAMETERS],
     /// What a function's override keeps from before the call to after it.
     pub(crate) kept: [u64; 3],
@@ -102,24 +106,87 @@ pub(crate) fn forget() {
 
 /// Called by every entry before the driver. The frame is the stub's.
 pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
-    let function = frame.function as usize;
     // SAFETY: the state lives as long as its thread, which is this one.
     let state = unsafe { &*thread::current() };
     if state.is_inside(core::ptr::from_ref(frame).addr()) {
-        return pass(function);
+        return pass(frame.function as usize);
     }
     #[cfg(feature = "gum")]
     if crate::hook::is_drivers_own(frame.caller) {
         return pass(function);
     }
     if STATE.load(Ordering::Acquire) != RECORDING && !started(state) {
-        return pass(function);
+        return pass(frame.function as usize);
     }
+    record_enter(state, frame)
+}
+
+#[inline]
+fn record_enter(state: &Thread, frame: &mut Frame) -> Entered {
+    let function = frame.function as usize;
     state.enter(frame);
     frame.kept = [0; 3];
     let plan = plan::of(function);
-    let _errno = plan.disturbs.then(errno::Errno::keep);
     gather(frame, plan);
+    let written = match plan.entering {
+        Entering::Plain => state.write_once(|record| put_plain(record, frame, plan)),
+        Entering::Short => state.write_once(|record| put_short(record, frame, plan)),
+        Entering::ByRoles => false,
+    };
+    if !written && !enter_by_roles(state, frame, plan) {
+        state.leave();
+        return pass(function);
+    }
+    // Before the notes: one that empties the stage says which call is the first to be entered after it.
+    state.calls.set(state.calls.get() + 1);
+    state.attend();
+    if plan.acts_when_entered || plan.has_operands && host_memory::any() {
+        let _errno = plan.disturbs.then(errno::Errno::keep);
+        overrides::entered(state, frame, plan);
+    }
+    state.pass_on();
+    Entered {
+        target: target(function),
+        recorded: 1,
+    }
+}
+
+/// Writes an `ENTER` without captures.
+#[inline]
+fn put_plain(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) -> Option<usize> {
+    record.put_enter(EnterHead {
+        ticks: 0,
+        caller: frame.caller,
+    })?;
+    let count = usize::from(plan.count);
+    record.put_words(frame.words.get(..count)?, plan.widths.get(..count)?)?;
+    // The clock last: what is done here is not the driver's time.
+    frame.entered = clock::ticks();
+    record.patch(RECORD_HEAD_LENGTH, frame.entered)?;
+    record.commit(record_kind::ENTER, frame.function as u16)
+}
+
+/// Writes an `ENTER_SHORT`.
+#[inline]
+fn put_short(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) -> Option<usize> {
+    let count = usize::from(plan.count);
+    let words = frame
+        .words
+        .get(..count)?
+        .iter()
+        .zip(plan.masks.get(..count)?);
+    frame.entered = clock::ticks();
+    let since = frame.entered.wrapping_sub(trace_file::start_ticks());
+    record.put_short_enter(since, frame.caller, words.map(|(word, mask)| word & mask))?;
+    record.commit(record_kind::ENTER_SHORT, frame.function as u16)
+}
+
+/// Writes an `ENTER` with what the function's parameters lead to. False if nothing could be written; then recording has stopped.
+#[inline(never)]
+fn enter_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan) -> bool {
+    let function = frame.function as usize;
+    let _errno = plan.disturbs.then(errno::Errno::keep);
+    let mut entered = 0;
     let written = state.write(record_kind::ENTER, function as u16, |record| {
         record.put_enter(EnterHead {
             ticks: 0,
@@ -131,34 +198,73 @@ pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
         }
         overrides::before(record, frame, plan)?;
         // The clock last: looking at memory is not the driver's time.
-        record.patch(RECORD_HEAD_LENGTH, clock::ticks())
+        entered = clock::ticks();
+        record.patch(RECORD_HEAD_LENGTH, entered)
     });
-    if !written {
-        state.leave();
-        return pass(function);
-    }
-    // Before the notes: one that opens a chunk says which call is the first to be entered there.
-    state.calls.set(state.calls.get() + 1);
-    state.attend();
-    overrides::entered(state, frame, plan);
-    state.pass_on();
-    Entered {
-        target: target(function),
-        recorded: 1,
-    }
+    frame.entered = entered;
+    written
 }
 
 /// Called by every entry after the driver, unless `enter` said not to.
 pub(crate) extern "C" fn leave(frame: &mut Frame) {
     let ticks = clock::ticks();
-    let function = frame.function as usize;
     // SAFETY: set by `enter` on this thread.
     let state = unsafe { &*frame.thread };
     if !state.return_to(frame) {
         // The program has called the driver from within this call, or is a child that was forked from within it.
         return;
     }
-    let plan = plan::of(function);
+    let plan = plan::of(frame.function as usize);
+    if !(plan.leaves_directly && put_leave(state, frame, plan, ticks)) {
+        leave_by_roles(state, frame, plan, ticks);
+    }
+    state.attend();
+    state.leave();
+}
+
+/// Writes the result and the outputs of a function that does nothing else; false if there is no room.
+#[inline]
+fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
+    let result = frame.result as i32;
+    let spent = ticks.wrapping_sub(frame.entered);
+    if result == 0 && plan.output_count == 0 && spent < SHORT_TICKS_END {
+        return state.write_once(|record| record.commit_short_leave(spent));
+    }
+    if let Some(output) = plan.value
+        && result == 0
+        && spent < VALUE_TICKS_END
+    {
+        let address = frame.words[usize::from(output.position % 16)];
+        if address != 0 {
+            let number = capture::number_at(address, output.bytes);
+            return state.write_once(|record| {
+                record.commit_leave_value(spent, output.position, number, output.bytes)
+            });
+        }
+    }
+    state.write_once(|mut record| {
+        record.put_leave(LeaveHead { ticks, result })?;
+        let count = if result == 0 { plan.output_count } else { 0 };
+        for output in plan.outputs.get(..usize::from(count))? {
+            let address = *frame.words.get(usize::from(output.position))?;
+            if address != 0 {
+                capture::written(
+                    &mut record,
+                    output.position,
+                    field::POINTEE,
+                    address,
+                    output.bytes.into(),
+                )?;
+            }
+        }
+        record.commit(record_kind::LEAVE, frame.function as u16)
+    })
+}
+
+/// Does what a function's roles and family ask for when the driver has returned, and writes the `LEAVE`.
+#[inline(never)]
+fn leave_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    let function = frame.function as usize;
     let _errno = plan.disturbs.then(errno::Errno::keep);
     let result = frame.result as i32;
     overrides::leaving(state, frame, plan);
@@ -174,8 +280,6 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
         overrides::after(record, frame, plan)
     });
     overrides::left(frame, plan);
-    state.attend();
-    state.leave();
 }
 
 fn pass(function: usize) -> Entered {
@@ -203,6 +307,15 @@ pub(crate) extern "C" fn missing() -> i32 {
 /// Puts the arguments in the order of the prototype.
 #[inline]
 fn gather(frame: &mut Frame, plan: &Plan) {
+    if plan.entering != Entering::ByRoles {
+        // The stub has put those in registers where they belong.
+        let on_stack = usize::from(plan.count).saturating_sub(frame.registers.len());
+        for (index, word) in frame.words.iter_mut().skip(6).take(on_stack).enumerate() {
+            // SAFETY: the caller has put its stack arguments there, as the prototype says.
+            *word = unsafe { *frame.stack.add(index) };
+        }
+        return;
+    }
     for index in 0..usize::from(plan.count) {
         frame.words[index] = match plan.places[index] {
             Place::Register(at) => frame.registers[usize::from(at) % 6],
@@ -337,13 +450,15 @@ mod tests {
     use cutape_format::{Passing, Trace, TraceBuilder};
     use proptest::prelude::*;
 
-    /// Encodes a call as `enter` does, without driver and file.
+    /// Encodes a call as `enter` does, without driver and file: the kind of the record, and what is behind its head. `by_roles`
+    /// as it is done where there is more to be put.
     fn encode(
         function: u16,
+        by_roles: bool,
         registers: [u64; 6],
         vectors: [[u64; 2]; 8],
         stack: &[u64; 16],
-    ) -> Vec<u8> {
+    ) -> (u8, Vec<u8>) {
         let mut frame = Frame {
             registers,
             vectors,
@@ -352,12 +467,15 @@ mod tests {
             function: function.into(),
             shape: 0,
             result: 0,
+            entered: 0,
             thread: core::ptr::null(),
             mark: 0,
             words: [0; MOST_PARAMETERS],
             kept: [0; 3],
         };
         let plan = plan::make(&FUNCTIONS[usize::from(function)]);
+        // As the stub does it.
+        frame.words[..6].copy_from_slice(&registers);
         gather(&mut frame, &plan);
         let mut space = vec![0u64; 64];
         // SAFETY: the words are ours and any bytes make words.
@@ -365,15 +483,34 @@ mod tests {
             core::slice::from_raw_parts_mut(space.as_mut_ptr().cast::<u8>(), space.len() * 8)
         };
         let mut record = Record::new(bytes).expect("room");
-        record
-            .put_enter(EnterHead {
-                ticks: 5,
-                caller: frame.caller,
-            })
-            .expect("room");
-        put_arguments(&mut record, &frame, &plan).expect("room");
-        let length = record.commit(record_kind::ENTER, function).expect("room");
-        bytes[RECORD_HEAD_LENGTH..length].to_vec()
+        let (kind, length) = match plan.entering {
+            Entering::Plain if !by_roles => {
+                (record_kind::ENTER, put_plain(record, &mut frame, &plan))
+            }
+            Entering::Short if !by_roles => (
+                record_kind::ENTER_SHORT,
+                put_short(record, &mut frame, &plan),
+            ),
+            _ => {
+                let caller = frame.caller;
+                let put = record.put_enter(EnterHead { ticks: 5, caller });
+                put.and_then(|()| put_arguments(&mut record, &frame, &plan))
+                    .expect("room");
+                (
+                    record_kind::ENTER,
+                    record.commit(record_kind::ENTER, function),
+                )
+            }
+        };
+        (
+            kind,
+            bytes[RECORD_HEAD_LENGTH..length.expect("room")].to_vec(),
+        )
+    }
+
+    /// Numbers of every length.
+    fn word() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0..=64_u32).prop_map(|(word, by)| word.checked_shr(by).unwrap_or(0))
     }
 
     proptest! {
@@ -381,19 +518,24 @@ mod tests {
 
         /// What is put into the trace here is what a reader takes out of it, for every function and parameter.
         #[test]
-        fn readers_agree(registers: [u64; 6], vectors: [[u64; 2]; 8], stack: [u64; 16]) {
+        fn readers_agree(
+            registers in prop::array::uniform6(word()), vectors: [[u64; 2]; 8], stack in prop::array::uniform16(word()),
+        ) {
             let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-            for function in &FUNCTIONS {
-                let body = encode(function.id, registers, vectors, &stack);
-                builder.record(0, record_kind::ENTER, function.id, &body);
+            let functions = [false, true].into_iter().flat_map(|by_roles| {
+                FUNCTIONS.iter().map(move |function| (by_roles, function))
+            });
+            for (by_roles, function) in functions.clone() {
+                let (kind, body) = encode(function.id, by_roles, registers, vectors, &stack);
+                builder.record(0, kind, function.id, &body);
             }
             let path = std::env::temp_dir().join(format!("cutape-agree-{}.cutape", std::process::id()));
             builder.write(&path).unwrap();
             let trace = Trace::open(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
             let calls: Vec<_> = trace.calls().collect();
-            prop_assert_eq!(calls.len(), FUNCTIONS.len());
-            for (call, function) in calls.iter().zip(&FUNCTIONS) {
+            prop_assert_eq!(calls.len(), 2 * FUNCTIONS.len());
+            for (call, (_, function)) in calls.iter().zip(functions) {
                 prop_assert_eq!(&call.signature.name, function.name);
                 prop_assert_eq!(call.caller, 77);
                 prop_assert_eq!(call.captures().count(), 0);

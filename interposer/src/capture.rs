@@ -116,7 +116,7 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> 
 }
 
 /// Bytes of a handle behind a pointer of that C type.
-fn handle_bytes(c_type: &str) -> usize {
+pub(crate) fn handle_bytes(c_type: &str) -> usize {
     if matches!(c_type, "CUdevice *" | "CUdeviceptr_v1 *") {
         4
     } else {
@@ -242,14 +242,31 @@ pub(crate) fn own(record: &mut Record<'_>, position: u8, field: u8, source: &[u8
     })
 }
 
+/// The number of 4 or 8 bytes that the driver has just written through a pointer.
+#[inline]
+pub(crate) fn number_at(address: u64, bytes: u8) -> u64 {
+    // SAFETY: the driver returned success after writing there; reading it is no more than it did.
+    unsafe {
+        match bytes {
+            4 => u64::from((address as *const u32).read_unaligned()),
+            _ => (address as *const u64).read_unaligned(),
+        }
+    }
+}
+
 /// Bytes that the driver has just written through a pointer that it therefore could write to.
-fn written(
+#[inline]
+pub(crate) fn written(
     record: &mut Record<'_>,
     position: u8,
     field: u8,
     address: u64,
     length: usize,
 ) -> Option<()> {
+    if field == field::POINTEE && matches!(length, 4 | 8) {
+        let number = number_at(address, length as u8);
+        return record.put_captured_number(position, number, length as u8);
+    }
     record.put_capture(position, field, length, |target| {
         // SAFETY: the driver returned success after writing there; reading it is no more than it did.
         unsafe {

@@ -20,8 +20,8 @@ pub(crate) struct Layout {
     pub(crate) parameters: Vec<(u32, u32)>,
     /// Bytes of the whole buffer.
     pub(crate) length: u32,
-    /// Some of these belong to no parameter.
-    pub(crate) has_gaps: bool,
+    /// Offsets from which eight bytes are to be zero before the parameters are put, so that what belongs to none is.
+    pub(crate) gaps: Vec<u32>,
 }
 
 struct Slot {
@@ -166,6 +166,17 @@ pub(crate) fn revive(module: u64) {
     }
 }
 
+/// The layout of a function that is alive and whose layout stands in the trace.
+#[inline]
+pub(crate) fn noted(handle: u64) -> Option<&'static Layout> {
+    let slot = slot(handle, false)?;
+    if !slot.noted.load(Ordering::Relaxed) || slot.state.load(Ordering::Acquire) & DEAD != 0 {
+        return None;
+    }
+    // SAFETY: NULL, or leaked by `of`.
+    unsafe { slot.layout.load(Ordering::Acquire).as_ref() }
+}
+
 /// The layout of a function if the trace does not have it yet; it is taken to have it from now on.
 #[inline]
 pub(crate) fn to_be_noted(handle: u64) -> Option<&'static Layout> {
@@ -223,7 +234,7 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
     let mut layout = Layout {
         parameters: Vec::new(),
         length: 0,
-        has_gaps: false,
+        gaps: Vec::new(),
     };
     for index in 0..u64::from(LONGEST) {
         let (mut offset, mut size) = (0u64, 0u64);
@@ -245,9 +256,50 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
         let end = offset
             .checked_add(size)
             .filter(|&end| end <= u64::from(LONGEST))?;
-        layout.has_gaps |= offset != u64::from(layout.length);
         layout.parameters.push((offset as u32, size as u32));
         layout.length = layout.length.max(end as u32);
     }
+    layout.gaps = gaps(&layout.parameters, layout.length);
     Some(layout)
+}
+
+/// Where eight zero bytes are to be put so that all bytes between parameters are zero. They may reach into parameters, which are
+/// put afterwards, but not behind the end.
+fn gaps(parameters: &[(u32, u32)], length: u32) -> Vec<u32> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    while at < length {
+        let covering = parameters
+            .iter()
+            .find(|&&(offset, size)| offset <= at && at < offset + size);
+        match covering {
+            Some(&(offset, size)) => at = offset + size,
+            None => {
+                gaps.push(at.min(length.saturating_sub(8)));
+                at += 8;
+            }
+        }
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gaps;
+
+    #[test]
+    fn zeros_cover_what_belongs_to_no_parameter() {
+        let table: [(&[(u32, u32)], u32, &[u32]); 6] = [
+            (&[], 0, &[]),
+            (&[(0, 8), (8, 4)], 12, &[]),
+            (&[(0, 4), (8, 8)], 16, &[4]),
+            (&[(0, 1), (4, 4), (32, 8)], 40, &[1, 9, 17, 25]),
+            // Shorter than what is put: all of it is zero.
+            (&[(4, 1)], 5, &[0]),
+            (&[(0, 8), (12, 1)], 13, &[5]),
+        ];
+        for (parameters, length, expected) in table {
+            assert_eq!(gaps(parameters, length), expected, "{parameters:?}");
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod process_lock;
 mod rank;
 mod segments;
 mod settings;
+mod stage;
 mod thread;
 mod trace_file;
 

@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 
+use cutape_format::layout::short_enter;
 use cutape_registry::{Class, FUNCTIONS, Function, Kind, Length, Role, Waits, Width};
 
 use crate::overrides::Handling;
@@ -20,10 +21,44 @@ pub(crate) enum Place {
     Stack(u8),
 }
 
+/// How the enter record of a function is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entering {
+    /// Something is to be looked at, or arguments are where they need care.
+    ByRoles,
+    /// Nothing but integer arguments, in an `ENTER`.
+    Plain,
+    /// Nothing but integer arguments, in an `ENTER_SHORT`, which is smaller where they are many.
+    Short,
+}
+
+/// Bytes that a function writes behind a parameter, always as many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) position: u8,
+    pub(crate) bytes: u8,
+}
+
+/// Most outputs of a function whose leave record is written without looking at roles.
+pub(crate) const MOST_OUTPUTS: usize = 4;
+/// From that many arguments on a short record is the smaller one.
+const MANY_ARGUMENTS: u8 = 5;
+
 /// A function's plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) count: u8,
+    pub(crate) entering: Entering,
+    /// Something is done between the enter record and the driver, whatever the operands are.
+    pub(crate) acts_when_entered: bool,
+    /// The leave record holds no more than the result and `outputs`, and nothing else is to be done.
+    pub(crate) leaves_directly: bool,
+    pub(crate) output_count: u8,
+    pub(crate) outputs: [Output; MOST_OUTPUTS],
+    /// The only output, if it is a number of 4 or 8 bytes.
+    pub(crate) value: Option<Output>,
+    /// What of each word belongs to the argument.
+    pub(crate) masks: [u64; MOST_PARAMETERS],
     pub(crate) places: [Place; MOST_PARAMETERS],
     /// Bytes in the trace.
     pub(crate) widths: [u8; MOST_PARAMETERS],
@@ -48,6 +83,16 @@ pub(crate) struct Plan {
 
 const EMPTY: Plan = Plan {
     count: 0,
+    entering: Entering::ByRoles,
+    acts_when_entered: true,
+    leaves_directly: false,
+    output_count: 0,
+    outputs: [Output {
+        position: 0,
+        bytes: 0,
+    }; MOST_OUTPUTS],
+    value: None,
+    masks: [0; MOST_PARAMETERS],
     places: [Place::Register(0); MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
     by_value: false,
@@ -109,6 +154,7 @@ pub(crate) fn make(function: &Function) -> Plan {
             _ => stack(1),
         };
         plan.widths[index] = parameter.width.bytes() as u8;
+        plan.masks[index] = u64::MAX >> (64 - 8 * u32::from(plan.widths[index].clamp(1, 8)));
         plan.by_value |= matches!(parameter.width, Width::Memory(_));
         plan.looks_before |= looks_before(parameter.role);
         plan.looks_after |= looks_after(parameter.role);
@@ -136,7 +182,44 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.looks_before = false;
         plan.disturbs = false;
     }
+    let are_integers = !plan.by_value && vectors == 0;
+    if are_integers && !plan.looks_before && plan.handling.puts_nothing_before() {
+        plan.entering = match plan.count {
+            ..MANY_ARGUMENTS => Entering::Plain,
+            count if usize::from(count) <= short_enter::MOST_ARGUMENTS => Entering::Short,
+            _ => Entering::ByRoles,
+        };
+    }
+    plan.acts_when_entered = !plan.handling.does_nothing_when_entered();
+    plan.leaves_directly = plan.handling.does_nothing_after()
+        && !plan.waits
+        && !plan.writes_later
+        && (plan.function.is_none() || plan.handling != Handling::Generic)
+        && collect_outputs(&mut plan, function).is_some();
     plan
+}
+
+/// Fills in the outputs; `None` if one of them takes more than reading a few bytes that the driver has just written.
+fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<()> {
+    for (position, parameter) in (0..).zip(function.params) {
+        if !looks_after(parameter.role) {
+            continue;
+        }
+        let bytes = match parameter.role {
+            Role::Make(..) | Role::Find(..) | Role::Get(_) => {
+                crate::capture::handle_bytes(parameter.c_type) as u8
+            }
+            Role::Out(Length::Fixed(bytes)) => bytes.try_into().ok()?,
+            _ => return None,
+        };
+        *plan.outputs.get_mut(usize::from(plan.output_count))? = Output { position, bytes };
+        plan.output_count += 1;
+    }
+    plan.value = match plan.outputs.get(..usize::from(plan.output_count))? {
+        [one] if matches!(one.bytes, 4 | 8) => Some(*one),
+        _ => None,
+    };
+    Some(())
 }
 
 /// Whether a role means that something is captured before the call.

@@ -1,25 +1,29 @@
-//! What a thread needs to record its calls: the chunk it fills, and how deep it is inside the driver.
+//! What a thread needs to record its calls: the stage it fills, and how deep it is inside the driver.
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH, ThreadNote, note_kind, record_kind};
+use cutape_format::layout::{BlobRef, ThreadNote, note_kind, record_kind};
 use cutape_format::write::Record;
 
 use crate::call::{self, Frame};
 use crate::errno::Errno;
-use crate::trace_file::{self, MappedChunk, NotKept, Rows};
+use crate::stage::Stage;
+use crate::trace_file::{self, NotKept, Rows};
 
-/// Sizes of a thread's chunks: many threads make few calls, so they begin small.
-const CHUNK_BODIES: [u64; 3] = [(64 << 10) - 64, (256 << 10) - 64, (1 << 20) - 64];
+/// Sizes of a thread's stage: the first, unless a record is longer. What it takes to empty one is the longest that a call may
+/// have to wait.
+const STAGES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// Kept free at the end of each chunk, for the note that recording stops.
+/// Kept free at the end of each stage, for the note that recording stops.
 const RESERVE: usize = 256;
 
 /// Blobs of one record whose places are kept for the case that the record is built again.
 const BLOBS: usize = 4;
+/// `Thread::next` and `Thread::end` while there is no stage; an empty slice begins somewhere.
+const NOWHERE: *mut u8 = core::ptr::dangling_mut::<u64>().cast();
 /// How often the system runs the destructors of a thread's values; each time others may still call the driver.
 const DESTRUCTOR_ROUNDS: u8 = 4;
 /// `Thread::ordinal` before the first call.
@@ -47,10 +51,11 @@ pub(crate) struct Thread {
     endings: Cell<u8>,
     /// Calls entered so far.
     pub(crate) calls: Cell<u64>,
-    chunk: Cell<Option<MappedChunk>>,
+    stage: Cell<Option<Stage>>,
     /// Where the next record goes, and where records must end.
     next: Cell<*mut u8>,
     end: Cell<*mut u8>,
+    /// Of the chunk that will be begun next.
     sequence: Cell<u32>,
     /// What became of the blobs of the record in progress, how many there are, and how many of them this attempt has met.
     blobs: [Cell<Option<Result<BlobRef, NotKept>>>; BLOBS],
@@ -69,9 +74,9 @@ thread_local! {
             full: Cell::new(false),
             endings: Cell::new(0),
             calls: Cell::new(0),
-            chunk: Cell::new(None),
-            next: Cell::new(core::ptr::null_mut()),
-            end: Cell::new(core::ptr::null_mut()),
+            stage: Cell::new(None),
+            next: Cell::new(NOWHERE),
+            end: Cell::new(NOWHERE),
             sequence: Cell::new(0),
             blobs: [const { Cell::new(None) }; BLOBS],
             blobs_written: Cell::new(0),
@@ -89,7 +94,7 @@ pub(crate) fn current() -> *const Thread {
     THREAD.with(core::ptr::from_ref)
 }
 
-/// The key whose destructor closes a thread's chunk, plus 1; 0 while there is none.
+/// The key whose destructor empties a thread's stage, plus 1; 0 while there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Asks to be told of ending threads. To be called once, before any thread records.
@@ -104,7 +109,7 @@ pub(crate) fn watch_ends() {
     }
 }
 
-/// A thread is about to end: its chunk is closed in the last round, so that what others call on the way is kept in it.
+/// A thread is about to end: its stage is emptied in the last round, so that what others call on the way is kept in it.
 unsafe extern "C" fn ends(state: *mut c_void) {
     // SAFETY: the value that `begin` set: this thread's state, which outlives all destructors of its values.
     let state = unsafe { &*state.cast::<Thread>() };
@@ -114,7 +119,7 @@ unsafe extern "C" fn ends(state: *mut c_void) {
     if round < DESTRUCTOR_ROUNDS {
         state.await_end();
     } else {
-        state.close_chunk(true);
+        state.close_stage();
     }
 }
 
@@ -196,10 +201,10 @@ impl Thread {
         self.unnamed.set(true);
         self.full.set(false);
         self.calls.set(0);
-        // The parent's chunk stays mapped here, untouched.
-        self.chunk.set(None);
-        self.next.set(core::ptr::null_mut());
-        self.end.set(core::ptr::null_mut());
+        // The parent's stage stays mapped here, untouched.
+        self.stage.set(None);
+        self.next.set(NOWHERE);
+        self.end.set(NOWHERE);
         self.sequence.set(0);
     }
 
@@ -216,7 +221,7 @@ impl Thread {
         }
     }
 
-    /// Writes a record that `build` fills. `build` runs again with more room if the chunk has too little left.
+    /// Writes a record that `build` fills. `build` runs again with more room if the stage has too little left.
     /// False if nothing could be written; then recording has stopped.
     #[inline]
     pub(crate) fn write(
@@ -229,7 +234,7 @@ impl Thread {
         if self.try_write(kind, function, &mut build) {
             return true;
         }
-        self.write_in_new_chunk(kind, function, &mut build)
+        self.write_with_more_room(kind, function, &mut build)
     }
 
     #[inline]
@@ -240,26 +245,31 @@ impl Thread {
         build: &mut impl FnMut(&mut Record<'_>) -> Option<()>,
     ) -> bool {
         self.blobs_met.set(0);
+        self.write_once(|mut record| {
+            build(&mut record)?;
+            record.commit(kind, function)
+        })
+    }
+
+    /// Writes a record if there is room for it where the last one ended.
+    #[inline]
+    pub(crate) fn write_once(&self, build: impl FnOnce(Record<'_>) -> Option<usize>) -> bool {
         let next = self.next.get();
         let room = self.end.get() as usize - next as usize;
-        if room == 0 {
-            return false;
-        }
-        // SAFETY: `next` to `end` is the unfilled part of this thread's own mapped chunk; nobody else refers to it.
+        // SAFETY: `next` to `end` is the unfilled part of this thread's own stage, or nothing; nobody else refers to it.
         let space = unsafe { core::slice::from_raw_parts_mut(next, room) };
-        let Some(mut record) = Record::new(space) else {
-            return false;
-        };
-        let Some(length) = build(&mut record).and_then(|()| record.commit(kind, function)) else {
-            return false;
-        };
-        // SAFETY: `length` is at most `room`.
-        self.next.set(unsafe { next.add(length) });
-        true
+        match Record::new(space).and_then(build) {
+            Some(length) => {
+                // SAFETY: `length` is at most `room`.
+                self.next.set(unsafe { next.add(length) });
+                true
+            }
+            None => false,
+        }
     }
 
     #[cold]
-    fn write_in_new_chunk(
+    fn write_with_more_room(
         &self,
         kind: u8,
         function: u16,
@@ -272,9 +282,13 @@ impl Thread {
         if self.ordinal.get() == NO_ORDINAL {
             self.begin();
         }
-        let largest = CHUNK_BODIES.len() - 1;
-        for &body in &CHUNK_BODIES[(self.sequence.get() as usize).min(largest)..] {
-            if !self.open_chunk(body) {
+        if let Some(mut stage) = self.stage.take() {
+            let is_moved = stage.move_out(self.next.get());
+            if is_moved {
+                self.begin_chunk(&mut stage);
+            }
+            self.stage.set(Some(stage));
+            if !is_moved {
                 self.stop();
                 return false;
             }
@@ -282,40 +296,44 @@ impl Thread {
                 return true;
             }
         }
+        for length in STAGES {
+            self.close_stage();
+            let Some(mut stage) = Stage::open(length, self.ordinal.get()) else {
+                self.stop();
+                return false;
+            };
+            self.begin_chunk(&mut stage);
+            self.stage.set(Some(stage));
+            if self.try_write(kind, function, build) {
+                return true;
+            }
+        }
         false
     }
 
-    fn open_chunk(&self, body: u64) -> bool {
-        let length = trace_file::chunk_length(body);
-        let Some(chunk) = trace_file::open_chunk(
-            length,
-            self.ordinal.get(),
-            self.sequence.get(),
-            self.calls.get(),
-        ) else {
-            return false;
-        };
-        self.close_chunk(false);
-        // SAFETY: the chunk is longer than head and reserve.
-        unsafe {
-            self.next.set(chunk.start.add(CHUNK_HEAD_LENGTH));
-            self.end.set(chunk.start.add(chunk.length - RESERVE));
-        }
-        self.chunk.set(Some(chunk));
+    fn begin_chunk(&self, stage: &mut Stage) {
+        let (next, end) = stage.begin(self.sequence.get(), self.calls.get());
         self.sequence.set(self.sequence.get() + 1);
-        true
+        self.next.set(next);
+        // SAFETY: the stage is longer than the reserve.
+        self.end.set(unsafe { end.sub(RESERVE) });
     }
 
-    fn close_chunk(&self, is_last: bool) {
-        if let Some(chunk) = self.chunk.take() {
-            let used = self.next.get() as usize - chunk.start as usize - CHUNK_HEAD_LENGTH;
-            chunk.close(used, is_last);
+    /// Lets go of the stage; what is in it goes into a chunk of its own.
+    fn close_stage(&self) {
+        if let Some(mut stage) = self.stage.take() {
+            if stage.is_empty(self.next.get()) {
+                // The next chunk takes its number.
+                self.sequence.set(self.sequence.get() - 1);
+            }
+            let is_empty = stage.move_out(self.next.get());
+            stage.close(is_empty);
         }
-        self.next.set(core::ptr::null_mut());
-        self.end.set(core::ptr::null_mut());
+        self.next.set(NOWHERE);
+        self.end.set(NOWHERE);
     }
 
-    /// Ends the recording of this process, with a note in what room there is. The chunk stays for the calls in progress.
+    /// Ends the recording of this process, with a note in what room there is. The stage stays for the calls in progress.
     #[cold]
     fn stop(&self) {
         if !call::stop() {
@@ -324,8 +342,8 @@ impl Thread {
         const WHY: &[u8] = b"the trace cannot grow: no space left, or its descriptor was closed";
         crate::log::line(&[WHY, b"; recording stops, the program goes on"]);
         let end = self.end.get();
-        if !end.is_null() {
-            // SAFETY: the reserve behind `end` belongs to the chunk.
+        if end != NOWHERE {
+            // SAFETY: the reserve behind `end` belongs to the stage.
             self.end.set(unsafe { end.add(RESERVE) });
             self.try_write(record_kind::NOTE, note_kind::STOPPED, &mut |record| {
                 record.put(WHY)

@@ -9,8 +9,6 @@ use cutape_format::layout::{
     FILE_HEAD_LENGTH, FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
 };
 
-use cutape_format::write::close_chunk;
-
 use crate::errno::{self, Errno};
 use crate::{clock, log, memory, rank};
 
@@ -23,11 +21,17 @@ static INODE: AtomicU64 = AtomicU64::new(0);
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
 /// Where the next chunk begins.
 static END: AtomicU64 = AtomicU64::new(0);
+/// Ticks that the file head has; short records count from there.
+static START_TICKS: AtomicU64 = AtomicU64::new(0);
+/// The file is allocated on disk up to there.
+static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 
 /// Programs that one process may become (`exec`) and record; a power of ten.
 const MOST_PROGRAMS: u64 = 1000;
 /// Descriptors below this are left to the program.
 const LOWEST_DESCRIPTOR: i32 = 200;
+/// At most so much is allocated before it is needed; a quarter of the file while that is less.
+const MOST_AHEAD: u64 = 1 << 20;
 
 /// Creates the file and writes its head. Says what went wrong and returns false if it cannot.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
@@ -58,6 +62,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     }
     DEVICE.store(status.st_dev, Ordering::Relaxed);
     INODE.store(status.st_ino, Ordering::Relaxed);
+    START_TICKS.store(clock::ticks(), Ordering::Relaxed);
     let head = FileHead {
         magic: MAGIC,
         major: MAJOR,
@@ -67,7 +72,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         process: std::process::id(),
         clock,
         start_unix: clock::nanoseconds(libc::CLOCK_REALTIME),
-        start_ticks: clock::ticks(),
+        start_ticks: start_ticks(),
         ticks_per_second: 0,
         index: 0,
         checksum: 0,
@@ -76,6 +81,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
     FILE.store(descriptor, Ordering::Relaxed);
     END.store(FILE_HEAD_LENGTH as u64, Ordering::Relaxed);
+    ALLOCATED.store(0, Ordering::Relaxed);
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
     if !allocate(0, FILE_HEAD_LENGTH as u64)
         || !write_at(0, &head.encode())
@@ -89,6 +95,12 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         return false;
     }
     true
+}
+
+/// Ticks when the recording began.
+#[inline]
+pub(crate) fn start_ticks() -> u64 {
+    START_TICKS.load(Ordering::Relaxed)
 }
 
 fn open_new(path: &CStr) -> i32 {
@@ -159,7 +171,7 @@ fn is_ours(descriptor: i32) -> bool {
 }
 
 /// The descriptor, if it still is our file; otherwise a new one.
-fn descriptor() -> Option<i32> {
+pub(crate) fn descriptor() -> Option<i32> {
     let known = FILE.load(Ordering::Relaxed);
     if known < 0 {
         return None;
@@ -240,7 +252,7 @@ fn size_limit() -> u64 {
     limit.rlim_cur
 }
 
-fn write_at(position: u64, bytes: &[u8]) -> bool {
+pub(crate) fn write_at(position: u64, bytes: &[u8]) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
@@ -256,19 +268,52 @@ fn write_at(position: u64, bytes: &[u8]) -> bool {
     written == bytes.len() as isize
 }
 
+/// Writes both, one behind the other.
+pub(crate) fn write_both_at(position: u64, first: &[u8], second: &[u8]) -> bool {
+    let Some(descriptor) = descriptor() else {
+        return false;
+    };
+    let piece = |bytes: &[u8]| libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let pieces = [piece(first), piece(second)];
+    // SAFETY: both pieces are valid for reading.
+    let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 2, position as i64) };
+    written == (first.len() + second.len()) as isize
+}
+
 /// The length of a chunk with that much body.
 pub(crate) fn chunk_length(body: u64) -> u64 {
     (body + CHUNK_HEAD_LENGTH as u64).next_multiple_of(CHUNK_ALIGNMENT)
 }
 
 /// Takes that many bytes of the file, a multiple of the chunk alignment; where they begin.
-fn claim(length: u64) -> Option<u64> {
+pub(crate) fn claim(length: u64) -> Option<u64> {
     let position = END.fetch_add(length, Ordering::Relaxed);
-    allocate(position, length).then_some(position)
+    let end = position.saturating_add(length);
+    if end > size_limit() {
+        errno::set(libc::EFBIG);
+        return None;
+    }
+    let allocated = ALLOCATED.load(Ordering::Acquire);
+    if end <= allocated {
+        return Some(position);
+    }
+    // From where the file ends on disk, since others may be at what lies between. Ahead, because each time costs.
+    let start = allocated.min(position);
+    let ahead = (end / 4).min(MOST_AHEAD) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    for end in [end + ahead, end] {
+        if allocate(start, end - start) {
+            ALLOCATED.fetch_max(end, Ordering::AcqRel);
+            return Some(position);
+        }
+    }
+    None
 }
 
 /// A head with what all chunks share.
-fn head(kind: u16, length: u64) -> ChunkHead {
+pub(crate) fn head(kind: u16, length: u64) -> ChunkHead {
     ChunkHead {
         magic: CHUNK_MAGIC,
         kind,
@@ -282,98 +327,6 @@ fn head(kind: u16, length: u64) -> ChunkHead {
         nanoseconds: clock::nanoseconds(libc::CLOCK_MONOTONIC),
         body_checksum: 0,
         head_checksum: 0,
-    }
-}
-
-/// A chunk of calls, mapped.
-pub(crate) struct MappedChunk {
-    /// Its first byte, which is its head's.
-    pub(crate) start: *mut u8,
-    /// Bytes, head included.
-    pub(crate) length: usize,
-    /// Where it begins in the file.
-    position: u64,
-}
-
-/// Opens a chunk for calls of a thread.
-pub(crate) fn open_chunk(
-    length: u64,
-    thread: u32,
-    sequence: u32,
-    first: u64,
-) -> Option<MappedChunk> {
-    let _errno = Errno::keep();
-    let position = claim(length)?;
-    let descriptor = descriptor()?;
-    // SAFETY: maps a part of our file that was just allocated and that nobody else has claimed.
-    let start = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            length as usize,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            descriptor,
-            position as i64,
-        )
-    };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    // One call instead of a fault a page; and a file system that cannot keep its promise of space says so here.
-    // SAFETY: the mapping that was just made.
-    let failed = unsafe { libc::madvise(start, length as usize, libc::MADV_POPULATE_WRITE) } != 0;
-    // Linux before 5.14 does not know the request.
-    if failed && errno::get() != libc::EINVAL {
-        // SAFETY: as above; nobody refers to it.
-        unsafe { libc::munmap(start, length as usize) };
-        return None;
-    }
-    let head = ChunkHead {
-        thread,
-        sequence,
-        first,
-        ..head(chunk_kind::CALLS, length)
-    };
-    let bytes = head.encode();
-    // SAFETY: the mapping is at least a page long and ours.
-    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), bytes.len()) };
-    Some(MappedChunk {
-        start: start.cast(),
-        length: length as usize,
-        position,
-    })
-}
-
-impl MappedChunk {
-    /// Writes the final head over `used` bytes of body, and unmaps the chunk. If it is its thread's last, what it does not
-    /// use is given back to the disk.
-    pub(crate) fn close(self, used: usize, is_last: bool) {
-        let _errno = Errno::keep();
-        // SAFETY: the chunk is mapped and ours alone, and longer than its head.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(self.start, self.length) };
-        if let Some((place, body)) = bytes.split_first_chunk_mut::<CHUNK_HEAD_LENGTH>()
-            && let Some(body) = body.get(..used)
-        {
-            // A head that is no longer sound was overwritten by the program; the reader says so.
-            close_chunk(place, used as u64, cutape_format::checksum(body));
-        }
-        // SAFETY: mapped by `open_chunk` with that length; nobody refers to it any more.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
-        let kept = (CHUNK_HEAD_LENGTH + used).next_multiple_of(CHUNK_ALIGNMENT as usize);
-        if is_last
-            && kept < self.length
-            && let Some(descriptor) = descriptor()
-        {
-            // SAFETY: no memory is involved. Where the file system cannot, the space stays taken.
-            unsafe {
-                libc::fallocate(
-                    descriptor,
-                    libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                    self.position as i64 + kept as i64,
-                    (self.length - kept) as i64,
-                )
-            };
-        }
     }
 }
 

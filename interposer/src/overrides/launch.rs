@@ -31,6 +31,31 @@ pub(super) fn note(state: &Thread, build: impl FnMut(&mut Record<'_>) -> Option<
     state.write(record_kind::NOTE, note_kind::CAPTURES, build);
 }
 
+/// Writes what nearly every launch passes: nothing, or an array of pointers to the parameters of a function that is known and
+/// alive, and whose layout stands in the trace. False if there is more to be done.
+#[inline]
+pub(super) fn capture_directly(
+    state: &Thread,
+    frame: &Frame,
+    parameters: u8,
+    extra: Option<u8>,
+) -> bool {
+    let array = frame.words[usize::from(parameters)];
+    let has_extra = extra.is_some_and(|at| frame.words[usize::from(at)] != 0);
+    let Some(layout) = layouts::noted(frame.words[0]).filter(|_| !has_extra) else {
+        return false;
+    };
+    if array == 0 {
+        return true;
+    }
+    array >= LOWEST_ADDRESS
+        && state.write_once(|mut record| {
+            let target = record.space_for(layout.length as usize)?;
+            pack(layout, array, target)?;
+            record.commit_capture(parameters, field::KERNEL_PARAMETERS)
+        })
+}
+
 /// Puts what a launch passes: `parameters` and `extra` are the positions of those arrays, the function is the first.
 pub(super) fn captures(
     record: &mut Record<'_>,
@@ -94,8 +119,12 @@ fn pack_with_care(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16>
 }
 
 fn pack(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
-    if layout.has_gaps {
-        target.fill(0);
+    for &gap in &layout.gaps {
+        let rest = target.get_mut(gap as usize..)?;
+        match rest.first_chunk_mut::<8>() {
+            Some(word) => *word = [0; 8],
+            None => rest.fill(0),
+        }
     }
     for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
         // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.

@@ -179,6 +179,27 @@ impl Handling {
 }
 
 impl Handling {
+    /// Whether `before` puts nothing into the enter record of the family.
+    pub(crate) fn puts_nothing_before(self) -> bool {
+        matches!(
+            self,
+            Self::Generic | Self::EventRecord | Self::Launch { .. } | Self::LaunchEx
+        )
+    }
+
+    /// Whether `entered` does nothing for the family, unless operands are to be looked at.
+    pub(crate) fn does_nothing_when_entered(self) -> bool {
+        matches!(self, Self::Generic | Self::EventRecord)
+    }
+
+    /// Whether `leaving`, `after` and `left` do nothing for the family, unless roles say so.
+    pub(crate) fn does_nothing_after(self) -> bool {
+        matches!(
+            self,
+            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::LaunchMultiDevice
+        )
+    }
+
     /// Whether recording a call of the family makes system calls or allocates; what launches do in their first call, and
     /// events where copies are waited for, keeps itself apart.
     pub(crate) fn disturbs(self) -> bool {
@@ -266,11 +287,13 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
         Handling::Launch { parameters, extra } => {
-            origin::about_to_use(state, frame.words[0]);
-            launch::note_layout(state, frame.words[0]);
-            launch::note(state, |record| {
-                launch::captures(record, frame, parameters, extra)
-            });
+            if !launch::capture_directly(state, frame, parameters, extra) {
+                origin::about_to_use(state, frame.words[0]);
+                launch::note_layout(state, frame.words[0]);
+                launch::note(state, |record| {
+                    launch::captures(record, frame, parameters, extra)
+                });
+            }
             if host_memory::any() {
                 launch::look_at_host_memory(state, frame, parameters, extra);
             }

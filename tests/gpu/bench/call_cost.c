@@ -6,7 +6,8 @@
  *   call_cost upload MIB ROUNDS         MiB/s of copies to the device, and of memcpy
  *   call_cost loop FUNCTION CALLS       nothing but that many calls of get, set, launch0 or launch8: to be counted from outside
  *
- * Lines of "name value"; the best of several rounds, because whatever else a machine does only ever adds. */
+ * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a machine does only ever
+ * adds, and the median of parts of 100 calls, which leaves out what happens rarely. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static const char kernels[] =
     ".visible .entry eight(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u32 p3,\n"
     "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; }\n";
 
-enum { ROUNDS = 20, LAUNCHES_IN_FLIGHT = 500 };
+enum { ROUNDS = 20, PART = 100, LAUNCHES_IN_FLIGHT = 500 };
 
 static CUcontext context;
 static CUfunction nothing, eight;
@@ -100,24 +101,36 @@ static void (*function_named(const char *name))(long)
     exit(2);
 }
 
-/* Nanoseconds of one of `calls`. Launches never fill the device's queue: waiting there would hide what a call costs. */
-static double cost(void (*run)(long), long calls, int are_launches)
+static int by_size(const void *left, const void *right)
 {
-    double best = 1e18;
+    double difference = *(const double *)left - *(const double *)right;
+    return (difference > 0) - (difference < 0);
+}
+
+/* What one of `calls` takes. Launches never fill the device's queue: waiting there would hide what a call costs. */
+static void cost(const char *name, void (*run)(long), long calls, int are_launches)
+{
+    long parts = calls / PART;
+    double best = 1e18, best_median = 1e18;
+    double *times = malloc(parts * sizeof *times);
     for (int round = 0; round < ROUNDS; round++) {
         double spent = 0;
-        long part = are_launches ? LAUNCHES_IN_FLIGHT : calls;
-        for (long done = 0; done < calls; done += part) {
+        for (long part = 0; part < parts; part++) {
             double from = nanoseconds();
-            run(part);
-            spent += nanoseconds() - from;
-            if (are_launches)
+            run(PART);
+            times[part] = (nanoseconds() - from) / PART;
+            spent += times[part] / parts;
+            if (are_launches && part % (LAUNCHES_IN_FLIGHT / PART) == 0)
                 CHECK(cuCtxSynchronize());
         }
-        if (spent / calls < best)
-            best = spent / calls;
+        qsort(times, parts, sizeof *times, by_size);
+        if (spent < best)
+            best = spent;
+        if (times[parts / 2] < best_median)
+            best_median = times[parts / 2];
     }
-    return best;
+    free(times);
+    printf("%s_ns %.2f\n%s_median_ns %.2f\n", name, best, name, best_median);
 }
 
 static void clock_reads(long calls)
@@ -131,12 +144,11 @@ static void clock_reads(long calls)
 
 static void calls(long count, long launches)
 {
-    launches -= launches % LAUNCHES_IN_FLIGHT;
-    printf("clock_read_ns %.2f\n", cost(clock_reads, count, 0));
-    printf("get_ns %.2f\n", cost(get, count, 0));
-    printf("set_ns %.2f\n", cost(set, count, 0));
-    printf("launch0_ns %.2f\n", cost(launch0, launches, 1));
-    printf("launch8_ns %.2f\n", cost(launch8, launches, 1));
+    cost("clock_read", clock_reads, count, 0);
+    cost("get", get, count, 0);
+    cost("set", set, count, 0);
+    cost("launch0", launch0, launches, 1);
+    cost("launch8", launch8, launches, 1);
 }
 
 struct worker {
@@ -252,7 +264,7 @@ int main(int count, char **words)
 {
     const char *what = count > 1 ? words[1] : "";
     long first = count > 2 ? atol(words[2]) : 0, second = count > 3 ? atol(words[3]) : 0;
-    if (strcmp(what, "calls") == 0 && first > 0 && second >= LAUNCHES_IN_FLIGHT) {
+    if (strcmp(what, "calls") == 0 && first >= PART && second >= PART) {
         start();
         calls(first, second);
     } else if (strcmp(what, "threads") == 0 && first > 0 && second > 0) {
