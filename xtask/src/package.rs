@@ -84,6 +84,31 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
             .arg(folder.join("loading"))
             .arg(&library),
     )?;
+    let bench = folder.join("bench");
+    fs::create_dir_all(&bench).map_err(|error| failed(&bench, &error))?;
+    for (source, file, arguments) in [
+        (
+            "call_cost.c",
+            "call_cost",
+            [library.as_os_str(), "-pthread".as_ref()],
+        ),
+        (
+            "cupti_callbacks.c",
+            "cupti_callbacks.so",
+            ["-fPIC".as_ref(), "-shared".as_ref()],
+        ),
+    ] {
+        let mut command = Command::new("cc");
+        command
+            .current_dir(root)
+            .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Werror"])
+            .arg("-Itests/programs/include")
+            .arg("-o")
+            .arg(bench.join(file))
+            .arg(Path::new("tests/gpu/bench").join(source))
+            .args(arguments);
+        step::run(&mut command)?;
+    }
     println!(
         "{} is ready; there: tests/gpu/run.sh {0} RESULTS",
         folder.display()
