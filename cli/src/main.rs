@@ -7,6 +7,7 @@ mod arrival;
 mod bench;
 mod call_set;
 mod check;
+mod cost;
 mod doctor;
 mod dump;
 mod failure;

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::cost;
 use crate::failure::Failure;
 use crate::info::quantity;
 use crate::output;
@@ -32,6 +33,18 @@ pub(crate) struct Arguments {
     /// Say on stderr what was recorded.
     #[arg(short, long)]
     verbose: bool,
+    /// Say on stderr what recording has cost: calls, bytes, and time in the
+    /// recorder, which is measured by further readings of the clock.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "text",
+        verbatim_doc_comment
+    )]
+    stats: Option<cost::Format>,
     #[command(flatten)]
     recording: Recording,
     /// The program and its arguments; the -- may be left out.
@@ -39,7 +52,7 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = match &arguments.output {
         Some(path) => Reservation::named(&rank::trace_name(path))?,
         None => {
@@ -60,6 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             trace
         }
     };
+    arguments.recording.measures_cost = arguments.stats.is_some();
     let session = session::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
         let way = session.way();
@@ -79,6 +93,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 Ok(summary) => session::say_missing(&summary.missing),
                 Err(failure) => eprintln!("cutape: {}", failure.message),
             }
+        }
+        if let Some(format) = arguments.stats
+            && let Err(failure) = cost::report(path, format)
+        {
+            eprintln!("cutape: {}", failure.message);
         }
         if arguments.verbose {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());

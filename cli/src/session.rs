@@ -84,6 +84,9 @@ pub(crate) struct Recording {
     /// How the program's calls reach us.
     #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
     pub(crate) via: Via,
+    /// What recording costs is measured, which costs a little itself.
+    #[arg(skip)]
+    pub(crate) measures_cost: bool,
 }
 
 /// A running program.
@@ -172,6 +175,9 @@ pub(crate) fn start(
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
         .env("CUTAPE_OUTPUTS", recording.outputs.word())
         .env("CUTAPE_HOST_MEMORY", recording.host_memory.word());
+    if recording.measures_cost {
+        command.env("CUTAPE_COST", "1");
+    }
     let clock = Clock::read();
     let child = command
         .spawn()

@@ -47,6 +47,8 @@ pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use pack::{Missing, PackSummary, Symbol, pack};
 #[cfg(feature = "read")]
+pub use records::RecordSizes;
+#[cfg(feature = "read")]
 pub use repair::{RepairSummary, repair};
 #[cfg(feature = "read")]
 pub use signature::{

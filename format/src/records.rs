@@ -8,9 +8,11 @@ use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
     BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
-    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
+    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, chunk_kind, note_kind, record_kind,
+    short_enter,
 };
 use crate::signature::Signatures;
+use crate::trace::Trace;
 
 /// The record at an offset of a chunk's body: its head and its bytes, head included. `None` at the end of the records.
 pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
@@ -115,6 +117,29 @@ fn captures_end_well(bytes: &[u8]) -> bool {
     let mut captures = Captures::new(bytes);
     while captures.next().is_some() {}
     captures.rest().len() < 8 && captures.rest().iter().all(|&byte| byte == 0)
+}
+
+/// How much room a trace's records take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordSizes {
+    /// Chunks that hold calls.
+    pub chunks: u64,
+    /// Bytes of records in them, not compressed.
+    pub bytes: u64,
+}
+
+impl Trace {
+    /// How much room the records of all threads take. Walks over all of them.
+    pub fn record_sizes(&self) -> RecordSizes {
+        let mut sizes = RecordSizes::default();
+        for (head, _, body) in self.raw_chunks() {
+            if head.kind == chunk_kind::CALLS {
+                sizes.chunks += 1;
+                sizes.bytes += records_end(body) as u64;
+            }
+        }
+        sizes
+    }
 }
 
 /// The blobs and parts of files that a chunk's records name.

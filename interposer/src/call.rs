@@ -13,7 +13,7 @@ use crate::plan::{self, Entering, MOST_PARAMETERS, Place, Plan};
 use crate::settings::{Payloads, Settings};
 use crate::thread::{self, Thread};
 use crate::{
-    capture, clock, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
+    capture, clock, cost, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
     overrides, pending, trace_file,
 };
 
@@ -52,6 +52,8 @@ const STARTING: u8 = 1;
 const RECORDING: u8 = 2;
 /// The calls go to the driver unseen.
 const PASSING: u8 = 3;
+/// As `RECORDING`, and what that costs is measured.
+const MEASURING: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -77,20 +79,29 @@ pub(crate) fn next_thread() -> u32 {
 
 /// Whether this process records.
 pub(crate) fn is_recording() -> bool {
-    STATE.load(Ordering::Relaxed) == RECORDING
+    records(STATE.load(Ordering::Relaxed))
+}
+
+fn records(state: u8) -> bool {
+    matches!(state, RECORDING | MEASURING)
 }
 
 /// Stops recording in this process; true for the one caller that did it.
 pub(crate) fn stop() -> bool {
+    let ends = |state| records(state).then_some(PASSING);
     STATE
-        .compare_exchange(RECORDING, PASSING, Ordering::AcqRel, Ordering::Relaxed)
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, ends)
         .is_ok()
 }
 
 /// The process ends in order.
 pub(crate) fn at_exit() {
-    if STATE.load(Ordering::Acquire) == RECORDING {
+    let state = STATE.load(Ordering::Acquire);
+    if records(state) {
         let _errno = errno::Errno::keep();
+        if state == MEASURING {
+            identity::write_cost(cost::total());
+        }
         maps::write_if_changed();
     }
 }
@@ -115,13 +126,27 @@ pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
     if crate::hook::is_drivers_own(frame.caller) {
         return pass(function);
     }
-    if STATE.load(Ordering::Acquire) != RECORDING && !started(state) {
-        return pass(frame.function as usize);
+    if STATE.load(Ordering::Acquire) != RECORDING {
+        return enter_otherwise(state, frame);
     }
     record_enter(state, frame)
 }
 
-#[inline]
+/// A call before the recording has begun, after it has stopped, or while its cost is measured.
+#[cold]
+fn enter_otherwise(state: &Thread, frame: &mut Frame) -> Entered {
+    if !started(state) {
+        return pass(frame.function as usize);
+    }
+    let began = clock::ticks();
+    let entered = record_enter(state, frame);
+    if STATE.load(Ordering::Relaxed) == MEASURING {
+        cost::add(state, began, true);
+    }
+    entered
+}
+
+#[inline(always)]
 fn record_enter(state: &Thread, frame: &mut Frame) -> Entered {
     let function = frame.function as usize;
     state.enter(frame);
@@ -219,6 +244,9 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
         leave_by_roles(state, frame, plan, ticks);
     }
     state.attend();
+    if STATE.load(Ordering::Relaxed) == MEASURING {
+        cost::add(state, ticks, false);
+    }
     state.leave();
 }
 
@@ -376,7 +404,7 @@ pub(crate) fn begin(state: &Thread) {
 fn started(state: &Thread) -> bool {
     loop {
         match STATE.load(Ordering::Acquire) {
-            RECORDING => return true,
+            RECORDING | MEASURING => return true,
             PASSING => return false,
             NOT_STARTED => {
                 let _errno = errno::Errno::keep();
@@ -391,7 +419,7 @@ fn started(state: &Thread) -> bool {
                     STATE.compare_exchange(NOT_STARTED, next, Ordering::AcqRel, Ordering::Relaxed);
                 if won.is_ok() && next == STARTING {
                     let records = state.during_start(start);
-                    STATE.store(if records { RECORDING } else { PASSING }, Ordering::Release);
+                    STATE.store(records, Ordering::Release);
                 }
             }
             // Another thread is at it, and needs no lock of the loader's that is held for long.
@@ -421,11 +449,11 @@ fn load() -> bool {
     loaded
 }
 
-/// Creates the trace. Whether calls are to be recorded.
-fn start() -> bool {
+/// Creates the trace. What becomes of the calls from now on: a value of `STATE`.
+fn start() -> u8 {
     let settings = Settings::read();
     let Some(trace) = settings.trace else {
-        return false;
+        return PASSING;
     };
     plan::prepare();
     thread::watch_ends();
@@ -436,12 +464,17 @@ fn start() -> bool {
     trace_file::close();
     let clock = clock::choose();
     if !trace_file::create(&trace, clock) {
-        return false;
+        return PASSING;
     }
     identity::write_program();
     maps::write();
     debug_assert_eq!(FUNCTIONS.len(), entry::count());
-    true
+    cost::forget();
+    if settings.measures_cost {
+        MEASURING
+    } else {
+        RECORDING
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,18 @@ pub(crate) fn write_forwarded(name: &CStr, by: &str) {
     pairs.write();
 }
 
+/// Writes what recording has cost: calls, ticks, and the longest time of one call.
+pub(crate) fn write_cost(total: [u64; 3]) {
+    let mut pairs = Pairs::new();
+    for (key, number) in ["cost.calls", "cost.ticks", "cost.longest-ticks"]
+        .iter()
+        .zip(total)
+    {
+        pairs.put(key, number.to_string());
+    }
+    pairs.write();
+}
+
 fn starts_with(name: &OsStr, start: &str) -> bool {
     name.as_bytes().starts_with(start.as_bytes())
 }

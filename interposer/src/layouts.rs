@@ -289,17 +289,15 @@ mod tests {
 
     #[test]
     fn zeros_cover_what_belongs_to_no_parameter() {
-        let table: [(&[(u32, u32)], u32, &[u32]); 6] = [
-            (&[], 0, &[]),
-            (&[(0, 8), (8, 4)], 12, &[]),
-            (&[(0, 4), (8, 8)], 16, &[4]),
-            (&[(0, 1), (4, 4), (32, 8)], 40, &[1, 9, 17, 25]),
-            // Shorter than what is put: all of it is zero.
-            (&[(4, 1)], 5, &[0]),
-            (&[(0, 8), (12, 1)], 13, &[5]),
-        ];
-        for (parameters, length, expected) in table {
+        let check = |parameters: &[(u32, u32)], length, expected: &[u32]| {
             assert_eq!(gaps(parameters, length), expected, "{parameters:?}");
-        }
+        };
+        check(&[], 0, &[]);
+        check(&[(0, 8), (8, 4)], 12, &[]);
+        check(&[(0, 4), (8, 8)], 16, &[4]);
+        check(&[(0, 1), (4, 4), (32, 8)], 40, &[1, 9, 17, 25]);
+        // Shorter than what is put: all of it is zero.
+        check(&[(4, 1)], 5, &[0]);
+        check(&[(0, 8), (12, 1)], 13, &[5]);
     }
 }

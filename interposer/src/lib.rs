@@ -7,6 +7,7 @@
 mod call;
 mod capture;
 mod clock;
+mod cost;
 mod driver;
 mod entry;
 mod errno;

@@ -65,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) outputs: Payloads,
     /// `CUTAPE_HOST_MEMORY`: what is recorded of host memory that the device reads.
     pub(crate) host_memory: HostMemory,
+    /// `CUTAPE_COST`: what recording costs is measured.
+    pub(crate) measures_cost: bool,
 }
 
 impl Settings {
@@ -78,6 +80,7 @@ impl Settings {
                 payloads: Payloads::None,
                 outputs: Payloads::None,
                 host_memory: HostMemory::Off,
+                measures_cost: false,
             };
         }
         Self {
@@ -93,6 +96,7 @@ impl Settings {
                 Some(b"all") => HostMemory::All,
                 Some(_) => HostMemory::Off,
             },
+            measures_cost: variable(c"CUTAPE_COST").is_some(),
         }
     }
 }

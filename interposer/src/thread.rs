@@ -9,6 +9,7 @@ use cutape_format::layout::{BlobRef, ThreadNote, note_kind, record_kind};
 use cutape_format::write::Record;
 
 use crate::call::{self, Frame};
+use crate::cost::Cost;
 use crate::errno::Errno;
 use crate::stage::Stage;
 use crate::trace_file::{self, NotKept, Rows};
@@ -51,6 +52,8 @@ pub(crate) struct Thread {
     endings: Cell<u8>,
     /// Calls entered so far.
     pub(crate) calls: Cell<u64>,
+    /// What recording has cost this thread; NULL unless that is measured.
+    pub(crate) cost: Cell<*const Cost>,
     stage: Cell<Option<Stage>>,
     /// Where the next record goes, and where records must end.
     next: Cell<*mut u8>,
@@ -74,6 +77,7 @@ thread_local! {
             full: Cell::new(false),
             endings: Cell::new(0),
             calls: Cell::new(0),
+            cost: Cell::new(core::ptr::null()),
             stage: Cell::new(None),
             next: Cell::new(NOWHERE),
             end: Cell::new(NOWHERE),
@@ -201,6 +205,7 @@ impl Thread {
         self.unnamed.set(true);
         self.full.set(false);
         self.calls.set(0);
+        self.cost.set(core::ptr::null());
         // The parent's stage stays mapped here, untouched.
         self.stage.set(None);
         self.next.set(NOWHERE);

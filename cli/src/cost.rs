@@ -1,0 +1,160 @@
+//! What a recording has cost the program, for `record --stats`.
+
+use std::path::Path;
+
+use cutape_format::{Bytes, Note, Trace};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::info::quantity;
+use crate::output;
+
+/// How `--stats` is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Lines for people.
+    Text,
+    /// One object a trace, each on a line.
+    Json,
+}
+
+/// What was measured and what was written.
+struct Cost {
+    calls: u64,
+    threads: usize,
+    /// Chunks of calls, and bytes of their records.
+    chunks: u64,
+    records: u64,
+    /// Images, payloads and other bytes that were kept beside the records, and how many of these there are.
+    payload: u64,
+    payloads: u64,
+    /// Bytes that were left out because the user asked for it.
+    omitted: u64,
+    /// Why recording stopped before the program did.
+    stopped: Option<String>,
+    /// Nanoseconds in the recorder, in all and for the slowest side of a call; unknown if the process did not end in order.
+    time: Option<(u64, u64)>,
+}
+
+/// Says on stderr what recording has cost in one process.
+pub(crate) fn report(path: &Path, format: Format) -> Result<(), Failure> {
+    let cost = Cost::of(&Trace::open(path)?);
+    match format {
+        Format::Text => eprintln!("cutape: {}: {}", output::shown(path), cost.text()),
+        Format::Json => eprintln!("{}", cost.json(path)),
+    }
+    Ok(())
+}
+
+impl Cost {
+    fn of(trace: &Trace) -> Self {
+        let sizes = trace.record_sizes();
+        let mut cost = Self {
+            calls: 0,
+            threads: trace.thread_count(),
+            chunks: sizes.chunks,
+            records: sizes.bytes,
+            payload: 0,
+            payloads: 0,
+            omitted: 0,
+            stopped: None,
+            time: measured(trace),
+        };
+        for (_, length) in trace.blobs() {
+            cost.payload += length;
+            cost.payloads += 1;
+        }
+        for call in trace.calls() {
+            cost.calls += 1;
+            let after = call.leave.iter().flat_map(|leave| leave.captures());
+            for capture in call.captures().chain(after) {
+                cost.omitted += left_out(capture.bytes);
+            }
+            for note in call.notes() {
+                match note {
+                    Note::Stopped(why) => cost.stopped = Some(why),
+                    Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
+                        cost.omitted += left_out(capture.bytes);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        cost
+    }
+
+    fn text(&self) -> String {
+        let calls = match self.calls {
+            1 => "1 call".to_owned(),
+            calls => format!("{calls} calls"),
+        };
+        let threads = match self.threads {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        };
+        let time = match self.time {
+            Some((all, longest)) => format!(
+                "{} in the recorder, {} a call, at most {} at once",
+                quantity::time(all),
+                quantity::time(all / self.calls.max(1)),
+                quantity::time(longest)
+            ),
+            None => "time not known: the process did not end in order".to_owned(),
+        };
+        let mut text = format!(
+            "{calls} in {threads}, {time}; {} of records in {} chunks, {} a call; {} of images and payloads in {} pieces",
+            quantity::bytes(self.records),
+            self.chunks,
+            quantity::bytes(self.records / self.calls.max(1)),
+            quantity::bytes(self.payload),
+            self.payloads,
+        );
+        text += &match self.omitted {
+            0 => "; nothing left out".to_owned(),
+            omitted => format!("; {} left out", quantity::bytes(omitted)),
+        };
+        if let Some(why) = &self.stopped {
+            text += &format!("; recording stopped before the program did: {why}");
+        }
+        text
+    }
+
+    fn json(&self, path: &Path) -> Value {
+        json!({
+            "trace": path.display().to_string(),
+            "calls": self.calls,
+            "threads": self.threads,
+            "chunks": self.chunks,
+            "record_bytes": self.records,
+            "payload_bytes": self.payload,
+            "payloads": self.payloads,
+            "omitted_bytes": self.omitted,
+            "stopped": self.stopped,
+            "recorder_ns": self.time.map(|time| time.0),
+            "longest_ns": self.time.map(|time| time.1),
+        })
+    }
+}
+
+fn left_out(bytes: Bytes<'_>) -> u64 {
+    match bytes {
+        Bytes::Omitted(length) | Bytes::Hashed(length, _) => length,
+        _ => 0,
+    }
+}
+
+/// Time in all and the longest, if the recorder has written them and the clock's rate is known.
+fn measured(trace: &Trace) -> Option<(u64, u64)> {
+    let rate = trace.ticks_per_second();
+    let nanoseconds = |key: &str| {
+        let ticks: u64 = trace.meta_value(key)?.parse().ok()?;
+        u64::try_from(u128::from(ticks) * 1_000_000_000 / u128::from(rate)).ok()
+    };
+    if rate == 0 {
+        return None;
+    }
+    Some((
+        nanoseconds("cost.ticks")?,
+        nanoseconds("cost.longest-ticks")?,
+    ))
+}

@@ -1,0 +1,256 @@
+//! A program that makes the same call again and again: recording it makes no system call, allocates nothing, and takes as many
+//! bytes as are promised.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cutape_format::Trace;
+use cutape_tests::parts;
+
+/// Calls of the shorter and of the longer run. The longer one still fits the stage that the shorter one has begun.
+const FEW: u64 = 20;
+const MORE: u64 = 320;
+/// Call, and bytes of its records.
+const LOOPS: [(&str, u64); 4] = [("get", 48), ("set", 40), ("launch0", 56), ("launch8", 120)];
+
+struct Built {
+    folder: PathBuf,
+    program: PathBuf,
+    driver: PathBuf,
+    counter: PathBuf,
+}
+
+fn compile(source: &str, file: &Path, arguments: &[&OsStr]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let output = Command::new("cc")
+        .current_dir(root)
+        .args(["-std=gnu11", "-O2", "-Wall", "-Werror"])
+        .arg("-Itests/programs/include")
+        .arg("-o")
+        .arg(file)
+        .arg(source)
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{source}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn build(name: &str) -> Built {
+    let folder = parts().new_folder(name);
+    let (driver, program) = (folder.join("driver.so"), folder.join("call_cost"));
+    let counter = folder.join("counter.so");
+    let shared: Vec<&OsStr> = ["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]
+        .iter()
+        .map(OsStr::new)
+        .collect();
+    compile("benches/programs/stub_driver.c", &driver, &shared);
+    compile(
+        "tests/gpu/bench/call_cost.c",
+        &program,
+        &[driver.as_os_str(), "-pthread".as_ref()],
+    );
+    compile(
+        "benches/programs/allocation_counter.c",
+        &counter,
+        &shared[..2],
+    );
+    let library = folder.join("libcuda.so.1");
+    std::os::unix::fs::symlink(&parts().interposer, library).unwrap();
+    Built {
+        folder,
+        program,
+        driver,
+        counter,
+    }
+}
+
+impl Built {
+    /// The program in a loop of calls, recorded, without anything between it and us.
+    fn command(&self, call: &str, calls: u64) -> (Command, PathBuf) {
+        let trace = self.folder.join(format!("{call}-{calls}.cutape"));
+        let _ = fs::remove_file(&trace);
+        let mut command = Command::new(&self.program);
+        command
+            .args(["loop", call, &calls.to_string()])
+            .env("CUTAPE_TRACE", &trace)
+            .env("CUTAPE_DRIVER", &self.driver)
+            .env("LD_LIBRARY_PATH", &self.folder)
+            .stdin(Stdio::null());
+        (command, trace)
+    }
+}
+
+/// How many system calls a command makes; `None` where nobody may trace.
+fn system_calls(command: &mut Command) -> Option<u64> {
+    // SAFETY: the child asks to be traced, which touches no memory.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let child = command.spawn().ok()?;
+    let process = child.id() as libc::pid_t;
+    let mut stops = 0_u64;
+    loop {
+        let mut status = 0;
+        // SAFETY: the child is ours; `status` is valid for writing.
+        if unsafe { libc::waitpid(process, &raw mut status, 0) } != process {
+            return None;
+        }
+        if libc::WIFEXITED(status) {
+            assert_eq!(libc::WEXITSTATUS(status), 0);
+            // Entering and leaving each, but for the last one, which does not come back.
+            return Some(stops.div_ceil(2));
+        }
+        assert!(libc::WIFSTOPPED(status), "status {status:#x}");
+        const SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+        if libc::WSTOPSIG(status) == SYSTEM_CALL {
+            stops += 1;
+        } else {
+            // The one of `exec`: from here on system calls are told from signals.
+            // SAFETY: the child is stopped.
+            unsafe {
+                libc::ptrace(
+                    libc::PTRACE_SETOPTIONS,
+                    process,
+                    0,
+                    libc::PTRACE_O_TRACESYSGOOD,
+                )
+            };
+        }
+        // SAFETY: the child is stopped.
+        unsafe { libc::ptrace(libc::PTRACE_SYSCALL, process, 0, 0) };
+    }
+}
+
+#[test]
+fn recorded_calls_make_no_system_calls() {
+    let built = build("steady-system-calls");
+    for (call, _) in LOOPS {
+        let count = |calls| {
+            let (mut command, trace) = built.command(call, calls);
+            let made = system_calls(&mut command)?;
+            let trace = Trace::open(&trace).unwrap();
+            assert_eq!(trace.verify(), []);
+            Some((
+                made,
+                trace.calls().count() as u64,
+                trace.record_sizes().chunks,
+            ))
+        };
+        let (Some((few, before, _)), Some((more, after, _))) = (count(FEW), count(MORE)) else {
+            println!("skipped: processes cannot be traced here");
+            return;
+        };
+        assert_eq!(after - before, MORE - FEW, "{call}");
+        assert_eq!(more, few, "{call}: {} calls more", MORE - FEW);
+        // What a stage costs when it is full: a fixed number of system calls, whatever it holds.
+        const MANY: u64 = 20_000;
+        let Some((many, _, stages)) = count(MANY) else {
+            panic!("traced once, and not again");
+        };
+        assert!(stages > 5, "{call}: {stages} stages");
+        assert!(
+            many - few <= 8 * stages,
+            "{call}: {} system calls for {stages} stages",
+            many - few
+        );
+    }
+}
+
+#[test]
+fn recorded_calls_allocate_nothing() {
+    let built = build("steady-allocations");
+    for (call, _) in LOOPS {
+        let count = |calls| {
+            let (mut command, _) = built.command(call, calls);
+            let output = command.env("LD_PRELOAD", &built.counter).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let said = String::from_utf8(output.stdout).unwrap();
+            let number = said.trim().strip_prefix("allocations ").unwrap().to_owned();
+            number.parse::<u64>().unwrap()
+        };
+        let few = count(FEW);
+        assert!(few > 0, "the counter counts nothing");
+        assert_eq!(count(20_000), few, "{call}");
+    }
+}
+
+#[test]
+fn calls_take_no_more_bytes_than_promised() {
+    let built = build("steady-bytes");
+    for (call, bytes) in LOOPS {
+        let size = |calls| {
+            let (mut command, trace) = built.command(call, calls);
+            assert!(command.status().unwrap().success());
+            Trace::open(&trace).unwrap().record_sizes().bytes
+        };
+        // The bytes of a return depend on how long the call took: one in a hundred may have been interrupted.
+        let each = (size(10_000 + FEW) - size(FEW)) as f64 / 10_000.0;
+        assert!(each <= bytes as f64 * 1.01, "{call}: {each} bytes");
+    }
+}
+
+#[test]
+fn stats_say_what_recording_cost() {
+    let built = build("steady-stats");
+    let (text, json) = (
+        built.folder.join("text.cutape"),
+        built.folder.join("json.cutape"),
+    );
+    let record = |trace: &PathBuf, option: &str, program: &[&OsStr]| {
+        let mut command = parts().cutape(&[
+            &"record",
+            &option,
+            &"--driver",
+            &built.driver,
+            &"-o",
+            trace,
+            &"--",
+        ]);
+        let output = cutape_tests::run(command.args(program));
+        output.assert_code(0);
+        output.stderr
+    };
+    let program: Vec<&OsStr> = vec![
+        built.program.as_ref(),
+        "loop".as_ref(),
+        "launch8".as_ref(),
+        "5000".as_ref(),
+    ];
+    let said = record(&text, "--stats", &program);
+    assert!(said.contains(": 5007 calls in 1 thread, "), "{said}");
+    assert!(
+        said.contains(" in the recorder, ") && said.contains("nothing left out"),
+        "{said}"
+    );
+    let said: serde_json::Value =
+        serde_json::from_str(&record(&json, "--stats=json", &program)).unwrap();
+    assert_eq!(said["calls"], 5007);
+    assert_eq!(said["omitted_bytes"], 0);
+    let number = |key: &str| {
+        said[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key} in {said}"))
+    };
+    assert!(number("record_bytes") / 5007 <= 130, "{said}");
+    assert!(
+        number("recorder_ns") > 0 && number("longest_ns") <= number("recorder_ns"),
+        "{said}"
+    );
+    assert!(number("chunks") >= 9, "{said}");
+    // Who does not ask is not measured, and nothing is printed.
+    let plain = built.folder.join("plain.cutape");
+    let mut command =
+        parts().cutape(&[&"record", &"--driver", &built.driver, &"-o", &plain, &"--"]);
+    cutape_tests::run(command.args(&program)).assert(0);
+    assert_eq!(Trace::open(&plain).unwrap().meta_value("cost.ticks"), None);
+}
