@@ -84,6 +84,14 @@ const STEPS: &[Step] = &[
             "cutape-audit",
         ],
     ),
+    Step {
+        needs: &["cc", "valgrind"],
+        optional: true,
+        ..Step::new(
+            "instructions",
+            &["run", "--quiet", "--package", "xtask", "--", "instructions"],
+        )
+    },
     Step::new(
         "benchmarks",
         &[

@@ -7,6 +7,7 @@ mod demo;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
+mod instructions;
 mod members;
 mod package;
 mod roles;
@@ -49,6 +50,8 @@ usage: cargo xtask TASK
   demo              record, replay and check a program that has a hidden bug
   package FOLDER    what a machine without Rust needs for tests/gpu/run.sh
   gum-test          the interposer's back end gum, linked and tried (CUTAPE_GUM_DEVKIT: frida-gum's library)
+  instructions [--update]
+                    how many instructions recording adds to a call, against benches/instructions.txt (needs valgrind)
   ci                everything that has to hold: format, lints, generated files, tests";
 
 fn main() -> ExitCode {
@@ -63,6 +66,8 @@ fn main() -> ExitCode {
         ["demo"] => demo::run_all(&root()),
         ["package", folder] => package::run(&root(), folder),
         ["gum-test"] => gum::test(&root()),
+        ["instructions"] => instructions::run(&root(), false),
+        ["instructions", "--update"] => instructions::run(&root(), true),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),
     };

@@ -1,0 +1,228 @@
+//! `instructions`: how many instructions recording adds to a call, counted under valgrind and held against a committed file.
+//!
+//! Counts do not depend on the machine's load, so that unlike a time they can be checked. They are what the recorded program
+//! executes more per call than the bare one, between two runs that differ in the number of calls; no stage fills up meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Failure, step};
+
+const BASELINE: &str = "benches/instructions.txt";
+const LOOPS: [&str; 4] = ["get", "set", "launch0", "launch8"];
+const FEW: u64 = 20;
+const MORE: u64 = 320;
+/// A count may grow by so many of a hundred.
+const ALLOWANCE: u64 = 3;
+
+/// Counts, and compares with the baseline, or writes it.
+pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
+    if !step::is_installed("valgrind") {
+        return Err(Failure::new(
+            "instructions are counted with valgrind, which is not installed: apt-get install valgrind",
+        ));
+    }
+    let compiler = compiler()?;
+    let bench = Bench::build(root)?;
+    let mut counts = BTreeMap::new();
+    for call in LOOPS {
+        let added = bench
+            .per_call(call, true)?
+            .checked_sub(bench.per_call(call, false)?);
+        let added = added.ok_or_else(|| {
+            Failure::new(format!(
+                "{call}: recorded it takes fewer instructions than bare"
+            ))
+        })?;
+        counts.insert(call, added);
+    }
+    let path = root.join(BASELINE);
+    if is_update {
+        let lines = counts
+            .iter()
+            .map(|(call, count)| format!("{call} {count}\n"));
+        let text = format!("{compiler}\n{}", lines.collect::<String>());
+        fs::write(&path, &text).map_err(|error| failed(&path, &error))?;
+        print!("{text}");
+        return Ok(());
+    }
+    compare(&path, &compiler, &counts)
+}
+
+fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<(), Failure> {
+    let text = fs::read_to_string(path).map_err(|error| failed(path, &error))?;
+    let mut lines = text.lines();
+    let known = lines.next().unwrap_or_default();
+    if known != compiler {
+        println!(
+            "skipped: {BASELINE} was made with {known}, this is {compiler}; `cargo xtask instructions --update`"
+        );
+        return Ok(());
+    }
+    let mut grown = Vec::new();
+    for line in lines {
+        let Some((call, before)) = line.split_once(' ') else {
+            continue;
+        };
+        let before: u64 = before
+            .parse()
+            .map_err(|_| Failure::new(format!("{BASELINE}: not a count: {line}")))?;
+        let Some(&now) = counts.get(call) else {
+            return Err(Failure::new(format!("{BASELINE}: {call} is not measured")));
+        };
+        println!("{call:<8} {before:>5} -> {now:>5} instructions that recording adds to a call");
+        if now * 100 > before * (100 + ALLOWANCE) {
+            grown.push(format!("{call} from {before} to {now}"));
+        }
+    }
+    if grown.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "recording a call takes more than {ALLOWANCE} % more instructions than {BASELINE} says: {}; \
+         make it shorter, or say in the commit why not and run `cargo xtask instructions --update`",
+        grown.join(", ")
+    )))
+}
+
+/// The compiler in use, as it names itself.
+fn compiler() -> Result<String, Failure> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = step::output(Command::new(rustc).arg("--version"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+struct Bench {
+    folder: PathBuf,
+    program: PathBuf,
+    driver: PathBuf,
+}
+
+impl Bench {
+    /// The library as it is shipped, a driver that does next to nothing, and a program that calls it in a loop.
+    fn build(root: &Path) -> Result<Self, Failure> {
+        let package = [
+            "build",
+            "--quiet",
+            "--profile",
+            "shim",
+            "-p",
+            "cutape-interposer",
+        ];
+        step::run(&mut step::cargo(root, &package))?;
+        let target = step::target(root);
+        let folder = target.join("instructions");
+        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        let library = folder.join("libcuda.so.1");
+        let built = target.join("shim/libcutape_interposer.so");
+        fs::copy(&built, &library).map_err(|error| failed(&built, &error))?;
+        // In a folder of its own, where the bare program finds it by its name.
+        let bare = folder.join("bare");
+        fs::create_dir_all(&bare).map_err(|error| failed(&bare, &error))?;
+        let (driver, program) = (bare.join("libcuda.so.1"), folder.join("call_cost"));
+        let compile = |source: &str, file: &Path| {
+            let mut command = Command::new("cc");
+            command
+                .current_dir(root)
+                .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Werror"])
+                .arg("-Itests/programs/include")
+                .arg(source)
+                .arg("-o")
+                .arg(file);
+            command
+        };
+        let mut command = compile("benches/programs/stub_driver.c", &driver);
+        step::run(command.args(["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]))?;
+        let mut command = compile("tests/gpu/bench/call_cost.c", &program);
+        step::run(command.arg(&driver).arg("-pthread"))?;
+        Ok(Self {
+            folder,
+            program,
+            driver,
+        })
+    }
+
+    fn per_call(&self, call: &str, recorded: bool) -> Result<u64, Failure> {
+        let (few, more) = (
+            self.count(call, FEW, recorded)?,
+            self.count(call, MORE, recorded)?,
+        );
+        Ok(more.saturating_sub(few) / (MORE - FEW))
+    }
+
+    /// All instructions of a run.
+    fn count(&self, call: &str, calls: u64, recorded: bool) -> Result<u64, Failure> {
+        let trace = self.folder.join("trace.cutape");
+        let _ = fs::remove_file(&trace);
+        let mut command = Command::new("valgrind");
+        command
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(&self.program)
+            .args(["loop", call, &calls.to_string()]);
+        if recorded {
+            command
+                .env("CUTAPE_TRACE", &trace)
+                .env("CUTAPE_DRIVER", &self.driver)
+                .env("LD_LIBRARY_PATH", &self.folder);
+        } else {
+            command.env("LD_LIBRARY_PATH", self.folder.join("bare"));
+        }
+        let output = step::output(&mut command)?;
+        if recorded && !trace.exists() {
+            return Err(Failure::new("nothing was recorded under valgrind"));
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        said.lines()
+            .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok())
+            .ok_or_else(|| Failure::new(format!("valgrind gave no count:\n{said}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_told() {
+        let path = std::env::temp_dir().join(format!("instructions-{}.txt", std::process::id()));
+        let table = [
+            // The file's lines; what is counted now; what the message has, or nothing.
+            ("rustc 1\nget 100\nset 200\n", [103, 206], None),
+            ("rustc 1\nget 100\nset 200\n", [50, 20], None),
+            (
+                "rustc 1\nget 100\nset 200\n",
+                [104, 206],
+                Some("get from 100 to 104"),
+            ),
+            (
+                "rustc 1\nget 100\nset 200\n",
+                [104, 207],
+                Some("set from 200 to 207"),
+            ),
+            (
+                "rustc 1\nlaunch 1\n",
+                [1, 1],
+                Some("launch is not measured"),
+            ),
+            ("rustc 1\nget x\n", [1, 1], Some("not a count")),
+            // Another compiler's counts say nothing.
+            ("rustc 2\nget 1\nset 1\n", [104, 207], None),
+        ];
+        for (text, [get, set], expected) in table {
+            fs::write(&path, text).unwrap();
+            let counts = BTreeMap::from([("get", get), ("set", set)]);
+            let outcome = compare(&path, "rustc 1", &counts).map_err(|failure| failure.to_string());
+            match expected {
+                None => assert_eq!(outcome, Ok(()), "{text}"),
+                Some(part) => assert!(outcome.unwrap_err().contains(part), "{text}"),
+            }
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
