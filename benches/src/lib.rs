@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing here asserts a time; figures are compared side by side in one run (see `README.md`).
 
+pub mod recorded;
+
 use cutape_format::{Captured, Event, Trace, TraceBuilder};
 
 /// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a

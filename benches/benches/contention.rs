@@ -1,0 +1,17 @@
+//! What a call costs when several threads make it at once.
+
+use cutape_benches::recorded::{Recorded, is_asked_for, print};
+
+fn main() {
+    if !is_asked_for() {
+        return;
+    }
+    let recorded = Recorded::build();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "{processors} processors: threads beyond that take turns, and their time is that of others too"
+    );
+    for threads in ["1", "2", "16"] {
+        print(&recorded.compare(3, &["threads", threads, "200000"]));
+    }
+}

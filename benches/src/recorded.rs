@@ -1,0 +1,160 @@
+//! A program in front of a driver that does next to nothing, bare and recorded in turn: what is left is what recording costs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The figures of a run, by name.
+pub type Figures = BTreeMap<String, f64>;
+
+/// What is measured: the library as it is shipped, and the programs of `tests/gpu/bench` compiled for this machine.
+#[derive(Debug)]
+pub struct Recorded {
+    folder: PathBuf,
+    program: PathBuf,
+}
+
+impl Recorded {
+    /// Builds all of it.
+    ///
+    /// # Panics
+    /// If it cannot be built: then there is nothing to measure.
+    pub fn build() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let build = [
+            "build",
+            "--quiet",
+            "--profile",
+            "shim",
+            "-p",
+            "cutape-interposer",
+        ];
+        run(Command::new(cargo).args(build).current_dir(&root));
+        let folder = std::env::temp_dir().join(format!("cutape-recorded-{}", std::process::id()));
+        let bare = folder.join("bare");
+        std::fs::create_dir_all(&bare).expect("the folder for temporary files is writable");
+        let built = target.join("shim/libcutape_interposer.so");
+        std::fs::copy(&built, folder.join("libcuda.so.1")).expect("what was just built is there");
+        let (driver, program) = (bare.join("libcuda.so.1"), folder.join("call_cost"));
+        let compile = |source: &str, file: &Path, more: &[&OsStr]| {
+            let mut command = Command::new("cc");
+            command
+                .current_dir(&root)
+                .args([
+                    "-std=gnu11",
+                    "-O2",
+                    "-Itests/programs/include",
+                    source,
+                    "-o",
+                ])
+                .arg(file)
+                .args(more);
+            run(&mut command);
+        };
+        let shared = ["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"].map(OsStr::new);
+        compile("benches/programs/stub_driver.c", &driver, &shared);
+        let linked = [driver.as_os_str(), "-pthread".as_ref()];
+        compile("tests/gpu/bench/call_cost.c", &program, &linked);
+        Self { folder, program }
+    }
+
+    /// The trace that `command` writes.
+    pub fn trace(&self) -> PathBuf {
+        self.folder.join("trace.cutape")
+    }
+
+    /// The program with those arguments, bare or recorded.
+    pub fn command(&self, is_recorded: bool, arguments: &[&str]) -> Command {
+        let _ = std::fs::remove_file(self.trace());
+        let mut command = Command::new(&self.program);
+        command.args(arguments);
+        if is_recorded {
+            command
+                .env("LD_LIBRARY_PATH", &self.folder)
+                .env("CUTAPE_TRACE", self.trace())
+                .env("CUTAPE_DRIVER", self.folder.join("bare/libcuda.so.1"));
+        } else {
+            command.env("LD_LIBRARY_PATH", self.folder.join("bare"));
+        }
+        command
+    }
+
+    /// The median figures of both ways over `rounds` rounds in turn: bare, recorded.
+    ///
+    /// # Panics
+    /// If the program fails.
+    pub fn compare(&self, rounds: usize, arguments: &[&str]) -> [Figures; 2] {
+        let mut all: [BTreeMap<String, Vec<f64>>; 2] = Default::default();
+        for _ in 0..rounds {
+            for (is_recorded, figures) in [false, true].into_iter().zip(&mut all) {
+                let output = run(&mut self.command(is_recorded, arguments));
+                for line in output.lines() {
+                    if let Some((name, value)) = line.split_once(' ')
+                        && let Ok(value) = value.parse()
+                    {
+                        figures.entry(name.to_owned()).or_default().push(value);
+                    }
+                }
+            }
+        }
+        all.map(|figures| {
+            let of_one = |(name, mut values): (String, Vec<f64>)| (name, median(&mut values));
+            figures.into_iter().map(of_one).collect()
+        })
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether this is `cargo bench`; `cargo test --benches` asks for nothing to be measured.
+pub fn is_asked_for() -> bool {
+    std::env::args().any(|word| word == "--bench")
+}
+
+/// The value in the middle; 0 of none.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Runs a command and gives what it prints.
+///
+/// # Panics
+/// If it fails.
+pub fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Prints figures beside each other, with their ratio and, of nanoseconds, what recording adds beyond two clock reads.
+pub fn print([bare, recorded]: &[Figures; 2]) {
+    let clock = bare.get("clock_read_ns").copied().unwrap_or(0.0);
+    println!(
+        "{:<24} {:>10} {:>10} {:>8} {:>10} {:>18}",
+        "", "bare", "recorded", "ratio", "added", "less 2 clock reads"
+    );
+    for (name, &before) in bare {
+        let after = recorded.get(name).copied().unwrap_or(0.0);
+        let (ratio, added) = (after / before, after - before);
+        print!("{name:<24} {before:>10.2} {after:>10.2} {ratio:>8.3} {added:>10.2}");
+        if name.ends_with("_ns") && clock > 0.0 && !name.starts_with("clock") {
+            print!(" {:>18.2}", added - 2.0 * clock);
+        }
+        println!();
+    }
+}
