@@ -37,11 +37,12 @@ pub(crate) enum Resolved {
     Unknown,
 }
 
-/// Kinds of which a use after the end crashes the real driver instead of failing (observed, driver 580).
+/// Kinds of which a use after the end crashes the real driver, there or later, instead of failing (observed, driver 580: a
+/// destroyed context that was pushed crashed the call after it, or the push itself).
 pub(crate) fn crashes_after_end(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Stream | Kind::Event | Kind::Link | Kind::Library
+        Kind::Stream | Kind::Event | Kind::Link | Kind::Library | Kind::Context
     )
 }
 

@@ -70,6 +70,8 @@ class Row:
         self.expected = set(said["expect"]) & RULES if self.violates else set()
         self.unchecked = set(said["expect"]) - RULES if self.violates else set()
         self.allowed = self.expected | (set(said["may"]) if self.violates else set())
+        # What fills the device's memory leaves none for others.
+        self.alone = any("memory" in need for need in said["needs"])
         self.must_crash = bool(said["crashes"]) and self.violates
         self.may_crash = self.must_crash or (bool(said["may-crash"]) and self.violates)
         self.problems = []
@@ -84,10 +86,12 @@ class Row:
 
     def run(self):
         self.bare_and_recorded()
-        if self.trace.exists():
+        # One for each rank, if the program starts processes that have one.
+        traces = [self.trace] if self.trace.exists() else sorted(self.trace.parent.glob(f"{self.name}.rank*.cutape"))
+        for self.trace in traces:
             self.checked()
             self.replayed()
-        else:
+        if not traces:
             self.problem("no trace")
         return self
 
@@ -183,8 +187,12 @@ def main():
     if sys.argv[3:]:
         names = [name for name in names if any(word in name for word in sys.argv[3:])]
     started = time.monotonic()
+    rows = [Row(name, package, results) for name in names]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        rows = list(pool.map(lambda name: Row(name, package, results).run(), names))
+        list(pool.map(Row.run, [row for row in rows if not row.alone]))
+    for row in rows:
+        if row.alone:
+            row.run()
     lines = ["  ".join([f"{'program':58}"] + [f"{column:>11}" for column in COLUMNS])]
     for row in rows:
         cells = [f"{str(row.cells.get(column, '-')):>11}" for column in COLUMNS]

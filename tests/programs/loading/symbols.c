@@ -1,9 +1,9 @@
 /* symbols NAME FILE: opens NAME and initialises; then finds FILE among what is mapped, and two functions in its symbol table. */
 #define _GNU_SOURCE
 #include "loading.h"
+#include "../symbol_table.h"
 
 #include <limits.h>
-#include <link.h>
 
 static const char *wanted;
 static number_function *found[2];
@@ -16,25 +16,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     (void)data;
     if (!info->dlpi_name[0] || !realpath(info->dlpi_name, path) || strcmp(path, wanted))
         return 0;
-    const ElfW(Sym) *symbols = NULL;
-    const char *strings = NULL;
-    size_t length = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            /* The loader has relocated these addresses in place. */
-            for (const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); entry->d_tag; entry++) {
-                if (entry->d_tag == DT_SYMTAB)
-                    symbols = (const void *)entry->d_un.d_ptr;
-                if (entry->d_tag == DT_STRTAB)
-                    strings = (const void *)entry->d_un.d_ptr;
-                if (entry->d_tag == DT_STRSZ)
-                    length = entry->d_un.d_val;
-            }
-    /* The string table follows the symbols in what all common linkers write, perhaps with something else between. */
-    for (const ElfW(Sym) *symbol = symbols; symbols && (const char *)symbol < strings; symbol++)
-        for (int i = 0; i < 2; i++)
-            if (symbol->st_value && symbol->st_name < length && !strcmp(strings + symbol->st_name, names[i]))
-                found[i] = (number_function *)(info->dlpi_addr + symbol->st_value);
+    for (int i = 0; i < 2; i++)
+        found[i] = (number_function *)defined_symbol(info, names[i]);
     return 1;
 }
 

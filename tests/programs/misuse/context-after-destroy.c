@@ -1,6 +1,7 @@
 // A destroyed context is pushed; the control pushes and pops it before.
 // expect: context-use-after-destroy
 // may-crash: SIGSEGV
+// replay-skips: cuCtxPushCurrent_v2 cuCtxPopCurrent_v2
 #include "program.h"
 
 int main(void)

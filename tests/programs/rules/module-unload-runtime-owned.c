@@ -6,29 +6,32 @@
 // program whose trace does not show their loads.
 #define _GNU_SOURCE
 #include "program.h"
-#include <dlfcn.h>
-#include <link.h>
 
 #ifdef VIOLATE
-/* A function of the library that was loaded last among those that define it: the driver, whatever poses as it. */
+#include "symbol_table.h"
+
+struct search {
+    const char *name;
+    void *found;
+};
+
+static int visit(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    void *symbol = strchr(info->dlpi_name, '/') != NULL ? defined_symbol(info, search->name) : NULL;
+    (void)size;
+    if (symbol != NULL)
+        search->found = symbol;
+    return 0;
+}
+
+/* A function of the object that was loaded last among those that define it: the driver, whatever poses as it. */
 static void *driver_symbol(const char *name)
 {
-    void *self = dlopen(NULL, RTLD_LAZY), *found = NULL;
-    struct link_map *map = NULL;
-    EXPECT(self != NULL && dlinfo(self, RTLD_DI_LINKMAP, &map) == 0);
-    for (; map != NULL; map = map->l_next) {
-        Dl_info info;
-        void *library = strchr(map->l_name, '/') != NULL ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-        if (library == NULL)
-            continue;
-        void *symbol = library == map ? dlsym(library, name) : NULL; /* glibc's handles are its link maps */
-        if (symbol != NULL && dladdr(symbol, &info) != 0 && (uintptr_t)info.dli_fbase == map->l_addr)
-            found = symbol;
-        dlclose(library);
-    }
-    dlclose(self);
-    EXPECT(found != NULL);
-    return found;
+    struct search search = {name, NULL};
+    dl_iterate_phdr(visit, &search);
+    EXPECT(search.found != NULL);
+    return search.found;
 }
 #endif
 
