@@ -90,6 +90,8 @@ pub mod chunk_kind {
     /// The records that a thread is writing: a NOTE `STAGED`, then what becomes a chunk of `CALLS` elsewhere in the file once
     /// there is no more room; then the body is used again.
     pub const STAGE: u16 = 8;
+    /// How many calls the chunks of a packed trace hold, for who wants one of them.
+    pub const CALL_COUNTS: u16 = 9;
 }
 
 /// `used` and `body_checksum` of the chunk are final.
@@ -339,6 +341,16 @@ pub mod short_enter {
                 codes: u64::from_le_bytes(codes),
                 rest,
             })
+        }
+
+        /// What is needed beside [`Numbers::rest`] to go on from there.
+        pub(crate) fn codes(&self) -> u64 {
+            self.codes
+        }
+
+        /// Goes on where other numbers were.
+        pub(crate) fn resume(codes: u64, rest: &'a [u8]) -> Self {
+            Self { codes, rest }
         }
 
         /// What follows the numbers that have been read.
