@@ -243,7 +243,7 @@ pub(crate) fn assemble<'t>(
         index: 0,
         thread,
         number,
-        signature: trace.signature_or_unknown(function),
+        signature: trace.signature(function),
         ticks: head.ticks,
         caller: head.caller,
         arguments,

@@ -428,7 +428,8 @@ impl Trace {
         &self.signatures
     }
 
-    pub(crate) fn signature_or_unknown(&self, id: u16) -> &Signature {
+    /// The function of a number in records; one that is called `unknown` and has no parameters if the table lacks it.
+    pub fn signature(&self, id: u16) -> &Signature {
         self.signatures.function(id).unwrap_or(&UNKNOWN)
     }
 

@@ -554,7 +554,7 @@ impl<'t> Reader<'t> {
         let located = Located {
             index: self.index,
             number: call.number,
-            signature: self.trace.signature_or_unknown(call.signature.id),
+            signature: self.trace.signature(call.signature.id),
             ticks: call.ticks,
             caller: call.caller,
             thread: ordinal,

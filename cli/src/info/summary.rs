@@ -14,6 +14,7 @@ use super::images::{Images, RecordedImage};
 use super::objects::{Left, MemoryAccount, MemoryKind, Objects};
 use crate::dump;
 use crate::dump::render::{Limits, Renderer};
+use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// How many failed calls are shown.
@@ -153,13 +154,15 @@ impl Summary {
     /// Looks at all calls of a trace.
     ///
     /// # Errors
-    /// If the trace's file is gone.
-    pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> io::Result<Self> {
+    /// If the trace's file is gone, a chunk of calls is damaged, or a call's function is not known.
+    pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> Result<Self, Failure> {
         let mut gathering = Gathering::new(trace);
-        for call in trace.calls() {
+        let walked = trace.walk().run(|call| {
             progress.step();
-            gathering.take(&call);
-        }
+            gathering.take(call);
+            Ok::<_, Failure>(())
+        })?;
+        crate::input::known_functions(trace, walked.unknown_function())?;
         let Gathering {
             functions,
             kernels,
@@ -306,7 +309,7 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn take(&mut self, call: &Call<'t>) {
+    fn take(&mut self, call: &Call<'_>) {
         self.renderer.observe(call);
         self.count(call);
         self.take_launch(call);
@@ -344,7 +347,7 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn count(&mut self, call: &Call<'t>) {
+    fn count(&mut self, call: &Call<'_>) {
         let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
         self.last = self.last.max(end);
         if let Some(thread) = self.threads.get_mut(call.thread as usize) {
@@ -378,7 +381,7 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn describe(&mut self, call: &Call<'t>) -> CallFacts {
+    fn describe(&mut self, call: &Call<'_>) -> CallFacts {
         let code = call.result();
         let results = self.trace.signatures().enumeration("CUresult");
         CallFacts {
@@ -393,7 +396,7 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn take_launch(&mut self, call: &Call<'t>) {
+    fn take_launch(&mut self, call: &Call<'_>) {
         let Some(launch) = self.renderer.launch(call) else {
             return;
         };
