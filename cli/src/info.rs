@@ -1,6 +1,7 @@
 //! `cutape info`: what the recorded program did, in numbers.
 
 pub(crate) mod clock;
+mod concern;
 mod copies;
 mod folder;
 pub(crate) mod images;

@@ -361,6 +361,8 @@ struct Reader<'t> {
 struct ThreadState {
     position: Position,
     calls: u64,
+    /// The bodies of the places before this one are gone.
+    dropped: usize,
     /// The body of that place is in the batch as that one.
     in_batch: Option<(usize, u32)>,
 }
@@ -477,13 +479,13 @@ impl<'t> Reader<'t> {
             seen: &self.seen,
         };
         let state = self.threads.get_mut(thread)?;
-        let before = state.position.chunk;
         let ticks = seek_enter(self.trace, &window, thread, &mut state.position)?;
         // As in a cursor: calls that are lost or passed over have had their numbers.
         let first = window.first(thread, state.position.chunk).unwrap_or(0);
         state.calls = state.calls.max(first);
-        if state.position.chunk > before {
-            let passed = before..state.position.chunk;
+        let passed = state.dropped..state.position.chunk;
+        if !passed.is_empty() {
+            state.dropped = passed.end;
             for body in self.bodies[thread].get_mut(passed).unwrap_or(&mut []) {
                 body.take();
             }
