@@ -146,8 +146,7 @@ fn write_calls(
     let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
         renderer.observe(call);
-        if !range.contains(&call.index)
-            || !wanted.contains(call, renderer.kernels().launched(call))
+        if !range.contains(&call.index) || !wanted.contains(call, renderer.kernels().launched(call))
         {
             return Ok(());
         }

@@ -6,9 +6,10 @@ use crate::call::{Bytes, Captures, Note};
 use crate::cursor::Entered;
 use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, capture_flag, note_kind, record_kind,
+    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, capture_flag, note_kind,
+    record_kind,
 };
-use crate::records::{record_at, records};
+use crate::records::record_at;
 use crate::trace::{Damage, Trace};
 
 /// The blobs and parts of files that records name.
@@ -95,8 +96,10 @@ impl Contents {
     pub(crate) fn of(trace: &Trace, body: &[u8]) -> Self {
         let signatures = trace.signatures();
         let mut contents = Self::default();
-        for (at, head, record) in records(body) {
-            contents.end = at + head.length as usize;
+        while let Some((head, record)) = record_at(body, contents.end) {
+            let at = contents.end;
+            contents.end += head.length as usize;
+            let record = record.get(RECORD_HEAD_LENGTH..).unwrap_or(&[]);
             match head.kind {
                 record_kind::ENTER | record_kind::ENTER_SHORT => {
                     contents.calls += 1;

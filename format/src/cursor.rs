@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::call::{Arguments, Bytes, Call, Capture, Leave};
-use crate::codec;
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
     field, note_kind, record_kind, short_enter,
@@ -129,6 +128,7 @@ impl<'t> Bodies<'t> for &'t Trace {
 type Record<'t> = (RecordHead, &'t [u8]);
 
 /// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one.
+#[inline]
 fn next_record<'b>(
     bodies: &impl Bodies<'b>,
     thread: usize,
@@ -150,6 +150,7 @@ fn next_record<'b>(
 }
 
 /// Moves to the next record with which a call is entered and returns its time.
+#[inline]
 pub(crate) fn seek_enter<'b>(
     trace: &Trace,
     bodies: &impl Bodies<'b>,
@@ -184,7 +185,7 @@ impl<'t> Entered<'t> {
     pub(crate) fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
         let known = trace.signatures().function(head.function);
         if head.kind == record_kind::ENTER {
-            let (enter, _) = codec::decode::<EnterHead>(body)?;
+            let enter = EnterHead::read(body)?;
             let rest = body.get(ENTER_HEAD_LENGTH..)?;
             // Where an unknown function's captures begin is unknown as well.
             let (arguments, captures) = known
@@ -225,6 +226,7 @@ pub(crate) struct Assembled<'t> {
 }
 
 /// The call whose `ENTER` is at the thread's position.
+#[inline]
 pub(crate) fn assemble<'t>(
     trace: &'t Trace,
     bodies: &impl Bodies<'t>,
@@ -293,7 +295,7 @@ pub(crate) fn assemble<'t>(
                 });
             }
             record_kind::LEAVE => {
-                if let Some((head, _)) = codec::decode::<LeaveHead>(body) {
+                if let Some(head) = LeaveHead::read(body) {
                     let captures = body.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]);
                     call.leave = Some(Leave {
                         ticks: head.ticks,

@@ -397,6 +397,32 @@ pub struct LeaveHead {
     pub result: i32,
 }
 
+impl EnterHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (ticks, rest) = bytes.split_first_chunk()?;
+        let (caller, _) = rest.split_first_chunk()?;
+        Some(Self {
+            ticks: u64::from_le_bytes(*ticks),
+            caller: u64::from_le_bytes(*caller),
+        })
+    }
+}
+
+impl LeaveHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (ticks, rest) = bytes.split_first_chunk()?;
+        let (result, _) = rest.split_first_chunk()?;
+        Some(Self {
+            ticks: u64::from_le_bytes(*ticks),
+            result: i32::from_le_bytes(*result),
+        })
+    }
+}
+
 /// Encoded length of [`EnterHead`].
 pub const ENTER_HEAD_LENGTH: usize = 16;
 /// Encoded length of [`LeaveHead`].
@@ -431,6 +457,20 @@ pub struct CaptureHead {
     pub flags: u16,
     /// Bytes that follow (not padded).
     pub length: u32,
+}
+
+impl CaptureHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) const fn read(bytes: [u8; CAPTURE_HEAD_LENGTH]) -> Self {
+        let [parameter, field, flags @ .., a, b, c, d] = bytes;
+        Self {
+            parameter,
+            field,
+            flags: u16::from_le_bytes(flags),
+            length: u32::from_le_bytes([a, b, c, d]),
+        }
+    }
 }
 
 /// Where a blob is: the position of its chunk when it was recorded.
@@ -574,4 +614,34 @@ pub mod field {
     /// The host memory that the copies of a graph read and write, as eight u64 each: 1 for reading or 2 for writing, address,
     /// bytes of a row, distance of rows, rows, distance of slices, slices, node.
     pub const HOST_RANGES: u8 = 19;
+}
+
+#[cfg(all(test, feature = "read"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_by_hand_is_what_is_encoded() {
+        let enter = EnterHead {
+            ticks: 0x0102_0304_0506_0708,
+            caller: u64::MAX - 1,
+        };
+        let leave = LeaveHead {
+            ticks: 77,
+            result: -5,
+        };
+        let capture = CaptureHead {
+            parameter: 1,
+            field: 2,
+            flags: 0x0304,
+            length: 0x0506_0708,
+        };
+        assert_eq!(EnterHead::read(&codec::encode_to_vec(enter)), Some(enter));
+        assert_eq!(LeaveHead::read(&codec::encode_to_vec(leave)), Some(leave));
+        let bytes: [u8; CAPTURE_HEAD_LENGTH] =
+            codec::encode_to_vec(capture).try_into().unwrap_or_default();
+        assert_eq!(CaptureHead::read(bytes), capture);
+        assert_eq!(EnterHead::read(&[0; ENTER_HEAD_LENGTH - 1]), None);
+        assert_eq!(LeaveHead::read(&[0; LEAVE_HEAD_LENGTH - 1]), None);
+    }
 }

@@ -6,13 +6,13 @@ use crate::call::{Captures, Note};
 use crate::codec;
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
-    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind,
-    short_enter,
+    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
 };
 use crate::signature::Signatures;
 use crate::trace::Trace;
 
 /// The record at an offset of a chunk's body: its head and its bytes, head included. `None` at the end of the records.
+#[inline]
 pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
     let word = body.get(offset..)?.first_chunk::<RECORD_HEAD_LENGTH>()?;
     // SAFETY: `word` is readable memory of 8 bytes, and `[u8; 8]` needs no alignment. Volatile, because the process being

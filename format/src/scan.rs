@@ -443,8 +443,7 @@ impl Trace {
         if !closed && in_pieces && self.growing() {
             return self.pending.push(position);
         }
-        if !closed && (chunk_kind::META..=chunk_kind::INDEX).contains(&head.kind) && in_pieces
-        {
+        if !closed && (chunk_kind::META..=chunk_kind::INDEX).contains(&head.kind) && in_pieces {
             // It was being written when the recording ended; what is there may be anything.
             return;
         }

@@ -21,7 +21,7 @@ use crate::signature::Signature;
 use crate::trace::{Damage, Error, Trace};
 
 /// Calls that go from one thread to the other together.
-const BATCH: usize = 1024;
+const BATCH: usize = 512;
 /// Batches that may be between the two.
 const AHEAD: usize = 4;
 
@@ -283,11 +283,22 @@ struct Batch<'t> {
 }
 
 impl Batch<'_> {
+    #[inline]
     fn bytes(&self, place: Place) -> &[u8] {
+        if place.length == 0 {
+            return &[];
+        }
         let (start, length) = (place.start as usize, place.length as usize);
         let body = self.bodies.get(place.body as usize);
         body.and_then(|body| body.bytes().get(start..start + length))
             .unwrap_or(&[])
+    }
+
+    fn notes_of(&self, notes: Range<usize>) -> Vec<(u16, &[u8])> {
+        let notes = self.notes.get(notes).unwrap_or(&[]).iter();
+        notes
+            .map(|&(kind, place)| (kind, self.bytes(place)))
+            .collect()
     }
 
     fn for_each<E>(&self, each: &mut impl FnMut(&Call<'_>) -> Result<(), E>) -> Result<(), E> {
@@ -314,13 +325,11 @@ impl Batch<'_> {
                     flags: 0,
                     bytes: Bytes::Inline(self.bytes(place)),
                 }),
-                notes: self
-                    .notes
-                    .get(notes)
-                    .unwrap_or(&[])
-                    .iter()
-                    .map(|&(kind, place)| (kind, self.bytes(place)))
-                    .collect(),
+                notes: if notes.is_empty() {
+                    Vec::new()
+                } else {
+                    self.notes_of(notes)
+                },
                 leave: call.leave.as_ref().map(|leave| Leave {
                     ticks: leave.ticks,
                     result: leave.result,
@@ -328,9 +337,8 @@ impl Batch<'_> {
                         parameter,
                         field,
                         flags: 0,
-                        bytes: place.map_or(Bytes::Unreadable, |place| {
-                            Bytes::Inline(self.bytes(place))
-                        }),
+                        bytes: place
+                            .map_or(Bytes::Unreadable, |place| Bytes::Inline(self.bytes(place))),
                     }),
                     captures: self.bytes(leave.captures),
                 }),
@@ -376,15 +384,16 @@ struct Seen {
     unreadable: Option<Damage>,
 }
 
-/// The bodies of a reader; loads them when they are asked for.
+/// The bodies of a reader's thread; loads them when they are asked for.
 struct Window<'r, 't> {
     trace: &'t Trace,
-    chunks: &'r [Vec<usize>],
-    bodies: &'r [Vec<OnceCell<Option<Body<'t>>>>],
+    chunks: &'r [usize],
+    bodies: &'r [OnceCell<Option<Body<'t>>>],
     seen: &'r RefCell<Seen>,
 }
 
 impl<'r, 't> Window<'r, 't> {
+    #[cold]
     fn load(&self, thread: usize, chunk: usize) -> Option<Body<'t>> {
         let mut seen = self.seen.borrow_mut();
         match self.trace.load(chunk) {
@@ -404,17 +413,21 @@ impl<'r, 't> Window<'r, 't> {
 }
 
 impl<'r> Bodies<'r> for Window<'r, '_> {
+    #[inline]
     fn body(&self, thread: usize, place: usize) -> Option<&'r [u8]> {
-        let body = self.bodies.get(thread)?.get(place)?;
-        let chunk = *self.chunks.get(thread)?.get(place)?;
-        body.get_or_init(|| self.load(thread, chunk))
-            .as_ref()
-            .map(Body::bytes)
+        let body = self.bodies.get(place)?;
+        let loaded = match body.get() {
+            Some(loaded) => loaded,
+            None => {
+                let chunk = *self.chunks.get(place)?;
+                body.get_or_init(|| self.load(thread, chunk))
+            }
+        };
+        loaded.as_ref().map(Body::bytes)
     }
 
-    fn first(&self, thread: usize, place: usize) -> Option<u64> {
-        let chunk = *self.chunks.get(thread)?.get(place)?;
-        Some(self.trace.chunk_head(chunk).first)
+    fn first(&self, _: usize, place: usize) -> Option<u64> {
+        Some(self.trace.chunk_head(*self.chunks.get(place)?).first)
     }
 }
 
@@ -474,8 +487,8 @@ impl<'t> Reader<'t> {
     fn next_of(&mut self, thread: usize) -> Option<u64> {
         let window = Window {
             trace: self.trace,
-            chunks: &self.chunks,
-            bodies: &self.bodies,
+            chunks: &self.chunks[thread],
+            bodies: &self.bodies[thread],
             seen: &self.seen,
         };
         let state = self.threads.get_mut(thread)?;
@@ -530,8 +543,8 @@ impl<'t> Reader<'t> {
         let from = state.position.chunk;
         let window = Window {
             trace: self.trace,
-            chunks: &self.chunks,
-            bodies: &self.bodies,
+            chunks: &self.chunks[thread],
+            bodies: &self.bodies[thread],
             seen: &self.seen,
         };
         let Some(Assembled { call, position, .. }) =
@@ -543,8 +556,8 @@ impl<'t> Reader<'t> {
             return false;
         }
         let bodies = &self.bodies[thread];
-        let mut place =
-            |bytes: &[u8]| locate(bytes, bodies, from..position.chunk + 1, state, batch);
+        let places = from..position.chunk + 1;
+        let mut place = |bytes: &[u8]| locate(bytes, bodies, &places, state, &mut batch.bodies);
         let (codes, arguments) = match &call.arguments {
             Arguments::Packed(bytes) => (None, *bytes),
             Arguments::Short(numbers) => (Some(numbers.codes()), numbers.rest()),
@@ -553,7 +566,11 @@ impl<'t> Reader<'t> {
             let bytes = capture.bytes.inline()?;
             Some((capture.parameter, capture.field, place(bytes)))
         });
-        let located = Located {
+        let first_note = batch.notes.len() as u32;
+        for &(kind, bytes) in &call.notes {
+            batch.notes.push((kind, place(bytes)));
+        }
+        batch.calls.push(Located {
             index: self.index,
             number: call.number,
             signature: self.trace.signature(call.signature.id),
@@ -565,7 +582,7 @@ impl<'t> Reader<'t> {
             own_capture,
             captures: place(call.captures),
             more_captures: place(call.more_captures),
-            notes: (0, 0),
+            notes: (first_note, batch.notes.len() as u32),
             leave: call.leave.map(|leave| LocatedLeave {
                 ticks: leave.ticks,
                 result: leave.result,
@@ -575,15 +592,6 @@ impl<'t> Reader<'t> {
                 }),
                 captures: place(leave.captures),
             }),
-        };
-        let first_note = batch.notes.len() as u32;
-        for &(kind, bytes) in &call.notes {
-            let place = locate(bytes, bodies, from..position.chunk + 1, state, batch);
-            batch.notes.push((kind, place));
-        }
-        batch.calls.push(Located {
-            notes: (first_note, batch.notes.len() as u32),
-            ..located
         });
         let counted = self
             .first_counted
@@ -605,34 +613,33 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Finds bytes of a thread's record in the bodies that it lies in, and notes that body in the batch.
+/// Finds bytes of a thread's record in the bodies at these places, and notes that body in the batch.
+#[inline]
 fn locate<'t>(
     bytes: &[u8],
     bodies: &[OnceCell<Option<Body<'t>>>],
-    places: Range<usize>,
+    places: &Range<usize>,
     state: &mut ThreadState,
-    batch: &mut Batch<'t>,
+    batch: &mut Vec<Body<'t>>,
 ) -> Place {
     if bytes.is_empty() {
         return Place::default();
     }
     let address = bytes.as_ptr() as usize;
-    for at in places {
+    for at in places.clone() {
         let Some(body) = bodies.get(at).and_then(|body| body.get()?.as_ref()) else {
             continue;
         };
         let all = body.bytes();
-        let Some(start) = address.checked_sub(all.as_ptr() as usize) else {
-            continue;
-        };
-        if start + bytes.len() > all.len() {
+        let start = address.wrapping_sub(all.as_ptr() as usize);
+        if start >= all.len() {
             continue;
         }
         let number = match state.in_batch {
             Some((place, number)) if place == at => number,
             _ => {
-                let number = batch.bodies.len() as u32;
-                batch.bodies.push(body.clone());
+                let number = batch.len() as u32;
+                batch.push(body.clone());
                 state.in_batch = Some((at, number));
                 number
             }
