@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 use crate::call::{Bytes, Note};
 use crate::codec::{self, Decode, Encode};
@@ -369,6 +369,21 @@ impl Trace {
             position: chunk.position,
             what: "a chunk of calls cannot be decompressed".into(),
         })
+    }
+
+    /// Lets the system take back the memory that holds a chunk's part of the file; it comes back when it is looked at again.
+    pub(crate) fn let_go(&self, index: usize) {
+        let (Body::InFile(start, end) | Body::Compressed(start, end)) = self.chunks[index].body
+        else {
+            return;
+        };
+        // SAFETY: nobody writes through this map, so what is dropped is read from the file again.
+        let advised = unsafe {
+            self.map
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+        };
+        // A system that does not do so only has more in memory.
+        let _ = advised;
     }
 
     /// A chunk's head and its body as it is stored; of what only the index was read, that is checked here.

@@ -42,7 +42,11 @@ impl Trace {
         let mut damage = Vec::new();
         let taken: Result<(), Infallible> = for_each_ordered(
             blobs,
-            |chunk| self.blob_content(chunk, u64::MAX).err(),
+            |chunk| {
+                let damage = self.blob_content(chunk, u64::MAX).err();
+                self.let_go(chunk);
+                damage
+            },
             |found| {
                 damage.extend(found);
                 Ok(())

@@ -499,8 +499,13 @@ impl<'t> Reader<'t> {
         let passed = state.dropped..state.position.chunk;
         if !passed.is_empty() {
             state.dropped = passed.end;
-            for body in self.bodies[thread].get_mut(passed).unwrap_or(&mut []) {
-                body.take();
+            for place in passed {
+                if let Some(body) = self.bodies[thread].get_mut(place) {
+                    body.take();
+                }
+                if let Some(&chunk) = self.chunks[thread].get(place) {
+                    self.trace.let_go(chunk);
+                }
             }
         }
         Some(ticks)
