@@ -205,9 +205,7 @@ impl<'t> Entered<'t> {
             caller: numbers.next()?,
         };
         let arguments = numbers.clone();
-        for _ in 0..parameters {
-            numbers.next()?;
-        }
+        numbers.pass(parameters)?;
         Some(Self {
             head,
             arguments: Arguments::Short(arguments),

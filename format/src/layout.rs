@@ -343,6 +343,18 @@ pub mod short_enter {
             })
         }
 
+        /// Passes over that many numbers; `None` where the record ends too early.
+        #[inline]
+        pub(crate) fn pass(&mut self, count: usize) -> Option<()> {
+            let mut length = 0;
+            for _ in 0..count {
+                length += bytes(self.codes & 15);
+                self.codes >>= 4;
+            }
+            self.rest = self.rest.get(length..)?;
+            Some(())
+        }
+
         /// What is needed beside [`Numbers::rest`] to go on from there.
         pub(crate) fn codes(&self) -> u64 {
             self.codes
@@ -370,11 +382,26 @@ pub mod short_enter {
             if code > MOST_BYTES {
                 return Some(code - MOST_BYTES);
             }
-            let (bytes, rest) = self.rest.split_at_checked(code as usize)?;
+            let length = code as usize;
+            // Nearly always there is something behind it, and eight bytes can be read at once.
+            if let Some(word) = self.rest.first_chunk::<8>() {
+                self.rest = &self.rest[length..];
+                let unused = 64 - 8 * code as u32;
+                return Some(
+                    u64::from_le_bytes(*word).checked_shl(unused).unwrap_or(0) >> (unused % 64),
+                );
+            }
+            let (bytes, rest) = self.rest.split_at_checked(length)?;
             self.rest = rest;
             let mut number = [0; 8];
             number.get_mut(..bytes.len())?.copy_from_slice(bytes);
             Some(u64::from_le_bytes(number))
+        }
+
+        #[inline]
+        fn nth(&mut self, count: usize) -> Option<u64> {
+            self.pass(count)?;
+            self.next()
         }
     }
 }
@@ -619,6 +646,52 @@ pub mod field {
 #[cfg(all(test, feature = "read"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_one_by_one_or_passed_over() {
+        let values = [
+            0,
+            1,
+            7,
+            8,
+            255,
+            256,
+            1 << 40,
+            u64::MAX,
+            0x0123_4567_89ab_cdef,
+            9,
+        ];
+        for behind in [0, 3, 20] {
+            let mut codes = 0_u64;
+            let mut bytes = Vec::new();
+            for (place, &value) in values.iter().enumerate() {
+                let code = short_enter::code(value);
+                codes |= code << (4 * place);
+                bytes.extend_from_slice(&value.to_le_bytes()[..short_enter::bytes(code)]);
+            }
+            let arguments = values.len() - 2;
+            let length = short_enter::codes_length(arguments);
+            let mut record = codes.to_le_bytes()[..length].to_vec();
+            record.extend_from_slice(&bytes);
+            record.resize(record.len() + behind, 0xee);
+            let numbers = short_enter::Numbers::new(&record, arguments);
+            let Some(numbers) = numbers else {
+                panic!("there is room for the codes");
+            };
+            for (place, &value) in values.iter().enumerate() {
+                assert_eq!(numbers.clone().nth(place), Some(value), "{place} {behind}");
+                assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
+            }
+            let mut passed = numbers.clone();
+            assert_eq!(passed.pass(values.len()), Some(()));
+            assert_eq!(passed.rest(), &[0xee].repeat(behind)[..]);
+            let cut = short_enter::Numbers::new(&record[..record.len() - behind - 1], arguments);
+            assert_eq!(cut.and_then(|mut cut| cut.pass(values.len() - 1)), Some(()));
+        }
+        let cut = short_enter::Numbers::new(&[0x88, 1, 2, 3], 0);
+        assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
+        assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
+    }
 
     #[test]
     fn what_is_read_by_hand_is_what_is_encoded() {

@@ -104,9 +104,7 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
 /// What follows the numbers of an `ENTER_SHORT`; `None` if it ends too early.
 pub(crate) fn behind_short_enter(record: &[u8], parameters: usize) -> Option<&[u8]> {
     let mut numbers = short_enter::Numbers::new(record, parameters)?;
-    for _ in 0..parameters + 2 {
-        numbers.next()?;
-    }
+    numbers.pass(parameters + 2)?;
     Some(numbers.rest())
 }
 
