@@ -159,6 +159,10 @@ pub(crate) struct Plan {
     pub(crate) needs_context: bool,
     /// Position of the size that a newly made range of memory has.
     pub(crate) size: Option<usize>,
+    /// Position of the first function handle by value.
+    pub(crate) launched: Option<usize>,
+    /// Positions behind which a launch's parameters may stand.
+    pub(crate) launch_parameters: [Option<usize>; 2],
     /// Nothing at all is to be done.
     pub(crate) trivial: bool,
 }
@@ -229,7 +233,13 @@ impl Plan {
             && special == Special::None
             && function.stream.is_none()
             && function.waits == Waits::No;
+        let launched = function
+            .params
+            .iter()
+            .position(|param| matches!(param.role, Role::Use(Kind::Function)));
         Self {
+            launched,
+            launch_parameters: [at("kernelParams"), at("extra")],
             function,
             special,
             steps: steps.into(),

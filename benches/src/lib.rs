@@ -4,24 +4,71 @@
 
 pub mod recorded;
 
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use cutape_format::{Captured, Event, Trace, TraceBuilder};
 
 /// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
 /// query of the current context.
 pub fn launch_loop(launches: usize) -> Trace {
-    build(launches, true)
+    opened(launches, true)
 }
 
 /// The same launches without the queries.
 pub fn launches(launches: usize) -> Trace {
-    build(launches, false)
+    opened(launches, false)
+}
+
+fn opened(launches: usize, with_queries: bool) -> Trace {
+    let path = scratch("raw");
+    build(launches, with_queries, &path);
+    let trace = Trace::open(&path).expect("what was just built is sound");
+    std::fs::remove_file(&path).expect("a file of our own can be removed");
+    trace
 }
 
 /// The image of the module.
 pub const IMAGE: &[u8] =
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n\0";
 
-fn build(launches: usize, with_queries: bool) -> Trace {
+/// As [`launch_loop`], packed; the file stays until [`Packed`] is dropped.
+pub fn packed_launch_loop(launches: usize) -> Packed {
+    let path = scratch("packed");
+    build(launches, true, &path);
+    let trace = Trace::open(&path).expect("what was just built is sound");
+    cutape_format::pack(&trace, &path, &[], &[]).expect("a sound trace can be packed in its place");
+    Packed(path)
+}
+
+/// A packed trace that is removed with this.
+#[derive(Debug)]
+pub struct Packed(PathBuf);
+
+impl Packed {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Packed {
+    fn drop(&mut self) {
+        // In the folder for temporary files; the system clears that, too.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn scratch(kind: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!(
+        "cutape-bench-{}-{kind}-{number}.cutape",
+        std::process::id()
+    ))
+}
+
+fn build(launches: usize, with_queries: bool, path: &Path) {
     const MODULE: u64 = 0x5500_0000_1000;
     const FUNCTION: u64 = 0x5500_0000_2000;
     const CONTEXT: u64 = 0x5500_0000_3000;
@@ -63,17 +110,10 @@ fn build(launches: usize, with_queries: bool) -> Trace {
             );
         }
     }
-    let path = std::env::temp_dir().join(format!(
-        "cutape-bench-{}-{launches}-{with_queries}.cutape",
-        std::process::id()
-    ));
     // A benchmark that cannot write its input has nothing to measure.
     builder
-        .write(&path)
+        .write(path)
         .expect("the folder for temporary files is writable");
-    let trace = Trace::open(&path).expect("what was just built is sound");
-    std::fs::remove_file(&path).expect("a file of our own can be removed");
-    trace
 }
 
 fn event<'a>(name: &'a str, arguments: &'a [u64], captures: &'a [Captured<'a>]) -> Event<'a> {

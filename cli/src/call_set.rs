@@ -6,6 +6,7 @@ pub(crate) mod test_trace;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use cutape_format::{Call, Signatures};
 
@@ -56,6 +57,21 @@ impl CallSet {
             terms,
             kernels: RefCell::default(),
         })
+    }
+
+    /// From the first to behind the last call in the set, if it is by number that calls are chosen.
+    pub(crate) fn range(&self) -> Option<Range<u64>> {
+        let mut whole: Option<Range<u64>> = None;
+        for term in &self.terms {
+            let Term::Range(from, to) = *term else {
+                return None;
+            };
+            whole = Some(match whole {
+                Some(known) => known.start.min(from)..known.end.max(to),
+                None => from..to,
+            });
+        }
+        whole
     }
 
     /// Refuses function names that no function of the table has: they are misspelt.
@@ -238,6 +254,19 @@ mod tests {
             ("thread:3", Term::Thread(3)),
         ] {
             assert_eq!(CallSet::parse(text).unwrap().terms, [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_sets() {
+        for (text, expected) in [
+            ("120", Some(120..121)),
+            ("100..200,7", Some(7..200)),
+            ("5..,2", Some(2..u64::MAX)),
+            ("cuMem*", None),
+            ("7,thread:1", None),
+        ] {
+            assert_eq!(CallSet::parse(text).unwrap().range(), expected, "{text}");
         }
     }
 

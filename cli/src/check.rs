@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cutape_analyzer::output::{self as analyzer, Style};
 use cutape_analyzer::{Analyzer, Baseline, Finding, Severity, Suppressions};
-use cutape_format::{Call, Cursor, Note, Trace};
+use cutape_format::{Call, Cursor, Damage, Note, Trace, Walked};
 
 use crate::failure::{FOUND, Failure};
 use crate::output::{self, ReportFile};
@@ -88,6 +88,8 @@ struct Sieve {
     /// Text findings go out as they come.
     at_once: bool,
     style: Style,
+    /// Text that goes out once the trace is known to be sound.
+    held: RefCell<Option<String>>,
     /// Why stdout takes nothing any more; the program that is checked runs on all the same.
     unwritable: RefCell<Option<io::Error>>,
 }
@@ -122,12 +124,30 @@ impl Sieve {
             } else {
                 Style::PLAIN
             },
+            held: RefCell::new(None),
             unwritable: RefCell::new(None),
         })
     }
 
+    /// From now on keeps what is to be written to stdout.
+    fn hold(&self) {
+        self.held.replace(Some(String::new()));
+    }
+
+    /// Writes what was kept, and from now on at once.
+    fn let_go(&self) {
+        if let Some(held) = self.held.take().filter(|held| !held.is_empty()) {
+            self.say(held.strip_suffix('\n').unwrap_or(&held));
+        }
+    }
+
     /// Writes to stdout, and forgets about it once that has failed.
     fn say(&self, text: &str) {
+        if let Some(held) = &mut *self.held.borrow_mut() {
+            held.push_str(text);
+            held.push('\n');
+            return;
+        }
         let mut unwritable = self.unwritable.borrow_mut();
         if unwritable.is_none() {
             let mut stdout = io::stdout().lock();
@@ -197,30 +217,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
     let name = match &arguments.trace {
         Some(path) => {
-            let trace = crate::input::open(path)?;
-            // Blobs are looked at by content, so those must be sound, too; a repaired trace says itself what it lacks.
-            let repaired = trace.meta_value("repair.0").is_some();
-            if let Some(damage) = trace.verify().first().filter(|_| !repaired) {
-                return Err(Failure::unusable(format!(
-                    "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps what is good",
-                    path.display(),
-                    damage.position,
-                    damage.what
-                )));
-            }
-            if repaired {
-                eprintln!(
-                    "cutape: {}: was repaired; what a rule would see in lost parts is not found",
-                    path.display()
-                );
-            }
-            for part in trace.missing() {
-                eprintln!(
-                    "cutape: not checked: {} bytes of an image: {}",
-                    part.length, part.why
-                );
-            }
-            check_trace(&trace, &sieve, &mut findings);
+            check_file(path, &sieve, &mut findings)?;
             path.display().to_string()
         }
         None => {
@@ -244,21 +241,62 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if fails { FOUND } else { 0 }))
 }
 
-fn check_trace(trace: &Trace, sieve: &Sieve, findings: &mut Vec<Finding>) {
+/// Checks a trace that must be sound: nothing is said of one that is not.
+fn check_file(path: &Path, sieve: &Sieve, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+    let trace = crate::input::open_for_walk(path)?;
+    // A repaired trace says itself what it lacks.
+    let repaired = trace.meta_value("repair.0").is_some();
+    let sound = |damage: Vec<Damage>| match damage.first().filter(|_| !repaired) {
+        None => Ok(()),
+        Some(damage) => Err(Failure::unusable(format!(
+            "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps what is good",
+            path.display(),
+            damage.position,
+            damage.what
+        ))),
+    };
+    // Blobs are looked at by content, so those must be sound, too.
+    sound(trace.verify_blobs())?;
+    sieve.hold();
+    let (walked, unknown) = check_trace(&trace, sieve, findings)?;
+    crate::input::known_functions(&trace, walked.unknown_function())?;
+    sound(walked.damage(&trace))?;
+    if repaired {
+        eprintln!(
+            "cutape: {}: was repaired; what a rule would see in lost parts is not found",
+            path.display()
+        );
+    }
+    for part in walked.missing(&trace) {
+        eprintln!(
+            "cutape: not checked: {} bytes of an image: {}",
+            part.length, part.why
+        );
+    }
+    sieve.let_go();
+    unknown.say(&trace);
+    Ok(())
+}
+
+fn check_trace(
+    trace: &Trace,
+    sieve: &Sieve,
+    findings: &mut Vec<Finding>,
+) -> Result<(Walked, Unknown), Failure> {
     let mut progress = Progress::new("calls", None);
     let mut analyzer = Analyzer::new();
     let resolver = Resolver::default();
     let context = Symbolised::new(trace, &resolver);
     let mut unknown = Unknown::default();
-    for call in trace.calls() {
-        unknown.observe(&call);
-        sieve.take(analyzer.push(&context, &call), findings);
-        sieve.say_unreturned(trace, &call);
+    let walked = trace.walk().run(|call| {
+        unknown.observe(call);
+        sieve.take(analyzer.push(&context, call), findings);
+        sieve.say_unreturned(trace, call);
         progress.step();
-    }
+        Ok::<_, Failure>(())
+    })?;
     sieve.take(analyzer.finish(&context), findings);
-    drop(progress);
-    unknown.say(trace);
+    Ok((walked, unknown))
 }
 
 /// Functions that the program called, or asked for by cuGetProcAddress, and whose calls are not in the trace.
@@ -354,7 +392,7 @@ fn finish(
             sieve.take(live.analyzer.finish(&context), findings);
             std::mem::take(&mut live.unknown).say(&trace);
         } else {
-            check_trace(&trace, sieve, findings);
+            check_trace(&trace, sieve, findings)?.1.say(&trace);
         }
         if keep {
             drop(trace);

@@ -11,6 +11,7 @@ mod value;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -58,10 +59,13 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = crate::input::open(&arguments.trace)?;
     let calls = arguments.calls.as_deref().map(CallSet::parse).transpose();
     let wrong = |error| Failure::unusable(format!("--calls: {error}"));
     let calls = calls.map_err(wrong)?;
+    let trace = match calls.as_ref().and_then(CallSet::range) {
+        Some(_) => crate::input::open_indexed(&arguments.trace)?,
+        None => crate::input::open(&arguments.trace)?,
+    };
     if let Some(set) = &calls {
         set.check(trace.signatures()).map_err(wrong)?;
     }
@@ -100,6 +104,12 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// All chosen calls lie in it.
+    fn range(&self) -> Range<u64> {
+        let range = self.calls.as_ref().and_then(CallSet::range);
+        range.unwrap_or(0..u64::MAX)
+    }
+
     fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
         self.thread.is_none_or(|thread| thread == call.thread)
             && self
@@ -117,7 +127,7 @@ fn write_calls(
     palette: Palette,
     mut progress: Progress,
     out: &mut dyn Write,
-) -> io::Result<u64> {
+) -> Result<u64, Failure> {
     let limits = match format {
         Format::Text => Limits::TEXT,
         Format::Json => Limits::JSON,
@@ -132,25 +142,30 @@ fn write_calls(
     };
     let mut line = String::new();
     let mut shown = 0;
-    for call in trace.calls() {
+    let range = wanted.range();
+    let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
-        renderer.observe(&call);
-        if !wanted.contains(&call, renderer.kernels().launched(&call)) {
-            continue;
+        renderer.observe(call);
+        if !range.contains(&call.index) || !wanted.contains(call, renderer.kernels().launched(call))
+        {
+            return Ok(());
         }
         shown += 1;
         match format {
             Format::Text => {
                 line.clear();
-                text_lines(&call, &mut renderer, &mut places, palette, &mut line);
+                text_lines(call, &mut renderer, &mut places, palette, &mut line);
                 out.write_all(line.as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer(&mut *out, &json_line(&call, &mut renderer, &mut places))?;
+                serde_json::to_writer(&mut *out, &json_line(call, &mut renderer, &mut places))
+                    .map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
             }
         }
-    }
+        Ok::<_, Failure>(())
+    })?;
+    crate::input::known_functions(trace, walked.unknown_function())?;
     // Whose calls would stand among those above, were they known; not for one who looks for certain calls.
     let forwarded = trace
         .forwarded()
@@ -165,7 +180,8 @@ fn write_calls(
                 )?;
             }
             Format::Json => {
-                serde_json::to_writer(&mut *out, &json!({ "not_recorded": name, "first_by": by }))?;
+                serde_json::to_writer(&mut *out, &json!({ "not_recorded": name, "first_by": by }))
+                    .map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
             }
         }
@@ -221,10 +237,10 @@ impl Palette {
 }
 
 /// The call's line, and a line for each note.
-fn text_lines<'t>(
-    call: &Call<'t>,
-    renderer: &mut Renderer<'t>,
-    places: &mut Places<'t>,
+fn text_lines(
+    call: &Call<'_>,
+    renderer: &mut Renderer<'_>,
+    places: &mut Places<'_>,
     palette: Palette,
     out: &mut String,
 ) {
@@ -317,7 +333,7 @@ fn write_argument(argument: &Argument<'_>, out: &mut String) {
 }
 
 /// A call without its result: for messages about it.
-pub(crate) fn call_text<'t>(call: &Call<'t>, renderer: &mut Renderer<'t>) -> String {
+pub(crate) fn call_text(call: &Call<'_>, renderer: &mut Renderer<'_>) -> String {
     let mut text = format!("{}(", call.signature.name);
     write_arguments(&renderer.render(call), &mut text);
     text.push(')');
@@ -351,14 +367,11 @@ struct JsonResult {
     name: Option<String>,
 }
 
-fn json_line<'c, 't>(
-    call: &Call<'t>,
-    renderer: &mut Renderer<'t>,
-    places: &'c mut Places<'t>,
-) -> JsonLine<'c>
-where
-    't: 'c,
-{
+fn json_line<'c>(
+    call: &Call<'c>,
+    renderer: &mut Renderer<'_>,
+    places: &'c mut Places<'_>,
+) -> JsonLine<'c> {
     let rendered = renderer.render(call);
     let arguments = rendered.arguments.iter().map(|argument| {
         let mut object = argument.value.argument_json();
@@ -384,7 +397,7 @@ where
     });
     let notes = call
         .notes()
-        .filter_map(|note: Note<'t>| notes::json(&note, notes::arrived_json(&note, renderer)))
+        .filter_map(|note: Note<'_>| notes::json(&note, notes::arrived_json(&note, renderer)))
         .collect();
     JsonLine {
         index: call.index,

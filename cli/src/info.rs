@@ -1,6 +1,7 @@
 //! `cutape info`: what the recorded program did, in numbers.
 
 pub(crate) mod clock;
+mod concern;
 mod copies;
 mod folder;
 pub(crate) mod images;
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let trace = crate::input::open(&arguments.trace)?;
+    let trace = crate::input::open_for_walk(&arguments.trace)?;
     let summary = Summary::of(&trace, &mut Progress::new("calls", None))?;
     let mut out = BufWriter::new(io::stdout().lock());
     match arguments.format {

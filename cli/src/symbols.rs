@@ -12,7 +12,19 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 /// The symbol of every caller in the trace that lies in a file of its memory map; those that the trace has already stay.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
-    let callers: BTreeSet<u64> = trace.calls().map(|call| call.caller).collect();
+    let mut callers = BTreeSet::new();
+    let mut last = 0;
+    let walked = trace.walk().run(|call| {
+        if call.caller != last {
+            last = call.caller;
+            callers.insert(last);
+        }
+        Ok::<_, cutape_format::Error>(())
+    });
+    if walked.is_err() {
+        // Packing such a trace says what is wrong with it.
+        return Vec::new();
+    }
     let resolver = Resolver::default();
     callers
         .into_iter()

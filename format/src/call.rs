@@ -169,8 +169,8 @@ impl<'a> Iterator for Captures<'a> {
             self.bytes = core::mem::take(&mut self.more);
         }
         // Less than a head is padding.
-        let (head, _) = codec::decode::<CaptureHead>(self.bytes.get(..CAPTURE_HEAD_LENGTH)?)?;
-        let rest = self.bytes.get(CAPTURE_HEAD_LENGTH..)?;
+        let (head, rest) = self.bytes.split_first_chunk::<CAPTURE_HEAD_LENGTH>()?;
+        let head = CaptureHead::read(*head);
         let (raw, behind) = rest.split_at_checked(head.length as usize)?;
         let bytes = if head.flags & capture_flag::UNREADABLE != 0 {
             Bytes::Unreadable

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::call::{Arguments, Bytes, Call, Capture, Leave};
-use crate::codec;
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
     field, note_kind, record_kind, short_enter,
@@ -14,11 +13,11 @@ use crate::trace::Trace;
 
 /// Where a thread's next record is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Position {
+pub(crate) struct Position {
     /// Which of the thread's chunks.
-    chunk: usize,
+    pub(crate) chunk: usize,
     /// Offset in its body.
-    offset: usize,
+    pub(crate) offset: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,7 +69,7 @@ impl Cursor {
             call,
             position,
             over,
-        } = assemble(trace, thread, state)?;
+        } = assemble(trace, &trace, thread, state.calls, state.position)?;
         if horizon.is_some() && !over {
             return None;
         }
@@ -96,7 +95,7 @@ impl Cursor {
             if state.queued {
                 continue;
             }
-            if let Some(ticks) = seek_enter(trace, thread, &mut state.position) {
+            if let Some(ticks) = seek_enter(trace, &trace, thread, &mut state.position) {
                 // Calls that are lost with damaged chunks have had their numbers. In a sound trace this changes nothing.
                 let first = trace.calls_first(thread, state.position.chunk).unwrap_or(0);
                 state.calls = state.calls.max(first);
@@ -107,19 +106,42 @@ impl Cursor {
     }
 }
 
+/// Where the bodies of chunks of calls are; `place` counts the chunks of a thread that are walked over.
+pub(crate) trait Bodies<'b> {
+    /// The body at a place, `None` behind the last.
+    fn body(&self, thread: usize, place: usize) -> Option<&'b [u8]>;
+    /// The number in its thread of the first call that is entered there, as the chunk's head says.
+    fn first(&self, thread: usize, place: usize) -> Option<u64>;
+}
+
+impl<'t> Bodies<'t> for &'t Trace {
+    fn body(&self, thread: usize, place: usize) -> Option<&'t [u8]> {
+        self.calls_body(thread, place)
+    }
+
+    fn first(&self, thread: usize, place: usize) -> Option<u64> {
+        self.calls_first(thread, place)
+    }
+}
+
 /// One record: head, body.
 type Record<'t> = (RecordHead, &'t [u8]);
 
 /// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one.
-fn next_record<'t>(trace: &'t Trace, thread: usize, position: &mut Position) -> Option<Record<'t>> {
+#[inline]
+fn next_record<'b>(
+    bodies: &impl Bodies<'b>,
+    thread: usize,
+    position: &mut Position,
+) -> Option<Record<'b>> {
     loop {
-        let body = trace.calls_body(thread, position.chunk)?;
+        let body = bodies.body(thread, position.chunk)?;
         if let Some((head, record)) = record_at(body, position.offset) {
             position.offset += head.length as usize;
             return Some((head, record.get(RECORD_HEAD_LENGTH..)?));
         }
         // A thread opens a chunk only when it is done with the one before.
-        trace.calls_body(thread, position.chunk + 1)?;
+        bodies.body(thread, position.chunk + 1)?;
         *position = Position {
             chunk: position.chunk + 1,
             offset: 0,
@@ -128,13 +150,24 @@ fn next_record<'t>(trace: &'t Trace, thread: usize, position: &mut Position) -> 
 }
 
 /// Moves to the next record with which a call is entered and returns its time.
-fn seek_enter(trace: &Trace, thread: usize, position: &mut Position) -> Option<u64> {
+#[inline]
+pub(crate) fn seek_enter<'b>(
+    trace: &Trace,
+    bodies: &impl Bodies<'b>,
+    thread: usize,
+    position: &mut Position,
+) -> Option<u64> {
     loop {
         let mut behind = *position;
-        let (head, body) = next_record(trace, thread, &mut behind)?;
+        let (head, body) = next_record(bodies, thread, &mut behind)?;
         if record_kind::is_enter(head.kind)
             && let Some(entered) = Entered::read(trace, head, body)
         {
+            // At the record itself, which may be the first of a further chunk.
+            *position = Position {
+                offset: behind.offset - head.length as usize,
+                ..behind
+            };
             return Some(entered.head.ticks);
         }
         *position = behind;
@@ -142,17 +175,17 @@ fn seek_enter(trace: &Trace, thread: usize, position: &mut Position) -> Option<u
 }
 
 /// What an `ENTER` or `ENTER_SHORT` says.
-struct Entered<'t> {
-    head: EnterHead,
+pub(crate) struct Entered<'t> {
+    pub(crate) head: EnterHead,
     arguments: Arguments<'t>,
-    captures: &'t [u8],
+    pub(crate) captures: &'t [u8],
 }
 
 impl<'t> Entered<'t> {
-    fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
+    pub(crate) fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
         let known = trace.signatures().function(head.function);
         if head.kind == record_kind::ENTER {
-            let (enter, _) = codec::decode::<EnterHead>(body)?;
+            let enter = EnterHead::read(body)?;
             let rest = body.get(ENTER_HEAD_LENGTH..)?;
             // Where an unknown function's captures begin is unknown as well.
             let (arguments, captures) = known
@@ -172,9 +205,7 @@ impl<'t> Entered<'t> {
             caller: numbers.next()?,
         };
         let arguments = numbers.clone();
-        for _ in 0..parameters {
-            numbers.next()?;
-        }
+        numbers.pass(parameters)?;
         Some(Self {
             head,
             arguments: Arguments::Short(arguments),
@@ -184,18 +215,24 @@ impl<'t> Entered<'t> {
 }
 
 /// A call put together from its records.
-struct Assembled<'t> {
-    call: Call<'t>,
+pub(crate) struct Assembled<'t> {
+    pub(crate) call: Call<'t>,
     /// Behind what belongs to it.
-    position: Position,
+    pub(crate) position: Position,
     /// It has returned, or its thread has entered another call since.
     over: bool,
 }
 
 /// The call whose `ENTER` is at the thread's position.
-fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<Assembled<'t>> {
-    let mut position = state.position;
-    let (record, body) = next_record(trace, thread as usize, &mut position)?;
+#[inline]
+pub(crate) fn assemble<'t>(
+    trace: &'t Trace,
+    bodies: &impl Bodies<'t>,
+    thread: u32,
+    number: u64,
+    mut position: Position,
+) -> Option<Assembled<'t>> {
+    let (record, body) = next_record(bodies, thread as usize, &mut position)?;
     let function = record.function;
     let Entered {
         head,
@@ -205,8 +242,8 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
     let mut call = Call {
         index: 0,
         thread,
-        number: state.calls,
-        signature: trace.signature_or_unknown(function),
+        number,
+        signature: trace.signature(function),
         ticks: head.ticks,
         caller: head.caller,
         arguments,
@@ -219,7 +256,7 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
     let entered = function;
     loop {
         let mut behind = position;
-        let Some((record, body)) = next_record(trace, thread as usize, &mut behind) else {
+        let Some((record, body)) = next_record(bodies, thread as usize, &mut behind) else {
             return Some(Assembled {
                 call,
                 position,
@@ -228,9 +265,9 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
         };
         // True if calls of this thread were entered meanwhile that are not there.
         let lost = position.chunk != behind.chunk
-            && trace
-                .calls_first(thread as usize, behind.chunk)
-                .is_some_and(|first| first > state.calls + 1);
+            && bodies
+                .first(thread as usize, behind.chunk)
+                .is_some_and(|first| first > number + 1);
         let function = record.function;
         match record.kind {
             _ if lost => {
@@ -256,7 +293,7 @@ fn assemble<'t>(trace: &'t Trace, thread: u32, state: &ThreadState) -> Option<As
                 });
             }
             record_kind::LEAVE => {
-                if let Some((head, _)) = codec::decode::<LeaveHead>(body) {
+                if let Some(head) = LeaveHead::read(body) {
                     let captures = body.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]);
                     call.leave = Some(Leave {
                         ticks: head.ticks,

@@ -90,6 +90,8 @@ pub mod chunk_kind {
     /// The records that a thread is writing: a NOTE `STAGED`, then what becomes a chunk of `CALLS` elsewhere in the file once
     /// there is no more room; then the body is used again.
     pub const STAGE: u16 = 8;
+    /// How many calls the chunks of a packed trace hold, for who wants one of them.
+    pub const CALL_COUNTS: u16 = 9;
 }
 
 /// `used` and `body_checksum` of the chunk are final.
@@ -341,6 +343,28 @@ pub mod short_enter {
             })
         }
 
+        /// Passes over that many numbers; `None` where the record ends too early.
+        #[inline]
+        pub(crate) fn pass(&mut self, count: usize) -> Option<()> {
+            let mut length = 0;
+            for _ in 0..count {
+                length += bytes(self.codes & 15);
+                self.codes >>= 4;
+            }
+            self.rest = self.rest.get(length..)?;
+            Some(())
+        }
+
+        /// What is needed beside [`Numbers::rest`] to go on from there.
+        pub(crate) fn codes(&self) -> u64 {
+            self.codes
+        }
+
+        /// Goes on where other numbers were.
+        pub(crate) fn resume(codes: u64, rest: &'a [u8]) -> Self {
+            Self { codes, rest }
+        }
+
         /// What follows the numbers that have been read.
         pub fn rest(&self) -> &'a [u8] {
             self.rest
@@ -358,11 +382,26 @@ pub mod short_enter {
             if code > MOST_BYTES {
                 return Some(code - MOST_BYTES);
             }
-            let (bytes, rest) = self.rest.split_at_checked(code as usize)?;
+            let length = code as usize;
+            // Nearly always there is something behind it, and eight bytes can be read at once.
+            if let Some(word) = self.rest.first_chunk::<8>() {
+                self.rest = &self.rest[length..];
+                let unused = 64 - 8 * code as u32;
+                return Some(
+                    u64::from_le_bytes(*word).checked_shl(unused).unwrap_or(0) >> (unused % 64),
+                );
+            }
+            let (bytes, rest) = self.rest.split_at_checked(length)?;
             self.rest = rest;
             let mut number = [0; 8];
             number.get_mut(..bytes.len())?.copy_from_slice(bytes);
             Some(u64::from_le_bytes(number))
+        }
+
+        #[inline]
+        fn nth(&mut self, count: usize) -> Option<u64> {
+            self.pass(count)?;
+            self.next()
         }
     }
 }
@@ -383,6 +422,32 @@ pub struct LeaveHead {
     pub ticks: u64,
     /// What it returned.
     pub result: i32,
+}
+
+impl EnterHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (ticks, rest) = bytes.split_first_chunk()?;
+        let (caller, _) = rest.split_first_chunk()?;
+        Some(Self {
+            ticks: u64::from_le_bytes(*ticks),
+            caller: u64::from_le_bytes(*caller),
+        })
+    }
+}
+
+impl LeaveHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (ticks, rest) = bytes.split_first_chunk()?;
+        let (result, _) = rest.split_first_chunk()?;
+        Some(Self {
+            ticks: u64::from_le_bytes(*ticks),
+            result: i32::from_le_bytes(*result),
+        })
+    }
 }
 
 /// Encoded length of [`EnterHead`].
@@ -419,6 +484,20 @@ pub struct CaptureHead {
     pub flags: u16,
     /// Bytes that follow (not padded).
     pub length: u32,
+}
+
+impl CaptureHead {
+    /// Reads it where speed matters; the same as decoding it.
+    #[inline]
+    pub(crate) const fn read(bytes: [u8; CAPTURE_HEAD_LENGTH]) -> Self {
+        let [parameter, field, flags @ .., a, b, c, d] = bytes;
+        Self {
+            parameter,
+            field,
+            flags: u16::from_le_bytes(flags),
+            length: u32::from_le_bytes([a, b, c, d]),
+        }
+    }
 }
 
 /// Where a blob is: the position of its chunk when it was recorded.
@@ -562,4 +641,80 @@ pub mod field {
     /// The host memory that the copies of a graph read and write, as eight u64 each: 1 for reading or 2 for writing, address,
     /// bytes of a row, distance of rows, rows, distance of slices, slices, node.
     pub const HOST_RANGES: u8 = 19;
+}
+
+#[cfg(all(test, feature = "read"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_one_by_one_or_passed_over() {
+        let values = [
+            0,
+            1,
+            7,
+            8,
+            255,
+            256,
+            1 << 40,
+            u64::MAX,
+            0x0123_4567_89ab_cdef,
+            9,
+        ];
+        for behind in [0, 3, 20] {
+            let mut codes = 0_u64;
+            let mut bytes = Vec::new();
+            for (place, &value) in values.iter().enumerate() {
+                let code = short_enter::code(value);
+                codes |= code << (4 * place);
+                bytes.extend_from_slice(&value.to_le_bytes()[..short_enter::bytes(code)]);
+            }
+            let arguments = values.len() - 2;
+            let length = short_enter::codes_length(arguments);
+            let mut record = codes.to_le_bytes()[..length].to_vec();
+            record.extend_from_slice(&bytes);
+            record.resize(record.len() + behind, 0xee);
+            let numbers = short_enter::Numbers::new(&record, arguments);
+            let Some(numbers) = numbers else {
+                panic!("there is room for the codes");
+            };
+            for (place, &value) in values.iter().enumerate() {
+                assert_eq!(numbers.clone().nth(place), Some(value), "{place} {behind}");
+                assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
+            }
+            let mut passed = numbers.clone();
+            assert_eq!(passed.pass(values.len()), Some(()));
+            assert_eq!(passed.rest(), &[0xee].repeat(behind)[..]);
+            let cut = short_enter::Numbers::new(&record[..record.len() - behind - 1], arguments);
+            assert_eq!(cut.and_then(|mut cut| cut.pass(values.len() - 1)), Some(()));
+        }
+        let cut = short_enter::Numbers::new(&[0x88, 1, 2, 3], 0);
+        assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
+        assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
+    }
+
+    #[test]
+    fn what_is_read_by_hand_is_what_is_encoded() {
+        let enter = EnterHead {
+            ticks: 0x0102_0304_0506_0708,
+            caller: u64::MAX - 1,
+        };
+        let leave = LeaveHead {
+            ticks: 77,
+            result: -5,
+        };
+        let capture = CaptureHead {
+            parameter: 1,
+            field: 2,
+            flags: 0x0304,
+            length: 0x0506_0708,
+        };
+        assert_eq!(EnterHead::read(&codec::encode_to_vec(enter)), Some(enter));
+        assert_eq!(LeaveHead::read(&codec::encode_to_vec(leave)), Some(leave));
+        let bytes: [u8; CAPTURE_HEAD_LENGTH] =
+            codec::encode_to_vec(capture).try_into().unwrap_or_default();
+        assert_eq!(CaptureHead::read(bytes), capture);
+        assert_eq!(EnterHead::read(&[0; ENTER_HEAD_LENGTH - 1]), None);
+        assert_eq!(LeaveHead::read(&[0; LEAVE_HEAD_LENGTH - 1]), None);
+    }
 }

@@ -21,7 +21,11 @@ mod call;
 #[cfg(feature = "read")]
 mod compress;
 #[cfg(feature = "read")]
+mod contents;
+#[cfg(feature = "read")]
 mod cursor;
+#[cfg(feature = "read")]
+mod ordered;
 #[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
@@ -36,6 +40,8 @@ mod signature;
 mod trace;
 #[cfg(feature = "read")]
 mod verify;
+#[cfg(feature = "read")]
+mod walk;
 
 #[cfg(feature = "build")]
 pub use build::{Captured, Event, TraceBuilder};
@@ -56,3 +62,5 @@ pub use signature::{
 };
 #[cfg(feature = "read")]
 pub use trace::{Damage, Error, Mapping, Thread, Trace};
+#[cfg(feature = "read")]
+pub use walk::{Walk, Walked};

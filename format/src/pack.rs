@@ -1,5 +1,6 @@
 //! Rewriting a trace as one complete, compressed file with the same content.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -9,13 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::codec::{self, Decode, Encode};
 use crate::compress::compress;
+use crate::contents::{Contents, Named};
 use crate::file_range::FileRange;
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH,
     FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
 };
-use crate::records::{Named, records_end};
-use crate::trace::Trace;
+use crate::ordered::for_each_ordered;
+use crate::trace::{Damage, Trace};
 
 /// A caller's address and the symbol there.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -44,6 +46,35 @@ pub(crate) struct IndexEntry {
     pub(crate) ticks: u64,
     /// For a blob: every name (recorded position) that stands for its content.
     pub(crate) names: Vec<u64>,
+}
+
+/// What a packed trace says of a chunk of calls; in the order of the chunks.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct CallsEntry {
+    /// Where the chunk begins.
+    pub(crate) position: u64,
+    /// How many calls are entered in it.
+    pub(crate) calls: u64,
+    /// When the first of them was entered; 0 if none is.
+    pub(crate) ticks: u64,
+    /// 1 if some call or note in it says what a handle stands for: makes an object, looks one up, gives its name; else 0.
+    pub(crate) introduces: u32,
+}
+
+impl CallsEntry {
+    fn of(position: u64, contents: &Contents) -> Self {
+        Self {
+            position,
+            calls: contents.calls,
+            ticks: contents.first_ticks.unwrap_or(0),
+            introduces: u32::from(contents.introduces),
+        }
+    }
+
+    /// Whether it says of a chunk what that holds.
+    pub(crate) fn agrees(&self, contents: &Contents) -> bool {
+        *self == Self::of(self.position, contents)
+    }
 }
 
 /// So that an index chunk stays far below what can be decoded at once.
@@ -103,15 +134,16 @@ pub fn pack(
             ),
         ));
     }
-    rewrite(trace, target, meta, symbols)
+    rewrite(trace, target, meta, symbols, true)
 }
 
-/// As [`pack`], but of whatever the trace still has.
+/// As [`pack`], but of whatever the trace still has unless it is to be `whole`.
 pub(crate) fn rewrite(
     trace: &Trace,
     target: &Path,
     meta: &[(String, String)],
     symbols: &[Symbol],
+    whole: bool,
 ) -> io::Result<PackSummary> {
     let source = trace.file_metadata()?;
     let in_place = match fs::metadata(target) {
@@ -127,7 +159,7 @@ pub(crate) fn rewrite(
         target.to_owned()
     };
     let temporary = Temporary::beside(&target)?;
-    let summary = write_packed(trace, &temporary.file, meta, symbols)?;
+    let summary = write_packed(trace, &temporary.file, meta, symbols, whole)?;
     if in_place {
         temporary.file.sync_data()?;
         temporary.replace(&target)?;
@@ -145,16 +177,21 @@ impl Trace {
     /// all of the files' parts.
     pub fn missing(&self) -> Vec<Missing> {
         let mut named = Named::default();
-        for (head, _, body) in self.raw_chunks() {
-            if head.kind == chunk_kind::CALLS {
-                named.add(body, self.signatures());
+        self.each_contents(self.calls_chunks(), |_, outcome| {
+            if let Ok((contents, _)) = outcome {
+                named.append(contents.named);
             }
-        }
-        let ranges = ranges_outside(self, &named).into_iter();
-        ranges
-            .filter_map(|range| Some(Missing::new(&range, range.read().err()?)))
-            .collect()
+        });
+        missing_ranges(self, &named)
     }
+}
+
+/// Those of the parts of files that are not to be had.
+pub(crate) fn missing_ranges(trace: &Trace, named: &Named) -> Vec<Missing> {
+    let ranges = ranges_outside(trace, named).into_iter();
+    ranges
+        .filter_map(|range| Some(Missing::new(&range, range.read().err()?)))
+        .collect()
 }
 
 impl Missing {
@@ -169,12 +206,10 @@ impl Missing {
 }
 
 /// The parts of files that records name and the trace does not hold, by file and place.
-fn ranges_outside<'a>(trace: &Trace, named: &Named<'a>) -> Vec<FileRange<'a>> {
+fn ranges_outside<'a>(trace: &Trace, named: &'a Named) -> Vec<FileRange<'a>> {
     let mut ranges: Vec<_> = named
-        .ranges
-        .iter()
+        .ranges()
         .filter(|range| trace.blob_chunk(range.blob().position).is_none())
-        .copied()
         .collect();
     ranges.sort_by_key(|range| (range.path, range.offset, range.length));
     ranges
@@ -256,39 +291,58 @@ struct Writer<'f> {
     index: Vec<IndexEntry>,
 }
 
+/// A body as it is to be stored.
+struct Stored<'a> {
+    bytes: Cow<'a, [u8]>,
+    compressed: bool,
+    checksum: u32,
+}
+
+impl<'a> Stored<'a> {
+    /// Compresses it if that makes it smaller.
+    fn of(body: Cow<'a, [u8]>) -> Self {
+        let (bytes, compressed) = match compress(&body) {
+            Some(smaller) => (Cow::Owned(smaller), true),
+            None => (body, false),
+        };
+        let checksum = crc32fast::hash(&bytes);
+        Self {
+            bytes,
+            compressed,
+            checksum,
+        }
+    }
+}
+
 impl Writer<'_> {
     /// Writes a chunk with the identity of `head` and that body; returns its place in the index.
     fn chunk(&mut self, head: ChunkHead, body: &[u8], names: Vec<u64>) -> io::Result<usize> {
-        self.stored(head, body, compress(body), names)
+        self.stored(head, &Stored::of(Cow::Borrowed(body)), names)
     }
 
     fn stored(
         &mut self,
         head: ChunkHead,
-        body: &[u8],
-        compressed: Option<Vec<u8>>,
+        stored: &Stored<'_>,
         names: Vec<u64>,
     ) -> io::Result<usize> {
-        let flags = CHUNK_CLOSED
-            | if compressed.is_some() {
-                CHUNK_COMPRESSED
-            } else {
-                0
-            };
-        let stored = compressed.as_deref().unwrap_or(body);
-        let used = stored.len() as u64;
+        let used = stored.bytes.len() as u64;
         let length = (CHUNK_HEAD_LENGTH as u64 + used).next_multiple_of(8);
-        let body_checksum = crc32fast::hash(stored);
         let head = ChunkHead {
             magic: CHUNK_MAGIC,
-            flags,
+            flags: CHUNK_CLOSED
+                | if stored.compressed {
+                    CHUNK_COMPRESSED
+                } else {
+                    0
+                },
             length,
             used,
-            body_checksum,
+            body_checksum: stored.checksum,
             ..head
         };
         self.file.write_all(&head.encode())?;
-        self.file.write_all(stored)?;
+        self.file.write_all(&stored.bytes)?;
         let padding = usize::try_from(length - CHUNK_HEAD_LENGTH as u64 - used).unwrap_or(0);
         self.file.write_all([0; 8].get(..padding).unwrap_or(&[]))?;
         let ChunkHead {
@@ -337,6 +391,7 @@ fn write_packed(
     file: &File,
     meta: &[(String, String)],
     symbols: &[Symbol],
+    whole: bool,
 ) -> io::Result<PackSummary> {
     let mut writer = Writer {
         file: BufWriter::with_capacity(1 << 18, file),
@@ -361,30 +416,16 @@ fn write_packed(
         let symbols = codec::encode_to_vec(&symbols);
         writer.chunk(blank_head(chunk_kind::SYMBOLS), &symbols, Vec::new())?;
     }
-    let mut named = Named::default();
-    for (head, _, body) in trace.raw_chunks() {
-        match head.kind {
-            chunk_kind::SIGNATURES => {
-                writer.chunk(head, body, Vec::new())?;
-            }
-            chunk_kind::CALLS => {
-                let body = body.get(..records_end(body)).unwrap_or(body);
-                named.add(body, trace.signatures());
-                writer.chunk(head, body, Vec::new())?;
-            }
-            // Written anew, or not known to this version: such a body is kept as it is.
-            chunk_kind::META
-            | chunk_kind::MAPS
-            | chunk_kind::SYMBOLS
-            | chunk_kind::BLOB
-            | chunk_kind::INDEX => {}
-            _ => {
-                writer.chunk(head, body, Vec::new())?;
-            }
-        }
-    }
+    let (named, counts) = write_calls(trace, &mut writer, whole)?;
     let mut summary = write_blobs(trace, &mut writer, &named)?;
 
+    for (sequence, part) in (0..).zip(counts.chunks(ENTRIES_PER_INDEX)) {
+        let head = ChunkHead {
+            sequence,
+            ..blank_head(chunk_kind::CALL_COUNTS)
+        };
+        writer.chunk(head, &codec::encode_to_vec(part), Vec::new())?;
+    }
     let index_position = writer.position;
     let entries = std::mem::take(&mut writer.index);
     for (sequence, part) in (0..).zip(entries.chunks(ENTRIES_PER_INDEX)) {
@@ -414,18 +455,85 @@ fn write_packed(
     Ok(summary)
 }
 
-/// Writes each distinct content once, in the order of the file, then what comes from other files.
-fn write_blobs(
+/// Writes the signature table, the calls, and chunks of later versions, in the order of the file; what the calls name, and what is to
+/// be said of their chunks.
+fn write_calls(
     trace: &Trace,
     writer: &mut Writer<'_>,
-    named: &Named<'_>,
-) -> io::Result<PackSummary> {
-    /// Names that stand for one chunk of the source, and how much of it they need.
-    #[derive(Default)]
-    struct Wanted {
-        names: Vec<u64>,
-        length: u64,
-    }
+    whole: bool,
+) -> io::Result<(Named, Vec<CallsEntry>)> {
+    let mut named = Named::default();
+    let mut counts = Vec::new();
+    // The rest is written anew, or elsewhere.
+    let chunks = (0..trace.chunk_count()).filter(|&chunk| {
+        !matches!(
+            trace.chunk_head(chunk).kind,
+            chunk_kind::META
+                | chunk_kind::MAPS
+                | chunk_kind::SYMBOLS
+                | chunk_kind::BLOB
+                | chunk_kind::CALL_COUNTS
+                | chunk_kind::INDEX
+        )
+    });
+    for_each_ordered(
+        chunks,
+        |chunk| {
+            let body = trace.load(chunk)?;
+            let calls = trace.chunk_head(chunk).kind == chunk_kind::CALLS;
+            let contents = calls.then(|| Contents::of(trace, &body));
+            let body = match (&contents, body) {
+                (Some(contents), Cow::Borrowed(bytes)) => {
+                    Cow::Borrowed(bytes.get(..contents.end).unwrap_or(bytes))
+                }
+                (Some(contents), Cow::Owned(mut bytes)) => {
+                    bytes.truncate(contents.end);
+                    Cow::Owned(bytes)
+                }
+                // Not known to this version: such a body is kept as it is.
+                (None, body) => body,
+            };
+            Ok((chunk, contents, Stored::of(body)))
+        },
+        |outcome: Result<_, Damage>| {
+            let (chunk, contents, stored) = match outcome {
+                Ok(result) => result,
+                Err(damage) if whole => return Err(unreadable(trace, &damage)),
+                // A repair tells it.
+                Err(_) => return Ok(()),
+            };
+            if let Some(contents) = contents {
+                counts.push(CallsEntry::of(writer.position, &contents));
+                named.append(contents.named);
+            }
+            writer.stored(*trace.chunk_head(chunk), &stored, Vec::new())?;
+            Ok(())
+        },
+    )?;
+    Ok((named, counts))
+}
+
+fn unreadable(trace: &Trace, damage: &Damage) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!(
+            "{}: damaged at byte {}: {}",
+            trace.path().display(),
+            damage.position,
+            damage.what
+        ),
+    )
+}
+
+/// Names that stand for one chunk of the source, and how much of it they need.
+#[derive(Default)]
+struct Wanted {
+    names: Vec<u64>,
+    length: u64,
+}
+
+/// The blobs of the trace that are named, in the order of the file.
+fn wanted_blobs(trace: &Trace, named: &Named) -> BTreeMap<usize, Wanted> {
     let mut wanted: BTreeMap<usize, Wanted> = BTreeMap::new();
     let mut want = |name: u64, length: u64| {
         if let Some(chunk) = trace.blob_chunk(name) {
@@ -443,66 +551,124 @@ fn write_blobs(
         }
     }
     // Brought in by an earlier `pack`.
-    for range in &named.ranges {
+    for range in named.ranges() {
         want(range.blob().position, range.length);
     }
-    let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
-    let mut summary = PackSummary::default();
-    let duplicates = &mut summary.duplicate_blobs;
-    for (chunk, mut entry) in wanted {
+    for entry in wanted.values_mut() {
         entry.names.sort_unstable();
         entry.names.dedup();
-        let content = match trace.blob_content(chunk, entry.length) {
-            Ok(content) => content,
+    }
+    wanted
+}
+
+/// Where the bytes of a blob are before it is packed.
+enum Source<'a> {
+    Chunk(usize, u64),
+    File(FileRange<'a>),
+}
+
+/// A blob that is to be written.
+struct Content<'a> {
+    head: ChunkHead,
+    source: Source<'a>,
+    names: Vec<u64>,
+}
+
+impl Content<'_> {
+    /// The error is of a part of a file, and says why it is not to be had.
+    fn bytes<'t>(&self, trace: &'t Trace) -> Result<Cow<'t, [u8]>, Option<String>> {
+        match &self.source {
             // Only a repair comes here with such a trace; the records then name a blob that is missing.
-            Err(_) => continue,
-        };
-        match places.entry(blake3::hash(&content)) {
-            std::collections::hash_map::Entry::Occupied(place) => {
-                *duplicates += entry.names.len() as u64;
-                if let Some(there) = writer.index.get_mut(*place.get()) {
-                    there.names.append(&mut entry.names);
-                }
-            }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                *duplicates += entry.names.len() as u64 - 1;
-                let first = entry.names.first().copied().unwrap_or(0);
-                let head = ChunkHead {
-                    first,
-                    ..*trace.chunk_head(chunk)
-                };
-                place.insert(writer.chunk(head, &content, entry.names)?);
-            }
+            Source::Chunk(chunk, length) => trace.blob_content(*chunk, *length).map_err(|_| None),
+            Source::File(range) => range.read().map(Cow::Owned).map_err(Some),
         }
     }
+}
+
+/// Writes each distinct content once, in the order of the file, then what comes from other files.
+fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Result<PackSummary> {
+    let mut summary = PackSummary::default();
+    let own = wanted_blobs(trace, named)
+        .into_iter()
+        .map(|(chunk, wanted)| Content {
+            head: ChunkHead {
+                first: wanted.names.first().copied().unwrap_or(0),
+                ..*trace.chunk_head(chunk)
+            },
+            source: Source::Chunk(chunk, wanted.length),
+            names: wanted.names,
+        });
     // By name, so that equal content is named alike however often a trace is packed.
     let mut outside = ranges_outside(trace, named);
     outside.sort_by_key(|range| range.blob().position);
-    for range in outside {
-        let content = match range.read() {
-            Ok(content) => content,
-            Err(why) => {
-                summary.missing.push(Missing::new(&range, why));
-                continue;
-            }
-        };
-        summary.files += 1;
-        let name = range.blob().position;
-        match places.entry(blake3::hash(&content)) {
-            std::collections::hash_map::Entry::Occupied(place) => {
-                if let Some(there) = writer.index.get_mut(*place.get()) {
-                    there.names.push(name);
+    let outside = outside.into_iter().map(|range| {
+        let first = range.blob().position;
+        Content {
+            head: ChunkHead {
+                first,
+                ..blank_head(chunk_kind::BLOB)
+            },
+            source: Source::File(range),
+            names: vec![first],
+        }
+    });
+    // Contents by their hash; those that come again only add names.
+    let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
+    let mut contents: Vec<Content<'_>> = Vec::new();
+    let all: Vec<Content<'_>> = own.chain(outside).collect();
+    for_each_ordered(
+        all.into_iter(),
+        |content| {
+            let hash = content.bytes(trace).map(|bytes| blake3::hash(&bytes));
+            (content, hash)
+        },
+        |(mut content, hash)| -> io::Result<()> {
+            let is_file = matches!(content.source, Source::File(_));
+            let hash = match hash {
+                Ok(hash) => hash,
+                Err(why) => {
+                    if let (Source::File(range), Some(why)) = (&content.source, why) {
+                        summary.missing.push(Missing::new(range, why));
+                    }
+                    return Ok(());
+                }
+            };
+            summary.files += u64::from(is_file);
+            let known = places.get(&hash).and_then(|&place| contents.get_mut(place));
+            let repeated = content.names.len() as u64 - u64::from(known.is_none());
+            summary.duplicate_blobs += if is_file { 0 } else { repeated };
+            match known {
+                Some(known) => known.names.append(&mut content.names),
+                None => {
+                    places.insert(hash, contents.len());
+                    contents.push(content);
                 }
             }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                let head = ChunkHead {
-                    first: name,
-                    ..blank_head(chunk_kind::BLOB)
-                };
-                place.insert(writer.chunk(head, &content, vec![name])?);
+            Ok(())
+        },
+    )?;
+    for_each_ordered(
+        contents.into_iter(),
+        |content| {
+            let stored = content.bytes(trace).map(Stored::of);
+            (content, stored)
+        },
+        |(content, stored)| {
+            match (stored, content.source) {
+                (Ok(stored), _) => {
+                    writer.stored(content.head, &stored, content.names)?;
+                }
+                // It was there a moment ago.
+                (Err(why), Source::File(range)) => {
+                    summary.files -= 1;
+                    let why = why.unwrap_or_default();
+                    summary.missing.push(Missing::new(&range, why));
+                }
+                (Err(_), Source::Chunk(..)) => {}
             }
-        }
-    }
+            io::Result::Ok(())
+        },
+    )?;
     Ok(summary)
 }
 

@@ -1,20 +1,18 @@
 //! Walking over the records of a chunk: where they end, whether they are well-formed, which blobs they name.
 
-use std::collections::HashSet;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::call::{Bytes, Captures, Note};
+use crate::call::{Captures, Note};
 use crate::codec;
-use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
-    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, chunk_kind, note_kind, record_kind,
-    short_enter,
+    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
+    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
 };
 use crate::signature::Signatures;
 use crate::trace::Trace;
 
 /// The record at an offset of a chunk's body: its head and its bytes, head included. `None` at the end of the records.
+#[inline]
 pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
     let word = body.get(offset..)?.first_chunk::<RECORD_HEAD_LENGTH>()?;
     // SAFETY: `word` is readable memory of 8 bytes, and `[u8; 8]` needs no alignment. Volatile, because the process being
@@ -106,9 +104,7 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
 /// What follows the numbers of an `ENTER_SHORT`; `None` if it ends too early.
 pub(crate) fn behind_short_enter(record: &[u8], parameters: usize) -> Option<&[u8]> {
     let mut numbers = short_enter::Numbers::new(record, parameters)?;
-    for _ in 0..parameters + 2 {
-        numbers.next()?;
-    }
+    numbers.pass(parameters + 2)?;
     Some(numbers.rest())
 }
 
@@ -132,78 +128,12 @@ impl Trace {
     /// How much room the records of all threads take. Walks over all of them.
     pub fn record_sizes(&self) -> RecordSizes {
         let mut sizes = RecordSizes::default();
-        for (head, _, body) in self.raw_chunks() {
-            if head.kind == chunk_kind::CALLS {
+        self.each_contents(self.calls_chunks(), |_, outcome| {
+            if let Ok((contents, _)) = outcome {
                 sizes.chunks += 1;
-                sizes.bytes += records_end(body) as u64;
+                sizes.bytes += contents.end as u64;
             }
-        }
+        });
         sizes
-    }
-}
-
-/// The blobs and parts of files that a chunk's records name.
-#[derive(Debug, Default)]
-pub(crate) struct Named<'a> {
-    /// Each mention.
-    pub(crate) blobs: Vec<BlobRef>,
-    /// The parts of files that they name.
-    pub(crate) ranges: HashSet<FileRange<'a>>,
-    /// There are records of a later version, which may name further ones.
-    pub(crate) unknown: bool,
-}
-
-impl<'a> Named<'a> {
-    /// Adds what the records of a body name.
-    pub(crate) fn add(&mut self, body: &'a [u8], signatures: &Signatures) {
-        for (_, head, record) in records(body) {
-            match head.kind {
-                record_kind::ENTER => match signatures.function(head.function) {
-                    Some(signature) => {
-                        let captures = record.get(ENTER_HEAD_LENGTH + signature.arguments_length..);
-                        self.add_captures(captures.unwrap_or(&[]));
-                    }
-                    None => self.unknown = true,
-                },
-                record_kind::ENTER_SHORT => match signatures.function(head.function) {
-                    Some(signature) => {
-                        let captures = behind_short_enter(record, signature.parameters.len());
-                        self.add_captures(captures.unwrap_or(&[]));
-                    }
-                    None => self.unknown = true,
-                },
-                record_kind::LEAVE => {
-                    self.add_captures(record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]));
-                }
-                record_kind::LEAVE_SHORT | record_kind::LEAVE_VALUE | record_kind::CAPTURE => {}
-                record_kind::NOTE => match Note::read(head.function, record) {
-                    Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
-                        self.add_bytes(capture.bytes);
-                    }
-                    Note::Captures(captures) => {
-                        captures.for_each(|capture| self.add_bytes(capture.bytes));
-                    }
-                    Note::Other(..) => self.unknown = true,
-                    _ => {}
-                },
-                _ => self.unknown = true,
-            }
-        }
-    }
-
-    fn add_captures(&mut self, captures: &'a [u8]) {
-        for capture in Captures::new(captures) {
-            self.add_bytes(capture.bytes);
-        }
-    }
-
-    fn add_bytes(&mut self, bytes: Bytes<'a>) {
-        match bytes {
-            Bytes::Blob(blob) => self.blobs.push(blob),
-            Bytes::InFile(range) => {
-                self.ranges.insert(range);
-            }
-            _ => {}
-        }
     }
 }

@@ -52,7 +52,7 @@ pub fn repair(trace: &Trace, target: &Path) -> io::Result<RepairSummary> {
             )
         })
         .collect();
-    rewrite(trace, target, &meta, &[])?;
+    rewrite(trace, target, &meta, &[], false)?;
     let mut summary = RepairSummary {
         damage,
         ..RepairSummary::default()

@@ -1,7 +1,7 @@
 //! Finding the chunks of a file, taking in what they hold, and judging whether the file is whole.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use crate::codec::{self, Decode};
 use crate::compress::{decompress, decompress_start};
@@ -9,7 +9,7 @@ use crate::layout::{
     CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
     ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, STAGED_LENGTH, StagedNote, chunk_kind,
 };
-use crate::pack::{IndexEntry, Symbol};
+use crate::pack::{CallsEntry, IndexEntry, Symbol, blank_head};
 use crate::records::{record_at, sound_end, staged};
 use crate::signature::Signatures;
 use crate::trace::{Body, Chunk, Mapping, Stage, StoredMapping, Trace};
@@ -100,12 +100,8 @@ impl Trace {
             ..stage.head
         };
         let index = self.chunks.len();
-        self.chunks.push(Chunk {
-            head,
-            position: stage.position as u64,
-            body,
-            checked: AtomicBool::new(false),
-        });
+        self.chunks
+            .push(Chunk::new(head, stage.position as u64, body));
         match self.register(index) {
             Ok(()) => Some(index),
             Err(what) => {
@@ -136,7 +132,7 @@ impl Trace {
         }
     }
 
-    fn packed(&self) -> bool {
+    pub(crate) fn packed(&self) -> bool {
         self.head.flags & FILE_PACKED != 0
     }
 
@@ -206,6 +202,108 @@ impl Trace {
         }
     }
 
+    /// Reads a packed trace's index and the short chunks that it names; false if that shows anything but a sound trace.
+    pub(crate) fn read_index(&mut self) -> bool {
+        let start = usize::try_from(self.head.index).unwrap_or(usize::MAX);
+        if !self.packed() || !self.damage.is_empty() || start < self.scanned || start > self.length
+        {
+            return false;
+        }
+        self.scanned = start;
+        self.scan();
+        let only_index = |chunk: &Chunk| chunk.head.kind == chunk_kind::INDEX;
+        if self.scanned != self.length
+            || !self.damage.is_empty()
+            || self.chunks.is_empty()
+            || !self.chunks.iter().all(only_index)
+        {
+            return false;
+        }
+        self.chunks.clear();
+        self.blobs.clear();
+        let entries = std::mem::take(&mut self.index);
+        let mut behind = u64::from(self.head.head_length);
+        for entry in &entries {
+            let position = usize::try_from(entry.position).unwrap_or(usize::MAX);
+            if entry.position < behind || position >= start {
+                return false;
+            }
+            behind = entry.position + 1;
+            if !matches!(entry.kind, chunk_kind::CALLS | chunk_kind::BLOB) {
+                match self.head_at(position) {
+                    Some(head) if head.kind == entry.kind => self.add_chunk(head, position),
+                    _ => return false,
+                }
+                continue;
+            }
+            let head = ChunkHead {
+                kind: entry.kind,
+                thread: entry.thread,
+                sequence: entry.sequence,
+                first: entry.first,
+                ticks: entry.ticks,
+                ..blank_head(entry.kind)
+            };
+            let chunk = self.chunks.len();
+            self.chunks
+                .push(Chunk::new(head, entry.position, Body::Unread));
+            self.blobs
+                .extend(entry.names.iter().map(|&name| (name, chunk)));
+            if self.register(chunk).is_err() {
+                return false;
+            }
+        }
+        self.index = entries;
+        self.check_counts();
+        self.damage.is_empty() && self.signatures.functions().next().is_some()
+    }
+
+    /// The head and the stored body of a chunk that so far only the index has named. A blob's checksum is for who reads it.
+    pub(crate) fn read_indexed(&self, chunk: &Chunk) -> Result<(ChunkHead, &[u8]), String> {
+        let position = usize::try_from(chunk.position).unwrap_or(usize::MAX);
+        let head = self
+            .head_at(position)
+            .ok_or("no chunk begins here as it should")?;
+        let named = |head: &ChunkHead| {
+            (
+                head.kind,
+                head.thread,
+                head.sequence,
+                head.first,
+                head.ticks,
+            )
+        };
+        if named(&head) != named(&chunk.head) || head.flags & CHUNK_CLOSED == 0 {
+            return Err("the index does not agree with the chunks".into());
+        }
+        let start = position + CHUNK_HEAD_LENGTH;
+        let stored = usize::try_from(head.used)
+            .ok()
+            .filter(|_| head.used <= head.length)
+            .and_then(|used| self.map.get(start..start.checked_add(used)?))
+            .ok_or_else(|| {
+                format!(
+                    "{} reaches behind the end of the file",
+                    chunk_name(head.kind)
+                )
+            })?;
+        if head.kind != chunk_kind::BLOB && crc32fast::hash(stored) != head.body_checksum {
+            return Err(format!(
+                "the checksum of {} is wrong",
+                chunk_name(head.kind)
+            ));
+        }
+        Ok((head, stored))
+    }
+
+    /// Forgets what is said of the chunks of calls if it is not about these.
+    fn check_counts(&mut self) {
+        let said = self.counts.iter().map(|entry| entry.position);
+        if !said.eq(self.calls_chunks().map(|chunk| self.chunk_position(chunk))) {
+            self.counts.clear();
+        }
+    }
+
     /// Looks at what can only be judged once nothing more comes.
     pub(crate) fn finish(&mut self) {
         if self.scanned > self.length {
@@ -233,6 +331,7 @@ impl Trace {
         }
         if self.packed() {
             self.check_packed();
+            self.check_counts();
         } else {
             self.check_sequences();
         }
@@ -369,7 +468,9 @@ impl Trace {
         }
         let compressed = head.flags & CHUNK_COMPRESSED != 0 && head.kind != chunk_kind::BLOB;
         let mut body = Body::InFile(start, end);
-        if compressed {
+        if compressed && head.kind == chunk_kind::CALLS && doubt.is_none() {
+            body = Body::Compressed(start, end);
+        } else if compressed {
             body = match decompress(&self.map[start..end]) {
                 Some(bytes) => Body::Owned(bytes),
                 None => {
@@ -402,12 +503,7 @@ impl Trace {
             }
         }
         let index = self.chunks.len();
-        self.chunks.push(Chunk {
-            head,
-            position: position as u64,
-            body,
-            checked: AtomicBool::new(false),
-        });
+        self.chunks.push(Chunk::new(head, position as u64, body));
         if let Err(what) = self.register(index) {
             self.damaged(position as u64, what);
         }
@@ -490,6 +586,10 @@ impl Trace {
                         .map(|symbol| (symbol.address, symbol.text)),
                 );
             }
+            chunk_kind::CALL_COUNTS => {
+                let entries: Vec<CallsEntry> = self.decode_body(index, "the number of calls")?;
+                self.counts.extend(entries);
+            }
             chunk_kind::INDEX => {
                 let entries: Vec<IndexEntry> = self.decode_body(index, "the index")?;
                 for entry in &entries {
@@ -528,6 +628,7 @@ fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::SYMBOLS => "the symbols",
         chunk_kind::INDEX => "the index",
         chunk_kind::STAGE => "a stage",
+        chunk_kind::CALL_COUNTS => "the number of calls",
         _ => "a chunk of a later version",
     }
 }

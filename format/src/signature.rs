@@ -114,6 +114,8 @@ pub struct StructLayout {
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
     functions: Vec<Option<Signature>>,
+    /// By number: whether calls of it say what handles stand for.
+    introducing: Vec<bool>,
     by_name: HashMap<String, u16>,
     enums: HashMap<String, Enumeration>,
     structs: HashMap<String, StructLayout>,
@@ -171,7 +173,9 @@ impl Signatures {
                 }
                 if self.functions.len() <= usize::from(id) {
                     self.functions.resize(usize::from(id) + 1, None);
+                    self.introducing.resize(usize::from(id) + 1, false);
                 }
+                *self.introducing.get_mut(usize::from(id))? = introduces(&parameters);
                 self.by_name.insert(name.clone(), id);
                 *self.functions.get_mut(usize::from(id))? = Some(Signature {
                     id,
@@ -195,6 +199,11 @@ impl Signatures {
         self.functions.get(usize::from(id))?.as_ref()
     }
 
+    /// Whether calls of the function of that number make an object, look one up, or give its name.
+    pub(crate) fn introduces(&self, id: u16) -> bool {
+        self.introducing.get(usize::from(id)) == Some(&true)
+    }
+
     /// The function of that exported name.
     pub fn by_name(&self, name: &str) -> Option<&Signature> {
         self.function(*self.by_name.get(name)?)
@@ -214,6 +223,15 @@ impl Signatures {
     pub fn structure(&self, name: &str) -> Option<&StructLayout> {
         self.structs.get(name)
     }
+}
+
+fn introduces(parameters: &[Parameter]) -> bool {
+    let begins = |role: &str| {
+        ["make ", "find ", "out string"]
+            .iter()
+            .any(|word| role.starts_with(word))
+    };
+    parameters.iter().any(|parameter| begins(&parameter.role))
 }
 
 fn parse_field(word: &str) -> Option<FieldLayout> {

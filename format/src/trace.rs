@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 use crate::call::{Bytes, Note};
 use crate::codec::{self, Decode, Encode};
@@ -17,9 +17,9 @@ use crate::cursor::Calls;
 use crate::file_range::FileRange;
 use crate::layout::{
     BlobRef, CHUNK_CLOSED, CHUNK_COMPRESSED, ChunkHead, FILE_HEAD_ENCODED, FILE_HEAD_LENGTH,
-    FileHead, MAGIC, MAJOR, RECORD_HEAD_LENGTH,
+    FileHead, MAGIC, MAJOR, RECORD_HEAD_LENGTH, chunk_kind,
 };
-use crate::pack::IndexEntry;
+use crate::pack::{CallsEntry, IndexEntry};
 use crate::records::record_at;
 use crate::signature::{Signature, Signatures};
 
@@ -133,10 +133,14 @@ pub struct Thread {
 
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// From there to there in the file.
+    /// From there to there in the file, as it counts, or a blob as it is stored.
     InFile(usize, usize),
+    /// Compressed calls, from there to there in the file.
+    Compressed(usize, usize),
     /// Decompressed.
     Owned(Vec<u8>),
+    /// Only the index has been read.
+    Unread,
 }
 
 #[derive(Debug)]
@@ -146,6 +150,20 @@ pub(crate) struct Chunk {
     pub(crate) body: Body,
     /// The checksum of this blob has been found right.
     pub(crate) checked: AtomicBool,
+    /// What was compressed or unread, for those who want it as long as the trace is open.
+    pub(crate) kept: OnceLock<Vec<u8>>,
+}
+
+impl Chunk {
+    pub(crate) fn new(head: ChunkHead, position: u64, body: Body) -> Self {
+        Self {
+            head,
+            position,
+            body,
+            checked: AtomicBool::new(false),
+            kept: OnceLock::new(),
+        }
+    }
 }
 
 /// Where a thread writes its records, over and over.
@@ -183,6 +201,8 @@ pub struct Trace {
     pub(crate) mappings: Vec<Mapping>,
     pub(crate) symbols: HashMap<u64, String>,
     pub(crate) damage: Vec<Damage>,
+    /// What a packed trace says of its chunks of calls, in their order.
+    pub(crate) counts: Vec<CallsEntry>,
 }
 
 static UNKNOWN: LazyLock<Signature> = LazyLock::new(|| Signature {
@@ -202,7 +222,23 @@ const FOLLOW_LENGTH: usize = 1 << 40;
 impl Trace {
     /// Opens a trace, damaged or not; [`Trace::damage`] says what is missing.
     pub fn open_damaged(path: &Path) -> Result<Self, Error> {
-        Self::open_with(path, None)
+        let mut trace = Self::open_head(path, None)?;
+        trace.scan();
+        trace.finish();
+        Ok(trace)
+    }
+
+    /// Opens a trace by its index, if it is packed, so that the time does not depend on its length: chunks of calls and blobs are
+    /// checked when they are read. Without a sound index it does what [`Trace::open`] does.
+    ///
+    /// # Errors
+    /// As [`Trace::open`]; of damage only what the index and the short chunks show.
+    pub fn open_indexed(path: &Path) -> Result<Self, Error> {
+        let mut trace = Self::open_head(path, None)?;
+        match trace.read_index() {
+            true => Ok(trace),
+            false => Self::open(path),
+        }
     }
 
     /// Opens a trace; damage is an error.
@@ -220,10 +256,14 @@ impl Trace {
 
     /// Opens a trace that is being recorded; [`Trace::refresh`] looks for what has come.
     pub fn follow(path: &Path) -> Result<Self, Error> {
-        Self::open_with(path, Some(FOLLOW_LENGTH))
+        let mut trace = Self::open_head(path, Some(FOLLOW_LENGTH))?;
+        trace.scan();
+        trace.follow_stages();
+        Ok(trace)
     }
 
-    fn open_with(path: &Path, map_length: Option<usize>) -> Result<Self, Error> {
+    /// Maps the file and reads its head.
+    fn open_head(path: &Path, map_length: Option<usize>) -> Result<Self, Error> {
         let io = |source| Error::Io {
             path: path.to_owned(),
             source,
@@ -279,6 +319,7 @@ impl Trace {
             mappings: Vec::new(),
             symbols: HashMap::new(),
             damage: Vec::new(),
+            counts: Vec::new(),
             map,
         };
         if crc32fast::hash(&trace.map[..FILE_HEAD_ENCODED - 4]) != head.checksum {
@@ -293,12 +334,6 @@ impl Trace {
             );
             trace.scanned = FILE_HEAD_LENGTH;
         }
-        trace.scan();
-        if map_length.is_none() {
-            trace.finish();
-        } else {
-            trace.follow_stages();
-        }
         Ok(trace)
     }
 
@@ -306,11 +341,63 @@ impl Trace {
         self.damage.push(Damage { position, what });
     }
 
-    /// A chunk's body as it counts (decompressed, except blobs).
+    /// A chunk's body as it counts (decompressed, except blobs), which then stays in memory; empty if it cannot be had.
     pub(crate) fn body(&self, index: usize) -> &[u8] {
         match &self.chunks[index].body {
             Body::InFile(start, end) => &self.map[*start..*end],
             Body::Owned(bytes) => bytes,
+            Body::Compressed(..) | Body::Unread => self.chunks[index]
+                .kept
+                .get_or_init(|| self.load(index).map(Cow::into_owned).unwrap_or_default()),
+        }
+    }
+
+    /// A chunk's body as it counts (decompressed, except blobs), for as long as the caller keeps it.
+    pub(crate) fn load(&self, index: usize) -> Result<Cow<'_, [u8]>, Damage> {
+        let chunk = &self.chunks[index];
+        if let Some(kept) = chunk.kept.get() {
+            return Ok(Cow::Borrowed(kept));
+        }
+        if let Body::Owned(bytes) = &chunk.body {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let (head, stored) = self.stored(index)?;
+        if head.kind == chunk_kind::BLOB || head.flags & CHUNK_COMPRESSED == 0 {
+            return Ok(Cow::Borrowed(stored));
+        }
+        decompress(stored).map(Cow::Owned).ok_or_else(|| Damage {
+            position: chunk.position,
+            what: "a chunk of calls cannot be decompressed".into(),
+        })
+    }
+
+    /// Lets the system take back the memory that holds a chunk's part of the file; it comes back when it is looked at again.
+    pub(crate) fn let_go(&self, index: usize) {
+        let (Body::InFile(start, end) | Body::Compressed(start, end)) = self.chunks[index].body
+        else {
+            return;
+        };
+        // SAFETY: nobody writes through this map, so what is dropped is read from the file again.
+        let advised = unsafe {
+            self.map
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+        };
+        // A system that does not do so only has more in memory.
+        let _ = advised;
+    }
+
+    /// A chunk's head and its body as it is stored; of what only the index was read, that is checked here.
+    fn stored(&self, index: usize) -> Result<(ChunkHead, &[u8]), Damage> {
+        let chunk = &self.chunks[index];
+        match &chunk.body {
+            Body::InFile(start, end) | Body::Compressed(start, end) => {
+                Ok((chunk.head, &self.map[*start..*end]))
+            }
+            Body::Owned(bytes) => Ok((chunk.head, bytes)),
+            Body::Unread => self.read_indexed(chunk).map_err(|what| Damage {
+                position: chunk.position,
+                what,
+            }),
         }
     }
 
@@ -356,7 +443,8 @@ impl Trace {
         &self.signatures
     }
 
-    pub(crate) fn signature_or_unknown(&self, id: u16) -> &Signature {
+    /// The function of a number in records; one that is called `unknown` and has no parameters if the table lacks it.
+    pub fn signature(&self, id: u16) -> &Signature {
         self.signatures.function(id).unwrap_or(&UNKNOWN)
     }
 
@@ -374,9 +462,11 @@ impl Trace {
     pub fn threads(&self) -> Vec<Thread> {
         let mut threads = vec![Thread::default(); self.threads.len()];
         for (ordinal, thread) in threads.iter_mut().enumerate() {
-            let Some(body) = self.calls_body(ordinal, 0) else {
+            let Some(Ok(body)) = self.threads[ordinal].first().map(|&chunk| self.load(chunk))
+            else {
                 continue;
             };
+            let body = &body[..];
             let mut offset = 0;
             while let Some((head, record)) = record_at(body, offset) {
                 offset += head.length as usize;
@@ -483,15 +573,15 @@ impl Trace {
             position: chunk.position,
             what: what.to_owned(),
         };
-        let body = self.body(index);
-        let closed = chunk.head.flags & CHUNK_CLOSED != 0;
+        let (head, body) = self.stored(index)?;
+        let closed = head.flags & CHUNK_CLOSED != 0;
         if closed && !chunk.checked.load(Ordering::Relaxed) {
-            if crc32fast::hash(body) != chunk.head.body_checksum {
+            if crc32fast::hash(body) != head.body_checksum {
                 return Err(damage("the checksum of a blob is wrong"));
             }
             chunk.checked.store(true, Ordering::Relaxed);
         }
-        if chunk.head.flags & CHUNK_COMPRESSED == 0 {
+        if head.flags & CHUNK_COMPRESSED == 0 {
             return Ok(Cow::Borrowed(body));
         }
         decompress(body)
@@ -508,7 +598,9 @@ impl Trace {
     pub(crate) fn blob_content(&self, chunk: usize, length: u64) -> Result<Cow<'_, [u8]>, Damage> {
         let bytes = self.blob_bytes(chunk)?;
         match bytes {
-            Cow::Borrowed(bytes) if self.chunks[chunk].head.flags & CHUNK_CLOSED == 0 => {
+            Cow::Borrowed(bytes)
+                if !self.packed() && self.chunks[chunk].head.flags & CHUNK_CLOSED == 0 =>
+            {
                 let length = usize::try_from(length)
                     .unwrap_or(usize::MAX)
                     .min(bytes.len());
@@ -533,10 +625,10 @@ impl Trace {
             .collect();
         names.sort_unstable();
         names.into_iter().map(|(name, index)| {
-            let body = self.body(index);
-            let length = match self.chunks[index].head.flags & CHUNK_COMPRESSED {
-                0 => body.len() as u64,
-                _ => raw_length(body).unwrap_or(0),
+            let length = match self.stored(index) {
+                Ok((head, body)) if head.flags & CHUNK_COMPRESSED == 0 => body.len() as u64,
+                Ok((_, body)) => raw_length(body).unwrap_or(0),
+                Err(_) => 0,
             };
             (name, length)
         })
@@ -547,15 +639,19 @@ impl Trace {
         self.file.metadata()
     }
 
-    /// All chunks: head, position in the file, body as it counts (decompressed, except blobs).
-    pub(crate) fn raw_chunks(&self) -> impl Iterator<Item = (ChunkHead, u64, &[u8])> {
-        (0..self.chunks.len()).map(|index| {
-            (
-                self.chunks[index].head,
-                self.chunks[index].position,
-                self.body(index),
-            )
-        })
+    /// How many chunks there are.
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Where a chunk begins in the file.
+    pub(crate) fn chunk_position(&self, chunk: usize) -> u64 {
+        self.chunks[chunk].position
+    }
+
+    /// The chunks of calls, in the order of the file.
+    pub(crate) fn calls_chunks(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.chunks.len()).filter(|&chunk| self.chunks[chunk].head.kind == chunk_kind::CALLS)
     }
 
     /// Nanoseconds from the start of the recording to a moment given in ticks; 0 where the clock is a mere counter.

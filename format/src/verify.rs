@@ -1,96 +1,140 @@
 //! Checking everything in a trace, blobs and records included, which opening it leaves for later.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::convert::Infallible;
 
-use crate::layout::{BlobRef, chunk_kind, record_kind};
-use crate::records::{Named, record_at, records, records_end};
+use crate::contents::{Contents, Named};
+use crate::layout::chunk_kind;
+use crate::ordered::for_each_ordered;
 use crate::trace::{Damage, Trace};
 
 impl Trace {
     /// Reads the whole file and says all that is wrong with it, [`Trace::damage`] first; empty for a sound trace.
     pub fn verify(&self) -> Vec<Damage> {
         let mut damage = self.damage().to_vec();
-        let mut seen: HashSet<BlobRef> = HashSet::new();
-        for (chunk, (head, position, body)) in self.raw_chunks().enumerate() {
-            match head.kind {
-                chunk_kind::CALLS => {
-                    let end = records_end(body);
-                    // The records end at a zero word or with the body; anything else there was not written as a record.
-                    let behind = body.get(end..).unwrap_or(&[]);
-                    if record_at(body, end).is_none()
-                        && behind.iter().take(8).any(|&byte| byte != 0)
-                    {
-                        damage.push(Damage {
-                            position,
-                            what: format!(
-                                "the record {end} bytes into a chunk of calls is malformed"
-                            ),
-                        });
-                    }
-                    let mut named = Named::default();
-                    named.add(body, self.signatures());
-                    for blob in named.blobs {
-                        if seen.insert(blob)
-                            && let Err(what) = self.blob(blob)
-                        {
-                            damage.push(what);
-                        }
-                    }
+        let mut named = Named::default();
+        let mut entered = vec![0; self.thread_count()];
+        self.each_contents(self.calls_by_thread(), |chunk, outcome| match outcome {
+            Ok((contents, malformed)) => {
+                let position = self.chunk_position(chunk);
+                damage.extend(malformed.map(|what| Damage { position, what }));
+                if let Some(entered) = entered.get_mut(self.chunk_head(chunk).thread as usize) {
+                    damage.extend(self.misnumbered(chunk, entered, &contents));
                 }
-                chunk_kind::BLOB => damage.extend(self.blob_content(chunk, u64::MAX).err()),
-                _ => {}
+                named.append(contents.named);
             }
-        }
-        damage.extend(self.misnumbered());
+            Err(unreadable) => damage.push(unreadable),
+        });
+        damage.extend(self.verify_blobs());
+        damage.extend(named.blobs.iter().filter_map(|&blob| self.blob(blob).err()));
+        let own = self.damage().len();
+        damage[own..].sort_by_key(|entry| entry.position);
         // A damaged blob is found as a chunk as well as by its name.
         let mut known = HashSet::new();
         damage.retain(|entry| known.insert((entry.position, entry.what.clone())));
         damage
     }
 
-    /// The first record of a call whose function the trace's own signature table does not have. Readers get it as a call of a
-    /// function `unknown`, but no recorder writes one, so what it did cannot be told.
-    pub fn unknown_function(&self) -> Option<Damage> {
-        self.raw_chunks()
-            .filter(|(head, ..)| head.kind == chunk_kind::CALLS)
-            .find_map(|(_, position, body)| {
-                let (at, head, _) = records(body).find(|(_, head, _)| {
-                    record_kind::is_enter(head.kind)
-                        && self.signatures().function(head.function).is_none()
-                })?;
-                let what = format!(
-                    "the record {at} bytes into a chunk is of the unknown call id {}",
-                    head.function
-                );
-                Some(Damage { position, what })
-            })
+    /// Reads all blobs; what is wrong with them, in their order.
+    pub fn verify_blobs(&self) -> Vec<Damage> {
+        let blobs = (0..self.chunk_count())
+            .filter(|&chunk| self.chunk_head(chunk).kind == chunk_kind::BLOB);
+        let mut damage = Vec::new();
+        let taken: Result<(), Infallible> = for_each_ordered(
+            blobs,
+            |chunk| {
+                let damage = self.blob_content(chunk, u64::MAX).err();
+                self.let_go(chunk);
+                damage
+            },
+            |found| {
+                damage.extend(found);
+                Ok(())
+            },
+        );
+        match taken {
+            Ok(()) => damage,
+        }
     }
 
-    /// Chunks of calls that do not begin with the call that their heads say.
-    fn misnumbered(&self) -> Vec<Damage> {
-        let mut entered: HashMap<u32, u64> = HashMap::new();
-        let mut chunks: Vec<_> = self
-            .raw_chunks()
-            .filter(|(head, ..)| head.kind == chunk_kind::CALLS)
-            .collect();
-        chunks.sort_by_key(|(head, ..)| (head.thread, head.sequence));
-        let mut damage = Vec::new();
+    /// The first record of a call whose function the trace's own signature table does not have, or a chunk of calls that cannot be
+    /// read. Readers get such a record as a call of a function `unknown`, but no recorder writes one, so what it did cannot be told.
+    pub fn unknown_function(&self) -> Option<Damage> {
+        let mut first = None;
+        self.each_contents(self.calls_chunks(), |chunk, outcome| {
+            if first.is_none() {
+                first = match outcome {
+                    Ok((contents, _)) => contents.unknown_function_at(self.chunk_position(chunk)),
+                    Err(unreadable) => Some(unreadable),
+                };
+            }
+        });
+        first
+    }
+
+    /// What is wrong with the number of a chunk's first call, and with what a packed trace says of it; `entered` is how many calls its
+    /// thread's chunks before it hold, and gets what it holds.
+    pub(crate) fn misnumbered(
+        &self,
+        chunk: usize,
+        entered: &mut u64,
+        contents: &Contents,
+    ) -> Option<Damage> {
+        let (head, position) = (self.chunk_head(chunk), self.chunk_position(chunk));
         // A repaired trace has gaps; what follows a gap is numbered by its head.
         let repaired = self.meta_value("repair.0").is_some();
-        for (head, position, body) in chunks {
-            let entered = entered.entry(head.thread).or_default();
-            if *entered != head.first && !(repaired && *entered < head.first) {
-                let what = format!(
-                    "a chunk of calls begins with call {} of thread {} and says {}",
-                    entered, head.thread, head.first
-                );
-                damage.push(Damage { position, what });
-            }
-            *entered = head.first.max(*entered);
-            *entered += records(body)
-                .filter(|(_, record, _)| record_kind::is_enter(record.kind))
-                .count() as u64;
+        let mut what = None;
+        if *entered != head.first && !(repaired && *entered < head.first) {
+            what = Some(format!(
+                "a chunk of calls begins with call {} of thread {} and says {}",
+                entered, head.thread, head.first
+            ));
         }
-        damage
+        let said = self
+            .counts
+            .binary_search_by_key(&position, |entry| entry.position);
+        if let Some(entry) = said.ok().and_then(|at| self.counts.get(at))
+            && !entry.agrees(contents)
+        {
+            what.get_or_insert_with(|| {
+                format!(
+                    "{} calls in a chunk that holds {}",
+                    entry.calls, contents.calls
+                )
+            });
+        }
+        *entered = head.first.max(*entered) + contents.calls;
+        what.map(|what| Damage { position, what })
+    }
+
+    /// The chunks of calls, thread by thread.
+    fn calls_by_thread(&self) -> impl Iterator<Item = usize> + Send + '_ {
+        self.threads.iter().flatten().copied()
+    }
+
+    /// Looks through chunks of calls on all processors, and gives what they hold, and what is malformed, in their order.
+    pub(crate) fn each_contents(
+        &self,
+        chunks: impl Iterator<Item = usize> + Send,
+        mut take: impl FnMut(usize, Result<(Contents, Option<String>), Damage>),
+    ) {
+        let taken: Result<(), Infallible> = for_each_ordered(
+            chunks,
+            |chunk| {
+                let outcome = self.load(chunk).map(|body| {
+                    let contents = Contents::of(self, &body);
+                    let malformed = contents.malformed(&body);
+                    (contents, malformed)
+                });
+                (chunk, outcome)
+            },
+            |(chunk, outcome)| {
+                take(chunk, outcome);
+                Ok(())
+            },
+        );
+        match taken {
+            Ok(()) => {}
+        }
     }
 }

@@ -126,7 +126,10 @@ fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
 
 fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let base = check.plan.function.base;
-    if base.starts_with("cuLaunch") || base.starts_with("cuOccupancy") {
+    if !check.state.objects.has_had(Kind::Kernel)
+        || base.starts_with("cuLaunch")
+        || base.starts_with("cuOccupancy")
+    {
         return;
     }
     for &(position, step) in &check.plan.steps {
@@ -161,7 +164,10 @@ fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// The function that a launch means, and the kernel that it comes from.
 fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
-    let handle = check.call.argument(check.plan.position_of(Kind::Function)?);
+    if !check.state.objects.has_had(Kind::Kernel) {
+        return None;
+    }
+    let handle = check.call.argument(check.plan.launched?);
     let function = check.state.objects.live(Kind::Function, handle)?;
     let kernel = check.state.objects.get(function)?.parent?;
     (check.state.objects.get(kernel)?.kind == Kind::Kernel).then_some((function, kernel))
@@ -169,6 +175,7 @@ fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
 
 fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let pairs: Vec<(ObjectId, ObjectId)> = match check.plan.special {
+        _ if !check.state.objects.has_had(Kind::Kernel) => return,
         Special::KernelGetAttribute => {
             let Some(position) = check.plan.position_of(Kind::Kernel) else {
                 return;
@@ -244,11 +251,14 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// A launch of a library's function, or with the address of a library's variable, of another context.
 fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let objects = &check.state.objects;
+    if !objects.has_had(Kind::Kernel) && !objects.has_had(Kind::Library) {
+        return;
+    }
     let stream = match check.plan.function.stream {
         Some(position) => check.call.argument(usize::from(position)),
         None => config_stream(check.plan, check.call),
     };
-    let objects = &check.state.objects;
     let target = match objects.find(Kind::Stream, stream) {
         Lookup::Live(id) if stream > crate::state::STREAM_PER_THREAD => {
             objects.get(id).and_then(|object| object.context)
@@ -266,20 +276,21 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         drafts.push(elsewhere(check, function, home, target, "is launched"));
         return;
     }
-    if check.state.peers {
+    if check.state.peers || !objects.has_had(Kind::Global) {
         return;
     }
-    let Some(position) = check.plan.position_of(Kind::Function) else {
+    let Some(position) = check.plan.launched else {
         return;
     };
     let Some(layout) = check.state.layout(check.call.argument(position)) else {
         return;
     };
-    let capture = ["kernelParams", "extra"].into_iter().find_map(|name| {
-        check
-            .call
-            .capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
-    });
+    let capture = check
+        .plan
+        .launch_parameters
+        .into_iter()
+        .flatten()
+        .find_map(|position| check.call.capture(position, field::KERNEL_PARAMETERS));
     let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
         return;
     };

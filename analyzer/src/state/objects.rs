@@ -1,5 +1,6 @@
 //! Objects by handle and generation: who made them, what they hang on, when they ended; dead ones stay as tombstones.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -145,12 +146,48 @@ pub(crate) struct NewObject {
     pub(crate) context: Option<ObjectId>,
 }
 
+/// A handle, and what it stands for, if anything.
+type Known = Cell<Option<(u64, Option<ObjectId>)>>;
+
+/// By kind the handle that was looked up last.
+#[derive(Debug)]
+struct Recent([Known; 64]);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Cell::new(None)))
+    }
+}
+
+impl Recent {
+    /// `None` for a kind that has no place here.
+    fn of(&self, kind: u8) -> Option<&Known> {
+        self.0.get(usize::from(kind))
+    }
+
+    /// What the kind's handles stand for has changed.
+    fn forget(&self, kind: u8) {
+        if let Some(known) = self.of(kind) {
+            known.set(None);
+        }
+    }
+}
+
+/// Kinds beyond the 63rd share a bit, which then says less.
+fn bit(kind: u8) -> u64 {
+    1 << kind.min(63)
+}
+
 /// All objects.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_handle: HandleMap<(u8, u64), ObjectId>,
+    /// The last that was asked for, by kind: loops ask for the same ones again and again.
+    recent: Recent,
+    /// A bit for each kind of which there has been an object.
+    kinds: u64,
     generations: HandleMap<u8, u32>,
     dead: HandleMap<u8, VecDeque<ObjectId>>,
     /// By kind: when a call that may have made an object without showing us its handle was last seen.
@@ -179,7 +216,18 @@ impl Objects {
 
     /// The newest object of that kind and handle.
     pub(crate) fn find(&self, kind: Kind, handle: u64) -> Lookup {
-        let Some(&id) = self.by_handle.get(&(kind as u8, handle)) else {
+        let recent = self.recent.of(kind as u8);
+        let found = match recent.and_then(Cell::get) {
+            Some((known, found)) if known == handle => found,
+            _ => {
+                let found = self.by_handle.get(&(kind as u8, handle)).copied();
+                if let Some(recent) = recent {
+                    recent.set(Some((handle, found)));
+                }
+                found
+            }
+        };
+        let Some(id) = found else {
             return Lookup::Unknown;
         };
         if self.end_of(id).is_some() {
@@ -187,6 +235,11 @@ impl Objects {
         } else {
             Lookup::Live(id)
         }
+    }
+
+    /// False if there has never been an object of that kind.
+    pub(crate) fn has_had(&self, kind: Kind) -> bool {
+        self.kinds & bit(kind as u8) != 0
     }
 
     /// The live object of that kind and handle.
@@ -257,6 +310,8 @@ impl Objects {
             self.adopt(parent, id);
         }
         self.by_handle.insert(key, id);
+        self.recent.forget(key.0);
+        self.kinds |= bit(key.0);
         if let Some(old) = overtaken {
             // If no overlapping destroy claims it, its end was not seen: it goes without a trace.
             self.unlink(old);
@@ -415,6 +470,7 @@ impl Objects {
         let key = (object.kind as u8, object.handle);
         if self.by_handle.get(&key) == Some(&id) {
             self.by_handle.remove(&key);
+            self.recent.forget(key.0);
         }
         let slot = &mut self.slots[id.slot as usize];
         slot.object = None;

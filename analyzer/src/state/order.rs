@@ -64,7 +64,7 @@ impl State {
             return;
         }
         let mut modules: [Option<ObjectId>; 3] = [None; 3];
-        if let Some(position) = plan.position_of(Kind::Function)
+        if let Some(position) = plan.launched
             && let Lookup::Live(function) = self.find(Kind::Function, call.argument(position))
         {
             modules[0] = self.objects.get(function).and_then(|object| object.parent);

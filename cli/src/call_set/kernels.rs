@@ -11,8 +11,10 @@ use cutape_format::{Call, Captures, Parameter};
 #[derive(Debug, Default)]
 pub(crate) struct Kernels {
     names: HashMap<u64, String>,
+    /// How often a name was learnt.
+    learnt: u64,
     /// By signature number: what such a call has to say.
-    sayings: HashMap<u16, Saying>,
+    sayings: Vec<Option<Saying>>,
 }
 
 /// Positions of parameters.
@@ -58,10 +60,11 @@ impl Saying {
         saying.unwrap_or(Saying::Nothing)
     }
 
-    fn cached(sayings: &HashMap<u16, Saying>, call: &Call<'_>) -> Self {
+    fn cached(sayings: &[Option<Saying>], call: &Call<'_>) -> Self {
         sayings
-            .get(&call.signature.id)
+            .get(usize::from(call.signature.id))
             .copied()
+            .flatten()
             .unwrap_or_else(|| Self::of(call))
     }
 }
@@ -69,13 +72,15 @@ impl Saying {
 impl Kernels {
     /// Learns from a call; to be shown every call, in order.
     pub(crate) fn observe(&mut self, call: &Call<'_>) {
-        let saying = *self
-            .sayings
-            .entry(call.signature.id)
-            .or_insert_with(|| Saying::of(call));
-        if !call.succeeded() {
+        let place = usize::from(call.signature.id);
+        if self.sayings.len() <= place {
+            self.sayings.resize(place + 1, None);
+        }
+        let saying = *self.sayings[place].get_or_insert_with(|| Saying::of(call));
+        if matches!(saying, Saying::Nothing | Saying::Launch(_)) || !call.succeeded() {
             return;
         }
+        self.learnt += 1;
         match saying {
             Saying::Named(out, name) => {
                 if let (Some(handle), Some(name)) = (call.out(out), call.string(name)) {
@@ -99,6 +104,16 @@ impl Kernels {
         }
     }
 
+    /// Another number than before if a handle may have got another name since.
+    pub(crate) fn learnt(&self) -> u64 {
+        self.learnt
+    }
+
+    /// The name of a kernel by its handle, as in its image, if it is known.
+    pub(crate) fn name(&self, handle: u64) -> Option<&str> {
+        self.names.get(&handle).map(String::as_str)
+    }
+
     /// The handle that the call launches, if it is a launch.
     pub(crate) fn launched_handle(&self, call: &Call<'_>) -> Option<u64> {
         match Saying::cached(&self.sayings, call) {
@@ -109,9 +124,7 @@ impl Kernels {
 
     /// The name of the kernel that the call launches, as in its image, if it is a launch and the name is known.
     pub(crate) fn launched(&self, call: &Call<'_>) -> Option<&str> {
-        self.names
-            .get(&self.launched_handle(call)?)
-            .map(String::as_str)
+        self.name(self.launched_handle(call)?)
     }
 }
 

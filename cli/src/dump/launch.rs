@@ -90,16 +90,6 @@ impl Launch {
         })
     }
 
-    /// The kernel's name in its image, if that is known.
-    pub(crate) fn kernel(&self) -> Option<&str> {
-        self.kernel.as_deref()
-    }
-
-    /// How many blocks there are in each dimension.
-    pub(crate) fn grid(&self) -> Option<[u64; 3]> {
-        self.grid
-    }
-
     /// Appends what stands between the parentheses of the call.
     pub(crate) fn write(&self, out: &mut String) {
         out.push_str("f = ");

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use cutape_format::layout::{capture_flag, field};
 use cutape_format::{Bytes, Call, Capture, Enumeration, Note, Passing, Signature, Trace};
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{Function, Kind, Param, Role};
 
 use super::flags;
 use super::labels::Labels;
@@ -59,6 +59,8 @@ pub(crate) struct Argument<'t> {
 #[derive(Debug)]
 struct Plan<'t> {
     function: Option<&'static Function>,
+    /// Calls of it give objects that get labels.
+    introduces: bool,
     parameters: Vec<ParameterPlan<'t>>,
     result: Option<&'t Enumeration>,
 }
@@ -132,8 +134,15 @@ impl<'t> Plan<'t> {
         let result = signatures
             .enumeration("CUresult")
             .filter(|_| signature.returns == "CUresult");
+        let introduces = |param: &Param| {
+            matches!(
+                param.role,
+                Role::Make(..) | Role::Find(..) | Role::FindMany(..)
+            )
+        };
         Self {
             function,
+            introduces: function.is_some_and(|function| function.params.iter().any(introduces)),
             parameters,
             result,
         }
@@ -145,7 +154,8 @@ impl<'t> Plan<'t> {
 pub(crate) struct Renderer<'t> {
     trace: &'t Trace,
     limits: Limits,
-    plans: HashMap<u16, Rc<Plan<'t>>>,
+    /// By number of the function.
+    plans: Vec<Option<Rc<Plan<'t>>>>,
     labels: Labels,
     kernels: Kernels,
     /// By function or kernel handle: offset and size of each parameter.
@@ -159,7 +169,7 @@ impl<'t> Renderer<'t> {
         Self {
             trace,
             limits,
-            plans: HashMap::new(),
+            plans: Vec::new(),
             labels: Labels::default(),
             kernels: Kernels::default(),
             layouts: HashMap::new(),
@@ -173,8 +183,11 @@ impl<'t> Renderer<'t> {
     }
 
     /// Learns from a call; to be shown every call, in order, before it is rendered.
-    pub(crate) fn observe(&mut self, call: &Call<'t>) {
-        if let Some(function) = self.plan(call.signature).function {
+    pub(crate) fn observe(&mut self, call: &Call<'_>) {
+        let plan = self.plan(call.signature.id);
+        if plan.introduces
+            && let Some(function) = plan.function
+        {
             self.labels.observe(function, call);
         }
         self.kernels.observe(call);
@@ -185,18 +198,18 @@ impl<'t> Renderer<'t> {
         }
     }
 
-    fn plan(&mut self, signature: &'t Signature) -> Rc<Plan<'t>> {
+    fn plan(&mut self, function: u16) -> &Rc<Plan<'t>> {
+        let place = usize::from(function);
+        if self.plans.len() <= place {
+            self.plans.resize(place + 1, None);
+        }
         let trace = self.trace;
-        let plan = self
-            .plans
-            .entry(signature.id)
-            .or_insert_with(|| Rc::new(Plan::of(signature, trace)));
-        Rc::clone(plan)
+        self.plans[place].get_or_insert_with(|| Rc::new(Plan::of(trace.signature(function), trace)))
     }
 
     /// Decodes a call that has been observed.
-    pub(crate) fn render(&mut self, call: &Call<'t>) -> Rendered<'t> {
-        let plan = self.plan(call.signature);
+    pub(crate) fn render(&mut self, call: &Call<'_>) -> Rendered<'t> {
+        let plan = Rc::clone(self.plan(call.signature.id));
         let mut arguments: Vec<Argument<'t>> = plan
             .parameters
             .iter()
@@ -250,7 +263,7 @@ impl<'t> Renderer<'t> {
 
     fn outputs(
         &mut self,
-        call: &Call<'t>,
+        call: &Call<'_>,
         plan: &Plan<'t>,
     ) -> Vec<(&'t str, Option<&'static str>, Value)> {
         let mut outputs = Vec::new();
@@ -271,7 +284,7 @@ impl<'t> Renderer<'t> {
     }
 
     /// What a call launches, if it is a launch.
-    pub(crate) fn launch(&self, call: &Call<'t>) -> Option<Launch> {
+    pub(crate) fn launch(&self, call: &Call<'_>) -> Option<Launch> {
         let handle = self.kernels.launched_handle(call)?;
         let layout = self.layouts.get(&handle).map(Vec::as_slice);
         let kernel = self.kernels.launched(call);
@@ -295,7 +308,7 @@ impl<'t> Renderer<'t> {
     }
 
     /// Decodes what an earlier copy brought.
-    pub(crate) fn arrived(&self, capture: Capture<'t>) -> Value {
+    pub(crate) fn arrived(&self, capture: Capture<'_>) -> Value {
         self.bytes_of(capture.bytes).map_or_else(
             |missing| missing,
             |bytes| types::block(&bytes, self.limits.elements),
@@ -322,7 +335,7 @@ impl<'t> Renderer<'t> {
         }
     }
 
-    fn piece(&mut self, call: &Call<'t>, plan: &Plan<'t>, capture: Capture<'t>) -> Value {
+    fn piece(&mut self, call: &Call<'_>, plan: &Plan<'t>, capture: Capture<'_>) -> Value {
         let position = usize::from(capture.parameter);
         if images::is_image(call, position, capture.field)
             && let Ok((_, facts)) = self.images.read(self.trace, capture.bytes)

@@ -412,10 +412,6 @@ fn a_reader_that_stops_reading_is_no_error() {
         let hidden = Progress::hidden();
         let error =
             write_calls(&trace, &all, format, Palette::PLAIN, hidden, &mut Closed).unwrap_err();
-        assert_eq!(
-            Failure::from(error).status,
-            crate::failure::QUIET,
-            "{format:?}"
-        );
+        assert_eq!(error.status, crate::failure::QUIET, "{format:?}");
     }
 }

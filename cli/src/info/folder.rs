@@ -157,7 +157,7 @@ impl Process {
     fn of(name: String, trace: &Trace, progress: &mut Progress) -> Self {
         let mut calls = CallCounts::default();
         let mut last = trace.head().start_ticks;
-        for call in trace.calls() {
+        let walked = trace.walk().run(|call| {
             progress.step();
             last = last.max(call.leave.map_or(call.ticks, |leave| leave.ticks));
             calls.total += 1;
@@ -166,7 +166,8 @@ impl Process {
             let failed = call.signature.returns == "CUresult"
                 && call.result().is_some_and(|result| result != 0);
             calls.failed += u64::from(failed);
-        }
+            Ok::<_, cutape_format::Error>(())
+        });
         let gpus = (0..)
             .map_while(|place: usize| trace.meta_value(&format!("device.{place}.name")))
             .map(str::to_owned)
@@ -184,7 +185,7 @@ impl Process {
             gpus,
             exit_status: number(trace, "exit.status"),
             exit_signal: number(trace, "exit.signal"),
-            damages: trace.damage().len() as u64,
+            damages: trace.damage().len() as u64 + u64::from(walked.is_err()),
         }
     }
 }

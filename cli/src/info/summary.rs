@@ -5,15 +5,17 @@ use std::io;
 
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Note, Trace};
-use cutape_registry::Function;
 use serde::Serialize;
 
 use super::clock::Clock;
+use super::concern::{Concern, Grid};
 use super::copies::Copies;
 use super::images::{Images, RecordedImage};
 use super::objects::{Left, MemoryAccount, MemoryKind, Objects};
+use crate::call_set::Kernels;
 use crate::dump;
 use crate::dump::render::{Limits, Renderer};
+use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// How many failed calls are shown.
@@ -153,13 +155,15 @@ impl Summary {
     /// Looks at all calls of a trace.
     ///
     /// # Errors
-    /// If the trace's file is gone.
-    pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> io::Result<Self> {
+    /// If the trace's file is gone, a chunk of calls is damaged, or a call's function is not known.
+    pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> Result<Self, Failure> {
         let mut gathering = Gathering::new(trace);
-        for call in trace.calls() {
+        let walked = trace.walk().run(|call| {
             progress.step();
-            gathering.take(&call);
-        }
+            gathering.take(call);
+            Ok::<_, Failure>(())
+        })?;
+        crate::input::known_functions(trace, walked.unknown_function())?;
         let Gathering {
             functions,
             kernels,
@@ -172,7 +176,8 @@ impl Summary {
         } = gathering;
         let (images, images_not_kept) = images.finish();
         let mut functions: Vec<FunctionFacts> = functions
-            .into_values()
+            .into_iter()
+            .flatten()
             .map(|entry| entry.finish(clock))
             .collect();
         functions.sort_by(|a, b| {
@@ -181,6 +186,7 @@ impl Summary {
                 .then_with(|| a.name.cmp(&b.name))
         });
         let mut kernels: Vec<KernelFacts> = kernels
+            .entries
             .into_iter()
             .map(|(name, entry)| KernelFacts {
                 name,
@@ -221,10 +227,9 @@ impl Summary {
 struct Gathering<'t> {
     trace: &'t Trace,
     renderer: Renderer<'t>,
-    /// By number in the trace; what the registry knows of them.
-    known: HashMap<u16, Option<&'static Function>>,
-    functions: HashMap<u16, FunctionEntry>,
-    kernels: HashMap<Option<String>, KernelEntry>,
+    /// By number in the trace.
+    functions: Vec<Option<FunctionEntry>>,
+    kernels: KernelEntries,
     images: Images,
     objects: Objects,
     copies: Copies,
@@ -237,8 +242,9 @@ struct Gathering<'t> {
     last: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FunctionEntry {
+    concern: Concern,
     facts: FunctionFacts,
     total_ticks: u64,
     max_ticks: u64,
@@ -250,6 +256,40 @@ struct KernelEntry {
     failed: u64,
     grids: HashSet<[u64; 3]>,
     first_grids: Vec<[u64; 3]>,
+    last_grid: Option<[u64; 3]>,
+}
+
+/// Kernels by name; of the handles that are launched again and again the name is looked up once.
+#[derive(Debug, Default)]
+struct KernelEntries {
+    entries: Vec<(Option<String>, KernelEntry)>,
+    by_name: HashMap<Option<String>, usize>,
+    by_handle: HashMap<u64, usize>,
+    last: Option<(u64, usize)>,
+    /// [`Kernels::learnt`] when the handles were looked up.
+    learnt: u64,
+}
+
+impl KernelEntries {
+    fn of_handle(&mut self, handle: u64, kernels: &Kernels) -> &mut KernelEntry {
+        if self.learnt != kernels.learnt() {
+            self.learnt = kernels.learnt();
+            self.by_handle.clear();
+            self.last = None;
+        }
+        let place = match self.last {
+            Some((last, place)) if last == handle => place,
+            _ => *self.by_handle.entry(handle).or_insert_with(|| {
+                let name = kernels.name(handle).map(str::to_owned);
+                *self.by_name.entry(name.clone()).or_insert_with(|| {
+                    self.entries.push((name, KernelEntry::default()));
+                    self.entries.len() - 1
+                })
+            }),
+        };
+        self.last = Some((handle, place));
+        &mut self.entries[place].1
+    }
 }
 
 impl FunctionEntry {
@@ -281,9 +321,8 @@ impl<'t> Gathering<'t> {
         Self {
             trace,
             renderer: Renderer::new(trace, Limits::TEXT),
-            known: HashMap::new(),
-            functions: HashMap::new(),
-            kernels: HashMap::new(),
+            functions: Vec::new(),
+            kernels: KernelEntries::default(),
             images: Images::default(),
             objects: Objects::default(),
             copies: Copies::default(),
@@ -306,19 +345,23 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn take(&mut self, call: &Call<'t>) {
+    fn take(&mut self, call: &Call<'_>) {
         self.renderer.observe(call);
-        self.count(call);
-        self.take_launch(call);
-        self.images.observe(self.trace, call);
-        // Before what it frees is forgotten.
-        self.copies
-            .observe(call, self.trace.signatures(), &self.objects);
-        let known = *self
-            .known
-            .entry(call.signature.id)
-            .or_insert_with(|| cutape_registry::function(&call.signature.name));
-        if let Some(function) = known {
+        let concern = self.count(call);
+        if let Some(grid) = concern.grid {
+            self.take_launch(call, grid);
+        }
+        if concern.images {
+            self.images.observe(self.trace, call);
+        }
+        if concern.copies {
+            // Before what it frees is forgotten.
+            self.copies
+                .observe(call, self.trace.signatures(), &self.objects);
+        }
+        if concern.objects
+            && let Some(function) = concern.function
+        {
             self.objects.observe(function, call);
         }
         for note in call.notes() {
@@ -344,31 +387,40 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn count(&mut self, call: &Call<'t>) {
+    fn count(&mut self, call: &Call<'_>) -> Concern {
         let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
         self.last = self.last.max(end);
         if let Some(thread) = self.threads.get_mut(call.thread as usize) {
             thread.calls += 1;
         }
-        let entry = self.functions.entry(call.signature.id).or_default();
-        if entry.facts.calls == 0 {
-            entry.facts.name.clone_from(&call.signature.name);
+        let place = usize::from(call.signature.id);
+        if self.functions.len() <= place {
+            self.functions.resize_with(place + 1, || None);
         }
+        let signatures = self.trace.signatures();
+        let entry = self.functions[place].get_or_insert_with(|| FunctionEntry {
+            concern: Concern::of(call.signature, signatures),
+            facts: FunctionFacts {
+                name: call.signature.name.clone(),
+                ..FunctionFacts::default()
+            },
+            total_ticks: 0,
+            max_ticks: 0,
+        });
+        let concern = entry.concern;
         entry.facts.calls += 1;
         self.counts.total += 1;
-        // Only a CUresult says whether it failed.
-        let failed = call.signature.returns == "CUresult" && call.result().is_some_and(|r| r != 0);
         if call.leave.is_none() {
             entry.facts.in_flight += 1;
             self.counts.in_flight += 1;
             let facts = self.describe(call);
             self.in_flight.push(facts);
-            return;
+            return concern;
         }
         let ticks = end.saturating_sub(call.ticks);
         entry.total_ticks = entry.total_ticks.saturating_add(ticks);
         entry.max_ticks = entry.max_ticks.max(ticks);
-        if failed {
+        if concern.returns_result && call.result().is_some_and(|result| result != 0) {
             entry.facts.failed += 1;
             self.counts.failed += 1;
             if self.failed.len() < SHOWN_FAILURES {
@@ -376,9 +428,10 @@ impl<'t> Gathering<'t> {
                 self.failed.push(facts);
             }
         }
+        concern
     }
 
-    fn describe(&mut self, call: &Call<'t>) -> CallFacts {
+    fn describe(&mut self, call: &Call<'_>) -> CallFacts {
         let code = call.result();
         let results = self.trace.signatures().enumeration("CUresult");
         CallFacts {
@@ -393,17 +446,20 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn take_launch(&mut self, call: &Call<'t>) {
-        let Some(launch) = self.renderer.launch(call) else {
+    fn take_launch(&mut self, call: &Call<'_>, grid: Grid) {
+        let kernels = self.renderer.kernels();
+        let Some(handle) = kernels.launched_handle(call) else {
             return;
         };
-        let entry = self
-            .kernels
-            .entry(launch.kernel().map(str::to_owned))
-            .or_default();
+        let entry = self.kernels.of_handle(handle, kernels);
         entry.launches += 1;
         entry.failed += u64::from(call.result().is_some_and(|result| result != 0));
-        if let Some(grid) = launch.grid()
+        let grid = grid.read(call);
+        if grid == entry.last_grid {
+            return;
+        }
+        entry.last_grid = grid;
+        if let Some(grid) = grid
             && entry.grids.insert(grid)
             && entry.first_grids.len() < SHOWN_GRIDS
         {

@@ -1,0 +1,212 @@
+//! What a chunk of calls holds, found out without putting calls together: how many, what they name, where the records end.
+
+use std::collections::HashSet;
+
+use crate::call::{Bytes, Captures, Note};
+use crate::cursor::Entered;
+use crate::file_range::FileRange;
+use crate::layout::{
+    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, capture_flag, note_kind,
+    record_kind,
+};
+use crate::records::record_at;
+use crate::trace::{Damage, Trace};
+
+/// The blobs and parts of files that records name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Blobs, each once.
+    pub(crate) blobs: HashSet<BlobRef>,
+    /// The parts of files, encoded, each once.
+    ranges: HashSet<Box<[u8]>>,
+    /// There are records of a later version, which may name further ones.
+    pub(crate) unknown: bool,
+}
+
+impl Named {
+    /// Adds what another chunk names.
+    pub(crate) fn append(&mut self, other: Named) {
+        self.blobs.extend(other.blobs);
+        self.ranges.extend(other.ranges);
+        self.unknown |= other.unknown;
+    }
+
+    /// The parts of files, in no order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = FileRange<'_>> {
+        self.ranges
+            .iter()
+            .filter_map(|encoded| FileRange::decode(encoded))
+    }
+
+    /// Looks through captures that stand one behind the other.
+    fn add_captures(&mut self, mut captures: &[u8]) {
+        const ELSEWHERE: u16 = capture_flag::BLOB | capture_flag::IN_FILE;
+        while let Some(head) = captures.first_chunk::<CAPTURE_HEAD_LENGTH>() {
+            let flags = u16::from_le_bytes([head[2], head[3]]);
+            let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+            let whole = (length as usize).checked_add(CAPTURE_HEAD_LENGTH);
+            let Some((capture, behind)) = whole.and_then(|n| captures.split_at_checked(n)) else {
+                return;
+            };
+            if flags & ELSEWHERE != 0 {
+                match Captures::new(capture).next() {
+                    Some(capture) => self.add_bytes(capture.bytes),
+                    None => return,
+                }
+            }
+            captures = behind;
+        }
+    }
+
+    fn add_bytes(&mut self, bytes: Bytes<'_>) {
+        match bytes {
+            Bytes::Blob(blob) => {
+                self.blobs.insert(blob);
+            }
+            Bytes::InFile(range) => {
+                let mut encoded = vec![0; range.encoded_length()];
+                if range.encode(&mut encoded).is_some() {
+                    self.ranges.insert(encoded.into());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What one chunk of calls holds.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// How many calls are entered in it.
+    pub(crate) calls: u64,
+    /// When the first of them was.
+    pub(crate) first_ticks: Option<u64>,
+    /// Some call or note in it says what a handle stands for.
+    pub(crate) introduces: bool,
+    /// Where its records end.
+    pub(crate) end: usize,
+    /// The first call of a function that the signature table does not have: where it is, and the function's number.
+    pub(crate) unknown_function: Option<(usize, u16)>,
+    /// What is named.
+    pub(crate) named: Named,
+}
+
+impl Contents {
+    /// Looks through a body.
+    pub(crate) fn of(trace: &Trace, body: &[u8]) -> Self {
+        let signatures = trace.signatures();
+        let mut contents = Self::default();
+        while let Some((head, record)) = record_at(body, contents.end) {
+            let at = contents.end;
+            contents.end += head.length as usize;
+            let record = record.get(RECORD_HEAD_LENGTH..).unwrap_or(&[]);
+            match head.kind {
+                record_kind::ENTER | record_kind::ENTER_SHORT => {
+                    contents.calls += 1;
+                    if signatures.function(head.function).is_none() {
+                        contents.unknown_function.get_or_insert((at, head.function));
+                        contents.named.unknown = true;
+                    }
+                    contents.introduces |= signatures.introduces(head.function);
+                    if let Some(entered) = Entered::read(trace, head, record) {
+                        contents.first_ticks.get_or_insert(entered.head.ticks);
+                        contents.named.add_captures(entered.captures);
+                    }
+                }
+                record_kind::LEAVE_SHORT | record_kind::LEAVE_VALUE | record_kind::CAPTURE => {}
+                record_kind::LEAVE => {
+                    let captures = record.get(LEAVE_HEAD_LENGTH..);
+                    contents.named.add_captures(captures.unwrap_or(&[]));
+                }
+                record_kind::NOTE => contents.note(head.function, record),
+                _ => contents.named.unknown = true,
+            }
+        }
+        contents
+    }
+
+    /// The first call of an unknown function as damage of the chunk at that position.
+    pub(crate) fn unknown_function_at(&self, position: u64) -> Option<Damage> {
+        let (at, function) = self.unknown_function?;
+        let what =
+            format!("the record {at} bytes into a chunk is of the unknown call id {function}");
+        Some(Damage { position, what })
+    }
+
+    fn note(&mut self, kind: u16, bytes: &[u8]) {
+        match kind {
+            note_kind::CAPTURES => return self.named.add_captures(bytes),
+            note_kind::LAYOUT | note_kind::ORIGIN => self.introduces = true,
+            _ => {}
+        }
+        match Note::read(kind, bytes) {
+            Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
+                self.named.add_bytes(capture.bytes);
+            }
+            Note::Other(..) => self.named.unknown = true,
+            _ => {}
+        }
+    }
+
+    /// What stands behind the records although nothing but zeros should, for people.
+    pub(crate) fn malformed(&self, body: &[u8]) -> Option<String> {
+        // The records end at a zero word or with the body; anything else there was not written as a record.
+        let behind = body.get(self.end..).unwrap_or(&[]);
+        let strange =
+            record_at(body, self.end).is_none() && behind.iter().take(8).any(|&byte| byte != 0);
+        let end = self.end;
+        strange.then(|| format!("the record {end} bytes into a chunk of calls is malformed"))
+    }
+}
+
+#[cfg(all(test, feature = "build"))]
+mod tests {
+    use super::*;
+    use crate::build::{Captured, Event, TraceBuilder};
+
+    #[test]
+    fn what_introduces_handles() {
+        const TABLE: &str = "cutape-signatures\t1\n\
+            function\t0\ta\ta\tS\tCUresult\tplain\tm|CUmodule *|u8|make module\n\
+            function\t1\tb\tb\tS\tCUresult\tplain\tf|CUfunction *|u8|find function of m\tm|CUmodule|u8|use module\n\
+            function\t2\tc\tc\tS\tCUresult\tplain\tn|const char **|u8|out string may differ\n\
+            function\t3\td\td\tS\tCUresult\tplain\tf|CUfunction|u8|use function\n";
+        for (name, arguments, expected) in [
+            ("a", &[1][..], true),
+            ("b", &[1, 2], true),
+            ("c", &[1], true),
+            ("d", &[1], false),
+        ] {
+            let mut builder = TraceBuilder::new(TABLE);
+            builder
+                .call(Event {
+                    name,
+                    arguments,
+                    captures: &[Captured::pointee(0, &[7; 20_000])],
+                    ..Event::default()
+                })
+                .leave(0, 0, &[]);
+            let path = std::env::temp_dir().join(format!(
+                "cutape-contents-{}-{name}.cutape",
+                std::process::id()
+            ));
+            builder.write(&path).unwrap();
+            let trace = Trace::open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let chunk = trace.calls_chunks().next().unwrap();
+            let body = trace.body(chunk);
+            let contents = Contents::of(&trace, body);
+            assert_eq!(contents.introduces, expected, "{name}");
+            assert_eq!(
+                (
+                    contents.calls,
+                    contents.first_ticks,
+                    contents.named.blobs.len()
+                ),
+                (1, Some(1000), 1),
+                "{name}"
+            );
+            assert_eq!(contents.malformed(body), None);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A walk gives the calls that an iterator gives, from wherever it begins, and reads no more than it has to.
+
+mod sample;
+
+use cutape_format::{Captured, Error, Event, Trace, TraceBuilder, pack};
+use sample::{place, sample};
+
+/// What identifies a call and all that was kept of it.
+fn line(call: &cutape_format::Call<'_>) -> String {
+    let captures = |captures: cutape_format::Captures<'_>| {
+        captures
+            .map(|capture| format!("{capture:?}"))
+            .collect::<Vec<_>>()
+    };
+    let arguments: Vec<u64> = (0..call.signature.parameters.len())
+        .map(|position| call.argument(position))
+        .collect();
+    format!(
+        "{} {}/{} {} {} {:#x} {arguments:?} {:?} {:?} {:?} {:?}",
+        call.index,
+        call.thread,
+        call.number,
+        call.signature.name,
+        call.ticks,
+        call.caller,
+        captures(call.captures()),
+        call.result(),
+        call.leave.map(|leave| captures(leave.captures())),
+        call.notes().collect::<Vec<_>>(),
+    )
+}
+
+fn walked(trace: &Trace, range: std::ops::Range<u64>) -> (Vec<String>, u64) {
+    let (mut lines, mut before) = (Vec::new(), 0);
+    trace
+        .walk()
+        .calls(range.clone())
+        .run(|call| {
+            if range.contains(&call.index) {
+                lines.push(line(call));
+            } else {
+                before += 1;
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    (lines, before)
+}
+
+/// Three threads that call by turns in many small chunks; the first makes a module now and then, and some calls return in the chunk
+/// behind the one that they were entered in.
+fn busy() -> TraceBuilder {
+    // The roles as the registry writes them.
+    let signatures = sample::SIGNATURES.replace("|Make\t", "|make module\t");
+    let mut builder = TraceBuilder::new(&signatures);
+    builder.chunk_length(4096);
+    for round in 0..600_u64 {
+        for thread in 0..3 {
+            // One thread is at rest for a long time.
+            if thread == 2 && (100..500).contains(&round) {
+                continue;
+            }
+            let makes = thread == 0 && round % 250 == 3;
+            if makes {
+                builder
+                    .call(Event {
+                        thread,
+                        name: "cuModuleLoadData",
+                        arguments: &[0x7000, round],
+                        ..Event::default()
+                    })
+                    .leave(
+                        thread,
+                        0,
+                        &[Captured::pointee(0, &(0x100 + round).to_le_bytes())],
+                    );
+            }
+            builder.call(Event {
+                thread,
+                name: "cuInit",
+                arguments: &[round],
+                caller: 0x40_0000 + round,
+                ..Event::default()
+            });
+        }
+        for thread in 0..3 {
+            if thread != 2 || !(100..500).contains(&round) {
+                builder.leave(thread, (round % 3) as i32, &[]);
+            }
+        }
+    }
+    builder
+}
+
+#[test]
+fn a_walk_from_anywhere_gives_the_same_calls() {
+    let place = place("walk");
+    for (name, builder) in [("sample", sample()), ("busy", busy())] {
+        let (raw, packed) = (place.join(name), place.join(format!("{name}-packed")));
+        builder.write(&raw).unwrap();
+        let raw = Trace::open(&raw).unwrap();
+        pack(&raw, &packed, &[], &[]).unwrap();
+        let all: Vec<String> = raw.calls().map(|call| line(&call)).collect();
+        let total = all.len() as u64;
+        let whole = Trace::open(&packed).unwrap();
+        let indexed = Trace::open_indexed(&packed).unwrap();
+        for trace in [&raw, &whole, &indexed] {
+            assert_eq!(walked(trace, 0..u64::MAX), (all.clone(), 0), "{name}");
+            for from in (0..total + 2).step_by(1 + all.len() / 40) {
+                let wanted: Vec<String> = all.iter().skip(from as usize).take(5).cloned().collect();
+                let (found, before) = walked(trace, from..from + 5);
+                assert_eq!(found, wanted, "{name} from {from}");
+                assert!(before <= from.min(total), "{name} from {from}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_lies_before_is_passed_over_except_what_makes_objects() {
+    let place = place("walk-over");
+    let (raw, packed) = (place.join("raw"), place.join("packed"));
+    busy().write(&raw).unwrap();
+    pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
+    let trace = Trace::open_indexed(&packed).unwrap();
+    let total = trace.calls().count() as u64;
+    let from = total - 20;
+    let made = |indices: std::ops::Range<u64>| {
+        trace
+            .calls()
+            .filter(|call| {
+                indices.contains(&call.index) && call.signature.name == "cuModuleLoadData"
+            })
+            .map(|call| call.argument(1))
+            .collect::<Vec<_>>()
+    };
+    let (mut passed, mut found) = (0, Vec::new());
+    trace
+        .walk()
+        .calls(from..from + 1)
+        .run(|call| {
+            passed += 1;
+            if call.signature.name == "cuModuleLoadData" {
+                found.push(call.argument(1));
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    assert_eq!(found, made(0..from));
+    assert!(passed < total / 2, "{passed} of {total}");
+}
+
+#[test]
+fn an_error_of_the_caller_ends_the_walk() {
+    let place = place("walk-error");
+    let path = place.join("raw");
+    busy().write(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let mut seen = 0;
+    let outcome = trace.walk().run(|_| {
+        seen += 1;
+        match seen {
+            7 => Err(Error::NotATrace {
+                path: "enough".into(),
+                why: String::new(),
+            }),
+            _ => Ok(()),
+        }
+    });
+    assert!(outcome.unwrap_err().to_string().contains("enough"));
+    assert_eq!(seen, 7);
+}
+
+#[test]
+fn damage_is_found_where_it_is_read() {
+    let place = place("walk-damage");
+    let (raw, packed) = (place.join("raw"), place.join("packed"));
+    busy().write(&raw).unwrap();
+    pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
+    let mut bytes = std::fs::read(&packed).unwrap();
+    // In the middle of the file are calls, and of these chunks some are read for the last calls, some are not.
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&packed, bytes).unwrap();
+    let error = Trace::open(&packed).unwrap_err().to_string();
+    assert!(error.contains("damaged at byte"), "{error}");
+    let trace = Trace::open_indexed(&packed).unwrap();
+    assert_eq!(walked(&trace, 0..3).0.len(), 3);
+    let error = trace
+        .walk()
+        .run(|_| Ok::<_, Error>(()))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("checksum") || error.contains("begins here"),
+        "{error}"
+    );
+}
