@@ -54,6 +54,7 @@ def record(program, cutape, folder):
     problems = []
     if not same:
         problems.append(f"bare {bare.status} {bare.message()[-150:]}, recorded {recorded.status} {recorded.message()[-300:]}")
+        problems += [f"bare {one!r}, recorded {other!r}" for one, other in zip(lines(bare), lines(recorded)) if one != other][:2]
     if b"skipped" in bare.out:
         problems.append("fewer than two GPUs: " + bare.out.decode(errors="replace").strip()[:80])
     traces = sorted(folder.glob("*.cutape"))
