@@ -64,12 +64,13 @@ impl Cursor {
         if horizon.is_some_and(|horizon| ticks >= horizon) {
             return None;
         }
-        let state = &self.threads[thread as usize];
+        let state = &mut self.threads[thread as usize];
+        let found = seek_enter(trace, &trace, thread as usize, &mut state.position)?;
         let Assembled {
             call,
             position,
             over,
-        } = assemble(trace, &trace, thread, state.calls, state.position)?;
+        } = assemble(trace, &trace, thread, state.calls, found);
         if horizon.is_some() && !over {
             return None;
         }
@@ -95,12 +96,12 @@ impl Cursor {
             if state.queued {
                 continue;
             }
-            if let Some(ticks) = seek_enter(trace, &trace, thread, &mut state.position) {
+            if let Some(found) = seek_enter(trace, &trace, thread, &mut state.position) {
                 // Calls that are lost with damaged chunks have had their numbers. In a sound trace this changes nothing.
                 let first = trace.calls_first(thread, state.position.chunk).unwrap_or(0);
                 state.calls = state.calls.max(first);
                 state.queued = true;
-                self.queue.push(Reverse((ticks, thread as u32)));
+                self.queue.push(Reverse((found.ticks(), thread as u32)));
             }
         }
     }
@@ -149,14 +150,29 @@ fn next_record<'b>(
     }
 }
 
-/// Moves to the next record with which a call is entered and returns its time.
+/// The record with which a call is entered.
+pub(crate) struct Found<'t> {
+    function: u16,
+    entered: Entered<'t>,
+    /// Behind it.
+    behind: Position,
+}
+
+impl Found<'_> {
+    /// When the call is entered.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.entered.head.ticks
+    }
+}
+
+/// Moves to the next record with which a call is entered.
 #[inline]
 pub(crate) fn seek_enter<'b>(
     trace: &Trace,
     bodies: &impl Bodies<'b>,
     thread: usize,
     position: &mut Position,
-) -> Option<u64> {
+) -> Option<Found<'b>> {
     loop {
         let mut behind = *position;
         let (head, body) = next_record(bodies, thread, &mut behind)?;
@@ -168,7 +184,11 @@ pub(crate) fn seek_enter<'b>(
                 offset: behind.offset - head.length as usize,
                 ..behind
             };
-            return Some(entered.head.ticks);
+            return Some(Found {
+                function: head.function,
+                entered,
+                behind,
+            });
         }
         *position = behind;
     }
@@ -182,6 +202,7 @@ pub(crate) struct Entered<'t> {
 }
 
 impl<'t> Entered<'t> {
+    #[inline]
     pub(crate) fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
         let known = trace.signatures().function(head.function);
         if head.kind == record_kind::ENTER {
@@ -223,22 +244,24 @@ pub(crate) struct Assembled<'t> {
     over: bool,
 }
 
-/// The call whose `ENTER` is at the thread's position.
+/// The call that is entered with a record.
 #[inline]
 pub(crate) fn assemble<'t>(
     trace: &'t Trace,
     bodies: &impl Bodies<'t>,
     thread: u32,
     number: u64,
-    mut position: Position,
-) -> Option<Assembled<'t>> {
-    let (record, body) = next_record(bodies, thread as usize, &mut position)?;
-    let function = record.function;
-    let Entered {
-        head,
-        arguments,
-        captures,
-    } = Entered::read(trace, record, body)?;
+    found: Found<'t>,
+) -> Assembled<'t> {
+    let Found {
+        function,
+        entered: Entered {
+            head,
+            arguments,
+            captures,
+        },
+        behind: mut position,
+    } = found;
     let mut call = Call {
         index: 0,
         thread,
@@ -257,11 +280,11 @@ pub(crate) fn assemble<'t>(
     loop {
         let mut behind = position;
         let Some((record, body)) = next_record(bodies, thread as usize, &mut behind) else {
-            return Some(Assembled {
+            return Assembled {
                 call,
                 position,
                 over: false,
-            });
+            };
         };
         // True if calls of this thread were entered meanwhile that are not there.
         let lost = position.chunk != behind.chunk
@@ -271,26 +294,26 @@ pub(crate) fn assemble<'t>(
         let function = record.function;
         match record.kind {
             _ if lost => {
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position,
                     over: true,
-                });
+                };
             }
             record_kind::ENTER | record_kind::ENTER_SHORT => {
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position,
                     over: true,
-                });
+                };
             }
             // Another call's, whose ENTER is lost.
             record_kind::LEAVE if function != entered => {
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position: behind,
                     over: true,
-                });
+                };
             }
             record_kind::LEAVE => {
                 if let Some(head) = LeaveHead::read(body) {
@@ -302,11 +325,11 @@ pub(crate) fn assemble<'t>(
                         captures,
                     });
                 }
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position: behind,
                     over: true,
-                });
+                };
             }
             record_kind::LEAVE_SHORT => {
                 call.leave = Some(Leave {
@@ -315,11 +338,11 @@ pub(crate) fn assemble<'t>(
                     own_capture: None,
                     captures: &[],
                 });
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position: behind,
                     over: true,
-                });
+                };
             }
             record_kind::LEAVE_VALUE => {
                 let bytes = body.get(..record.value_bytes());
@@ -334,11 +357,11 @@ pub(crate) fn assemble<'t>(
                     }),
                     captures: &[],
                 });
-                return Some(Assembled {
+                return Assembled {
                     call,
                     position: behind,
                     over: true,
-                });
+                };
             }
             record_kind::CAPTURE => {
                 let length = body.len().saturating_sub(record.capture_padding());

@@ -313,6 +313,18 @@ pub mod short_enter {
         if code > MOST_BYTES { 0 } else { code as usize }
     }
 
+    /// How many bytes stand for all numbers of a word of codes: [`bytes`] of each, added up without a loop.
+    #[inline]
+    const fn total_bytes(codes: u64) -> usize {
+        const ONES: u64 = 0x1111_1111_1111_1111;
+        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+        // Codes above 8 have the high bit and another one.
+        let themselves = (codes >> 3) & (codes | codes >> 1 | codes >> 2) & ONES;
+        let lengths = codes & !(themselves * 15);
+        let pairs = (lengths & LOW) + (lengths >> 4 & LOW);
+        (pairs.wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize
+    }
+
     /// How many bytes the codes of a call with that many arguments take.
     #[inline]
     pub const fn codes_length(arguments: usize) -> usize {
@@ -346,23 +358,11 @@ pub mod short_enter {
         /// Passes over that many numbers; `None` where the record ends too early.
         #[inline]
         pub(crate) fn pass(&mut self, count: usize) -> Option<()> {
-            let mut length = 0;
-            for _ in 0..count {
-                length += bytes(self.codes & 15);
-                self.codes >>= 4;
-            }
-            self.rest = self.rest.get(length..)?;
+            let behind = 4 * count as u32;
+            let passed = self.codes & !u64::MAX.checked_shl(behind).unwrap_or(0);
+            self.rest = self.rest.get(total_bytes(passed)..)?;
+            self.codes = self.codes.checked_shr(behind).unwrap_or(0);
             Some(())
-        }
-
-        /// What is needed beside [`Numbers::rest`] to go on from there.
-        pub(crate) fn codes(&self) -> u64 {
-            self.codes
-        }
-
-        /// Goes on where other numbers were.
-        pub(crate) fn resume(codes: u64, rest: &'a [u8]) -> Self {
-            Self { codes, rest }
         }
 
         /// What follows the numbers that have been read.
@@ -691,6 +691,34 @@ mod tests {
         let cut = short_enter::Numbers::new(&[0x88, 1, 2, 3], 0);
         assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
         assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
+    }
+
+    #[test]
+    fn numbers_are_passed_over_as_they_are_read() {
+        // Every code next to every other, and in every place.
+        for code in 0..=15_u64 {
+            for other in 0..=15_u64 {
+                for count in 0..=short_enter::MOST_ARGUMENTS + 2 {
+                    let codes = (0..16).fold(0, |codes, place| {
+                        codes | if place % 2 == 0 { code } else { other } << (4 * place)
+                    });
+                    let mut record = codes.to_le_bytes().to_vec();
+                    record.resize(200, 0x5a);
+                    let Some(mut passed) =
+                        short_enter::Numbers::new(&record, short_enter::MOST_ARGUMENTS)
+                    else {
+                        panic!("there is room for the codes");
+                    };
+                    let mut read = passed.clone();
+                    assert_eq!(read.by_ref().take(count).count(), count);
+                    assert_eq!(passed.pass(count), Some(()));
+                    assert_eq!(passed.rest(), read.rest(), "{code} {other} {count}");
+                    if count < 16 {
+                        assert_eq!(passed.next(), read.next(), "{code} {other} {count}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

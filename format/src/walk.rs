@@ -1,29 +1,24 @@
 //! Walking over calls with memory for a few chunks, whatever the length of the trace; on two processors where there are two: one
-//! takes records apart, the other does what is wanted with the calls.
+//! unpacks chunks and looks through them, the other puts calls together and does what is wanted with them.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use crate::call::{Arguments, Bytes, Call, Capture, Leave};
+use crate::call::Call;
 use crate::contents::{Contents, Named};
 use crate::cursor::{Assembled, Bodies, Position, assemble, seek_enter};
-use crate::layout::short_enter::Numbers;
 use crate::ordered::processors;
 use crate::pack::{Missing, missing_ranges};
-use crate::signature::Signature;
 use crate::trace::{Damage, Error, Trace};
 
-/// Calls that go from one thread to the other together.
-const BATCH: usize = 512;
-/// Batches that may be between the two.
-const AHEAD: usize = 4;
+/// A walk over fewer calls loads chunks when it comes to them.
+const WORTH_LOADING_AHEAD: u64 = 1 << 16;
 
 /// What a walk over a whole trace has seen beside the calls: see [`Walk::run`].
 #[derive(Debug, Default)]
@@ -174,205 +169,73 @@ impl<'t> Walk<'t> {
     ) -> Result<Walked, E> {
         let mut reader = Reader::new(self.trace, &self.range);
         let trace = self.trace;
-        let damaged = |first: Damage| Error::Damaged {
-            path: trace.path().to_owned(),
-            first,
-            more: 0,
-        };
-        let chunks: usize = reader.chunks.iter().map(Vec::len).sum();
-        if chunks < 2 || processors() == 1 {
-            let mut batch = Batch::default();
-            loop {
-                let more = reader.fill(&mut batch);
-                batch.for_each(&mut each)?;
-                if !more.map_err(damaged)? {
-                    return Ok(reader.walked());
-                }
-            }
+        let chunks: usize = reader.store.chunks.iter().map(Vec::len).sum();
+        let calls = self.range.end.saturating_sub(self.range.start);
+        if chunks < 2 || calls < WORTH_LOADING_AHEAD || processors() == 1 {
+            reader.walk(&mut each)?;
+            return Ok(reader.walked());
         }
-        thread::scope(|scope| {
-            let (full, filled) = mpsc::sync_channel::<Batch<'t>>(AHEAD);
-            let (empty, emptied) = mpsc::channel::<Batch<'t>>();
-            let reading = scope.spawn(move || {
-                loop {
-                    let mut batch = emptied.try_recv().unwrap_or_default();
-                    let more = reader.fill(&mut batch);
-                    // Nobody takes it if `each` has ended the walk.
-                    if full.send(batch).is_err() {
-                        return Ok(Walked::default());
-                    }
-                    if !more? {
-                        return Ok(reader.walked());
+        thread::scope(move |scope| {
+            let (ask, asked) = mpsc::channel();
+            let (give, given) = mpsc::channel();
+            scope.spawn(move || {
+                for wanted in asked {
+                    // Nobody takes it if the walk is over.
+                    if give.send(Loaded::new(trace, wanted)).is_err() {
+                        return;
                     }
                 }
             });
-            for batch in &filled {
-                batch.for_each(&mut each)?;
-                // The reader may have come to its end.
-                let _ = empty.send(batch);
-            }
-            match reading.join() {
-                Ok(outcome) => outcome.map_err(|damage| damaged(damage).into()),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+            reader.store.loader = Some(Loader { ask, given });
+            reader.walk(&mut each)?;
+            Ok(reader.walked())
         })
     }
 }
 
-/// A body of calls, for as long as somebody has it.
-#[derive(Clone, Debug)]
-enum Body<'t> {
-    InFile(&'t [u8]),
-    Loaded(Arc<Vec<u8>>),
+/// A chunk of calls: its thread, its place among the thread's chunks that are walked over, its number in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    thread: usize,
+    place: usize,
+    chunk: usize,
 }
 
-impl Body<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Body::InFile(bytes) => bytes,
-            Body::Loaded(bytes) => bytes,
-        }
+/// The chunk's body with what it holds, or why there is none.
+struct Loaded<'t> {
+    wanted: Wanted,
+    body: Result<(Cow<'t, [u8]>, Contents), Damage>,
+}
+
+impl<'t> Loaded<'t> {
+    fn new(trace: &'t Trace, wanted: Wanted) -> Self {
+        let body = trace.load(wanted.chunk).map(|body| {
+            let contents = Contents::of(trace, &body);
+            (body, contents)
+        });
+        Self { wanted, body }
     }
 }
 
-/// Bytes in one of a batch's bodies.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    body: u32,
-    start: u32,
-    length: u32,
+/// The other processor's end: loads what it is asked for, in that order.
+struct Loader<'t> {
+    ask: mpsc::Sender<Wanted>,
+    given: mpsc::Receiver<Loaded<'t>>,
 }
 
-/// A call as places.
-#[derive(Debug)]
-struct Located<'t> {
-    index: u64,
-    number: u64,
-    signature: &'t Signature,
-    ticks: u64,
-    caller: u64,
-    thread: u32,
-    arguments: Place,
-    /// Where the arguments are short: what tells their lengths.
-    codes: Option<u64>,
-    captures: Place,
-    more_captures: Place,
-    /// The capture that is a record of its own: parameter, field, bytes.
-    own_capture: Option<(u8, u8, Place)>,
-    /// Where its notes begin and end among the batch's.
-    notes: (u32, u32),
-    leave: Option<LocatedLeave>,
-}
-
-/// The end of a call as places.
-#[derive(Debug)]
-struct LocatedLeave {
-    ticks: u64,
-    result: i32,
-    /// The capture that is in the record's head: parameter, field, bytes if they are there.
-    own_capture: Option<(u8, u8, Option<Place>)>,
-    captures: Place,
-}
-
-/// Some calls with the bodies that they lie in.
-#[derive(Debug, Default)]
-struct Batch<'t> {
-    bodies: Vec<Body<'t>>,
-    calls: Vec<Located<'t>>,
-    notes: Vec<(u16, Place)>,
-}
-
-impl Batch<'_> {
-    #[inline]
-    fn bytes(&self, place: Place) -> &[u8] {
-        if place.length == 0 {
-            return &[];
-        }
-        let (start, length) = (place.start as usize, place.length as usize);
-        let body = self.bodies.get(place.body as usize);
-        body.and_then(|body| body.bytes().get(start..start + length))
-            .unwrap_or(&[])
-    }
-
-    fn notes_of(&self, notes: Range<usize>) -> Vec<(u16, &[u8])> {
-        let notes = self.notes.get(notes).unwrap_or(&[]).iter();
-        notes
-            .map(|&(kind, place)| (kind, self.bytes(place)))
-            .collect()
-    }
-
-    fn for_each<E>(&self, each: &mut impl FnMut(&Call<'_>) -> Result<(), E>) -> Result<(), E> {
-        for call in &self.calls {
-            let notes = call.notes.0 as usize..call.notes.1 as usize;
-            each(&Call {
-                index: call.index,
-                thread: call.thread,
-                number: call.number,
-                signature: call.signature,
-                ticks: call.ticks,
-                caller: call.caller,
-                arguments: match call.codes {
-                    None => Arguments::Packed(self.bytes(call.arguments)),
-                    Some(codes) => {
-                        Arguments::Short(Numbers::resume(codes, self.bytes(call.arguments)))
-                    }
-                },
-                captures: self.bytes(call.captures),
-                more_captures: self.bytes(call.more_captures),
-                own_capture: call.own_capture.map(|(parameter, field, place)| Capture {
-                    parameter,
-                    field,
-                    flags: 0,
-                    bytes: Bytes::Inline(self.bytes(place)),
-                }),
-                notes: if notes.is_empty() {
-                    Vec::new()
-                } else {
-                    self.notes_of(notes)
-                },
-                leave: call.leave.as_ref().map(|leave| Leave {
-                    ticks: leave.ticks,
-                    result: leave.result,
-                    own_capture: leave.own_capture.map(|(parameter, field, place)| Capture {
-                        parameter,
-                        field,
-                        flags: 0,
-                        bytes: place
-                            .map_or(Bytes::Unreadable, |place| Bytes::Inline(self.bytes(place))),
-                    }),
-                    captures: self.bytes(leave.captures),
-                }),
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Puts calls together, chunk by chunk.
-struct Reader<'t> {
+/// The bodies of the chunks that are walked over, from when they are needed (one chunk a thread earlier where there is a loader)
+/// until they are passed.
+struct Store<'t> {
     trace: &'t Trace,
     /// For each thread the chunks that are walked over.
     chunks: Vec<Vec<usize>>,
-    first_counted: Vec<usize>,
-    /// Their bodies, from when they are needed until they are passed.
-    bodies: Vec<Vec<OnceCell<Option<Body<'t>>>>>,
-    threads: Vec<ThreadState>,
-    /// (ticks, thread) of every thread that has a next call.
-    queue: BinaryHeap<Reverse<(u64, u32)>>,
-    index: u64,
-    end: u64,
-    begun: bool,
+    bodies: Vec<Vec<OnceCell<Result<Cow<'t, [u8]>, Damage>>>>,
+    /// For each thread how many of its chunks the loader has been asked for.
+    asked: Vec<Cell<usize>>,
+    loader: Option<Loader<'t>>,
     seen: RefCell<Seen>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct ThreadState {
-    position: Position,
-    calls: u64,
-    /// The bodies of the places before this one are gone.
-    dropped: usize,
-    /// The body of that place is in the batch as that one.
-    in_batch: Option<(usize, u32)>,
+    /// The first chunk that was needed and could not be read.
+    unreadable: OnceCell<Damage>,
 }
 
 /// What the chunks that were loaded hold.
@@ -381,59 +244,94 @@ struct Seen {
     walked: Walked,
     /// For each thread how many calls its chunks so far hold.
     entered: Vec<u64>,
-    unreadable: Option<Damage>,
 }
 
-/// The bodies of a reader's thread; loads them when they are asked for.
-struct Window<'r, 't> {
-    trace: &'t Trace,
-    chunks: &'r [usize],
-    bodies: &'r [OnceCell<Option<Body<'t>>>],
-    seen: &'r RefCell<Seen>,
-}
-
-impl<'r, 't> Window<'r, 't> {
+impl<'t> Store<'t> {
+    /// Loads a body that is needed now, and lets the next one of the thread be loaded meanwhile.
     #[cold]
-    fn load(&self, thread: usize, chunk: usize) -> Option<Body<'t>> {
-        let mut seen = self.seen.borrow_mut();
-        match self.trace.load(chunk) {
-            Ok(body) => {
-                seen.look_at(self.trace, thread, chunk, &body);
-                Some(match body {
-                    Cow::Borrowed(bytes) => Body::InFile(bytes),
-                    Cow::Owned(bytes) => Body::Loaded(Arc::new(bytes)),
-                })
+    fn load(&self, thread: usize, place: usize) {
+        let Some(chunks) = self.chunks.get(thread) else {
+            return;
+        };
+        let wanted = |place: usize| {
+            let chunk = *chunks.get(place)?;
+            Some(Wanted {
+                thread,
+                place,
+                chunk,
+            })
+        };
+        let body = &self.bodies[thread][place];
+        if let Some(loader) = &self.loader {
+            let asked = &self.asked[thread];
+            while let Some(next) = wanted(asked.get().max(place)).filter(|n| n.place <= place + 1) {
+                asked.set(next.place + 1);
+                if loader.ask.send(next).is_err() {
+                    break;
+                }
             }
+            while body.get().is_none() {
+                // If the loader has ended before its time, that comes out where it is joined.
+                let Ok(loaded) = loader.given.recv() else {
+                    break;
+                };
+                self.keep(loaded);
+            }
+        }
+        if body.get().is_none()
+            && let Some(wanted) = wanted(place)
+        {
+            self.keep(Loaded::new(self.trace, wanted));
+        }
+    }
+
+    fn keep(&self, loaded: Loaded<'t>) {
+        let Wanted {
+            thread,
+            place,
+            chunk,
+        } = loaded.wanted;
+        let body = loaded.body.map(|(body, contents)| {
+            let mut seen = self.seen.borrow_mut();
+            seen.look_at(self.trace, thread, chunk, &body, contents);
+            body
+        });
+        // Nobody else has put one there.
+        let _ = self.bodies[thread][place].set(body);
+    }
+}
+
+impl<'s> Bodies<'s> for &'s Store<'_> {
+    #[inline]
+    fn body(&self, thread: usize, place: usize) -> Option<&'s [u8]> {
+        let body = self.bodies.get(thread)?.get(place)?;
+        if body.get().is_none() {
+            self.load(thread, place);
+        }
+        match body.get()? {
+            Ok(body) => Some(body),
             Err(damage) => {
-                seen.unreadable.get_or_insert(damage);
+                self.unreadable.get_or_init(|| damage.clone());
                 None
             }
         }
     }
-}
 
-impl<'r> Bodies<'r> for Window<'r, '_> {
-    #[inline]
-    fn body(&self, thread: usize, place: usize) -> Option<&'r [u8]> {
-        let body = self.bodies.get(place)?;
-        let loaded = match body.get() {
-            Some(loaded) => loaded,
-            None => {
-                let chunk = *self.chunks.get(place)?;
-                body.get_or_init(|| self.load(thread, chunk))
-            }
-        };
-        loaded.as_ref().map(Body::bytes)
-    }
-
-    fn first(&self, _: usize, place: usize) -> Option<u64> {
-        Some(self.trace.chunk_head(*self.chunks.get(place)?).first)
+    fn first(&self, thread: usize, place: usize) -> Option<u64> {
+        let chunk = *self.chunks.get(thread)?.get(place)?;
+        Some(self.trace.chunk_head(chunk).first)
     }
 }
 
 impl Seen {
-    fn look_at(&mut self, trace: &Trace, thread: usize, chunk: usize, body: &[u8]) {
-        let contents = Contents::of(trace, body);
+    fn look_at(
+        &mut self,
+        trace: &Trace,
+        thread: usize,
+        chunk: usize,
+        body: &[u8],
+        contents: Contents,
+    ) {
         let position = trace.chunk_position(chunk);
         let walked = &mut self.walked;
         walked.damage.extend(
@@ -454,6 +352,25 @@ impl Seen {
     }
 }
 
+#[derive(Clone, Debug, Default)]
+struct ThreadState {
+    position: Position,
+    calls: u64,
+    /// What is to be done where a chunk begins has been done up to this place; the bodies before it are gone.
+    arrived: Option<usize>,
+}
+
+/// Puts calls together, in the order in which they were entered.
+struct Reader<'t> {
+    store: Store<'t>,
+    first_counted: Vec<usize>,
+    threads: Vec<ThreadState>,
+    /// (ticks, thread) of every thread that has a next call; of the last one that is left the ticks are not kept right.
+    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    index: u64,
+    end: u64,
+}
+
 impl<'t> Reader<'t> {
     fn new(trace: &'t Trace, range: &Range<u64>) -> Self {
         let start = trace.start_of(range.start).unwrap_or_else(|| Start {
@@ -461,199 +378,114 @@ impl<'t> Reader<'t> {
             first: vec![0; trace.threads.len()],
             passed: 0,
         });
+        let empty = |chunks: &Vec<usize>| chunks.iter().map(|_| OnceCell::new()).collect();
         Self {
-            trace,
-            bodies: start
-                .chunks
-                .iter()
-                .map(|chunks| chunks.iter().map(|_| OnceCell::new()).collect())
-                .collect(),
             threads: vec![ThreadState::default(); start.chunks.len()],
-            chunks: start.chunks,
+            store: Store {
+                trace,
+                bodies: start.chunks.iter().map(empty).collect(),
+                asked: vec![Cell::new(0); start.chunks.len()],
+                chunks: start.chunks,
+                loader: None,
+                seen: RefCell::default(),
+                unreadable: OnceCell::new(),
+            },
             first_counted: start.first,
             queue: BinaryHeap::new(),
             index: start.passed,
             end: range.end,
-            begun: false,
-            seen: RefCell::default(),
         }
     }
 
     fn walked(self) -> Walked {
-        self.seen.into_inner().walked
+        self.store.seen.into_inner().walked
     }
 
     /// Moves a thread to its next call; when that is entered.
     fn next_of(&mut self, thread: usize) -> Option<u64> {
-        let window = Window {
-            trace: self.trace,
-            chunks: &self.chunks[thread],
-            bodies: &self.bodies[thread],
-            seen: &self.seen,
-        };
         let state = self.threads.get_mut(thread)?;
-        let ticks = seek_enter(self.trace, &window, thread, &mut state.position)?;
-        // As in a cursor: calls that are lost or passed over have had their numbers.
-        let first = window.first(thread, state.position.chunk).unwrap_or(0);
-        state.calls = state.calls.max(first);
-        let passed = state.dropped..state.position.chunk;
-        if !passed.is_empty() {
-            state.dropped = passed.end;
-            for place in passed {
-                if let Some(body) = self.bodies[thread].get_mut(place) {
-                    body.take();
-                }
-                if let Some(&chunk) = self.chunks[thread].get(place) {
-                    self.trace.let_go(chunk);
-                }
-            }
+        let found = seek_enter(self.store.trace, &&self.store, thread, &mut state.position)?;
+        let ticks = found.ticks();
+        if state.arrived != Some(state.position.chunk) {
+            self.arrive(thread);
         }
         Some(ticks)
     }
 
-    /// Fills a batch; false if no call is behind it. The error is of a chunk that cannot be read; the batch then holds what comes
-    /// before.
-    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<bool, Damage> {
-        batch.bodies.clear();
-        batch.calls.clear();
-        batch.notes.clear();
-        for state in &mut self.threads {
-            state.in_batch = None;
-        }
-        if !self.begun {
-            self.begun = true;
-            for thread in 0..self.chunks.len() {
-                if let Some(ticks) = self.next_of(thread) {
-                    self.queue.push(Reverse((ticks, thread as u32)));
-                }
-            }
-        }
-        let mut more = true;
-        while more && batch.calls.len() < BATCH {
-            more = self.index < self.end && self.take_one(batch);
-        }
-        match self.seen.borrow_mut().unreadable.take() {
-            Some(damage) => Err(damage),
-            None => Ok(more),
-        }
-    }
-
-    /// Puts the next call into the batch; false if there is none.
-    fn take_one(&mut self, batch: &mut Batch<'t>) -> bool {
-        let Some(&Reverse((_, ordinal))) = self.queue.peek() else {
-            return false;
-        };
-        let thread = ordinal as usize;
+    /// Does what is to be done where the next call is in another chunk than the one before.
+    #[cold]
+    fn arrive(&mut self, thread: usize) {
         let state = &mut self.threads[thread];
-        let from = state.position.chunk;
-        let window = Window {
-            trace: self.trace,
-            chunks: &self.chunks[thread],
-            bodies: &self.bodies[thread],
-            seen: &self.seen,
-        };
-        let Some(Assembled { call, position, .. }) =
-            assemble(self.trace, &window, ordinal, state.calls, state.position)
-        else {
-            return false;
-        };
-        if self.seen.borrow().unreadable.is_some() {
-            return false;
+        let place = state.position.chunk;
+        // As in a cursor: calls that are lost or passed over have had their numbers.
+        let first = (&self.store).first(thread, place).unwrap_or(0);
+        state.calls = state.calls.max(first);
+        for passed in state.arrived.unwrap_or(0)..place {
+            self.store.bodies[thread][passed].take();
+            self.store.trace.let_go(self.store.chunks[thread][passed]);
         }
-        let bodies = &self.bodies[thread];
-        let places = from..position.chunk + 1;
-        let mut place = |bytes: &[u8]| locate(bytes, bodies, &places, state, &mut batch.bodies);
-        let (codes, arguments) = match &call.arguments {
-            Arguments::Packed(bytes) => (None, *bytes),
-            Arguments::Short(numbers) => (Some(numbers.codes()), numbers.rest()),
-        };
-        let own_capture = call.own_capture.and_then(|capture| {
-            let bytes = capture.bytes.inline()?;
-            Some((capture.parameter, capture.field, place(bytes)))
-        });
-        let first_note = batch.notes.len() as u32;
-        for &(kind, bytes) in &call.notes {
-            batch.notes.push((kind, place(bytes)));
+        state.arrived = Some(place);
+    }
+
+    /// Walks over all calls; the error is of a chunk that cannot be read, behind the calls before it, or that of `each`.
+    fn walk<E: From<Error>>(
+        &mut self,
+        each: &mut impl FnMut(&Call<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for thread in 0..self.threads.len() {
+            if let Some(ticks) = self.next_of(thread) {
+                self.queue.push(Reverse((ticks, thread as u32)));
+            }
         }
-        batch.calls.push(Located {
-            index: self.index,
-            number: call.number,
-            signature: self.trace.signature(call.signature.id),
-            ticks: call.ticks,
-            caller: call.caller,
-            thread: ordinal,
-            arguments: place(arguments),
-            codes,
-            own_capture,
-            captures: place(call.captures),
-            more_captures: place(call.more_captures),
-            notes: (first_note, batch.notes.len() as u32),
-            leave: call.leave.map(|leave| LocatedLeave {
-                ticks: leave.ticks,
-                result: leave.result,
-                own_capture: leave.own_capture.map(|capture| {
-                    let bytes = capture.bytes.inline().map(&mut place);
-                    (capture.parameter, capture.field, bytes)
-                }),
-                captures: place(leave.captures),
-            }),
-        });
-        let counted = self
-            .first_counted
-            .get(thread)
-            .is_none_or(|&first| from >= first);
-        state.position = position;
-        state.calls += 1;
-        self.index += u64::from(counted);
-        let next = self.next_of(thread);
-        if let Some(mut top) = self.queue.peek_mut() {
-            match next {
-                Some(ticks) => *top = Reverse((ticks, ordinal)),
-                None => {
-                    PeekMut::pop(top);
+        let trace = self.store.trace;
+        while self.index < self.end {
+            if let Some(damage) = self.store.unreadable.get() {
+                return Err(E::from(Error::Damaged {
+                    path: trace.path().to_owned(),
+                    first: damage.clone(),
+                    more: 0,
+                }));
+            }
+            let Some(&Reverse((_, ordinal))) = self.queue.peek() else {
+                break;
+            };
+            let thread = ordinal as usize;
+            let state = &mut self.threads[thread];
+            let store = &self.store;
+            let Some(found) = seek_enter(trace, &store, thread, &mut state.position) else {
+                self.queue.pop();
+                continue;
+            };
+            let place = state.position.chunk;
+            if state.arrived != Some(place) {
+                self.arrive(thread);
+                continue;
+            }
+            let Assembled {
+                mut call, position, ..
+            } = assemble(trace, &store, ordinal, state.calls, found);
+            if store.unreadable.get().is_some() {
+                continue;
+            }
+            call.index = self.index;
+            each(&call)?;
+            state.position = position;
+            state.calls += 1;
+            let counted = self.first_counted.get(thread);
+            self.index += u64::from(counted.is_none_or(|&first| place >= first));
+            // Where no other thread has calls left, nobody asks when the next one is entered.
+            if self.queue.len() > 1 {
+                let next = self.next_of(thread);
+                if let Some(mut top) = self.queue.peek_mut() {
+                    match next {
+                        Some(ticks) => *top = Reverse((ticks, ordinal)),
+                        None => {
+                            PeekMut::pop(top);
+                        }
+                    }
                 }
             }
         }
-        true
+        Ok(())
     }
-}
-
-/// Finds bytes of a thread's record in the bodies at these places, and notes that body in the batch.
-#[inline]
-fn locate<'t>(
-    bytes: &[u8],
-    bodies: &[OnceCell<Option<Body<'t>>>],
-    places: &Range<usize>,
-    state: &mut ThreadState,
-    batch: &mut Vec<Body<'t>>,
-) -> Place {
-    if bytes.is_empty() {
-        return Place::default();
-    }
-    let address = bytes.as_ptr() as usize;
-    for at in places.clone() {
-        let Some(body) = bodies.get(at).and_then(|body| body.get()?.as_ref()) else {
-            continue;
-        };
-        let all = body.bytes();
-        let start = address.wrapping_sub(all.as_ptr() as usize);
-        if start >= all.len() {
-            continue;
-        }
-        let number = match state.in_batch {
-            Some((place, number)) if place == at => number,
-            _ => {
-                let number = batch.len() as u32;
-                batch.push(body.clone());
-                state.in_batch = Some((at, number));
-                number
-            }
-        };
-        return Place {
-            body: number,
-            start: start as u32,
-            length: bytes.len() as u32,
-        };
-    }
-    Place::default()
 }
