@@ -129,24 +129,41 @@ impl<'t> Bodies<'t> for &'t Trace {
 type Record<'t> = (RecordHead, &'t [u8]);
 
 /// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one.
-#[inline]
+#[inline(always)]
 fn next_record<'b>(
     bodies: &impl Bodies<'b>,
     thread: usize,
     position: &mut Position,
 ) -> Option<Record<'b>> {
-    loop {
-        let body = bodies.body(thread, position.chunk)?;
-        if let Some((head, record)) = record_at(body, position.offset) {
+    let body = bodies.body(thread, position.chunk)?;
+    match record_at(body, position.offset) {
+        Some((head, record)) => {
             position.offset += head.length as usize;
-            return Some((head, record.get(RECORD_HEAD_LENGTH..)?));
+            Some((head, record.get(RECORD_HEAD_LENGTH..)?))
         }
+        None => first_record(bodies, thread, position),
+    }
+}
+
+/// The first record of the thread's chunks behind a position, which moves behind it.
+#[cold]
+#[inline(never)]
+fn first_record<'b>(
+    bodies: &impl Bodies<'b>,
+    thread: usize,
+    position: &mut Position,
+) -> Option<Record<'b>> {
+    loop {
         // A thread opens a chunk only when it is done with the one before.
-        bodies.body(thread, position.chunk + 1)?;
+        let body = bodies.body(thread, position.chunk + 1)?;
         *position = Position {
             chunk: position.chunk + 1,
             offset: 0,
         };
+        if let Some((head, record)) = record_at(body, 0) {
+            position.offset = head.length as usize;
+            return Some((head, record.get(RECORD_HEAD_LENGTH..)?));
+        }
     }
 }
 
@@ -166,7 +183,7 @@ impl Found<'_> {
 }
 
 /// Moves to the next record with which a call is entered.
-#[inline]
+#[inline(always)]
 pub(crate) fn seek_enter<'b>(
     trace: &Trace,
     bodies: &impl Bodies<'b>,
@@ -245,7 +262,7 @@ pub(crate) struct Assembled<'t> {
 }
 
 /// The call that is entered with a record.
-#[inline]
+#[inline(always)]
 pub(crate) fn assemble<'t>(
     trace: &'t Trace,
     bodies: &impl Bodies<'t>,

@@ -5,14 +5,13 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
 use crate::call::Call;
 use crate::contents::{Contents, Named};
-use crate::cursor::{Assembled, Bodies, Position, assemble, seek_enter};
+use crate::cursor::{Bodies, Position, assemble, seek_enter};
 use crate::ordered::processors;
 use crate::pack::{Missing, missing_ranges};
 use crate::trace::{Damage, Error, Trace};
@@ -365,7 +364,7 @@ struct Reader<'t> {
     store: Store<'t>,
     first_counted: Vec<usize>,
     threads: Vec<ThreadState>,
-    /// (ticks, thread) of every thread that has a next call; of the last one that is left the ticks are not kept right.
+    /// (ticks, thread) of every thread that has a next call and is not being walked over.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     index: u64,
     end: u64,
@@ -437,54 +436,57 @@ impl<'t> Reader<'t> {
                 self.queue.push(Reverse((ticks, thread as u32)));
             }
         }
-        let trace = self.store.trace;
         while self.index < self.end {
             if let Some(damage) = self.store.unreadable.get() {
                 return Err(E::from(Error::Damaged {
-                    path: trace.path().to_owned(),
+                    path: self.store.trace.path().to_owned(),
                     first: damage.clone(),
                     more: 0,
                 }));
             }
-            let Some(&Reverse((_, ordinal))) = self.queue.peek() else {
+            let Some(Reverse((_, thread))) = self.queue.pop() else {
                 break;
             };
-            let thread = ordinal as usize;
+            self.walk_thread(thread, each)?;
+        }
+        Ok(())
+    }
+
+    /// Walks over calls of one thread, up to the first that another thread's next call comes before.
+    fn walk_thread<E>(
+        &mut self,
+        ordinal: u32,
+        each: &mut impl FnMut(&Call<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let trace = self.store.trace;
+        let thread = ordinal as usize;
+        let bound = self.queue.peek().map(|&Reverse(next)| next);
+        while self.index < self.end {
             let state = &mut self.threads[thread];
             let store = &self.store;
             let Some(found) = seek_enter(trace, &store, thread, &mut state.position) else {
-                self.queue.pop();
-                continue;
+                break;
             };
+            let next = (found.ticks(), ordinal);
             let place = state.position.chunk;
             if state.arrived != Some(place) {
                 self.arrive(thread);
                 continue;
             }
-            let Assembled {
-                mut call, position, ..
-            } = assemble(trace, &store, ordinal, state.calls, found);
-            if store.unreadable.get().is_some() {
-                continue;
+            if bound.is_some_and(|bound| next > bound) {
+                self.queue.push(Reverse(next));
+                break;
             }
-            call.index = self.index;
-            each(&call)?;
-            state.position = position;
+            let mut assembled = assemble(trace, &store, ordinal, state.calls, found);
+            if store.unreadable.get().is_some() {
+                break;
+            }
+            assembled.call.index = self.index;
+            each(&assembled.call)?;
+            state.position = assembled.position;
             state.calls += 1;
             let counted = self.first_counted.get(thread);
             self.index += u64::from(counted.is_none_or(|&first| place >= first));
-            // Where no other thread has calls left, nobody asks when the next one is entered.
-            if self.queue.len() > 1 {
-                let next = self.next_of(thread);
-                if let Some(mut top) = self.queue.peek_mut() {
-                    match next {
-                        Some(ticks) => *top = Reverse((ticks, ordinal)),
-                        None => {
-                            PeekMut::pop(top);
-                        }
-                    }
-                }
-            }
         }
         Ok(())
     }
