@@ -167,6 +167,10 @@ impl Sieve {
 
     /// Keeps what counts, and prints it if it is to go out at once.
     fn take(&self, found: Vec<Finding>, kept: &mut Vec<Finding>) {
+        // Nearly always.
+        if found.is_empty() {
+            return;
+        }
         for finding in found {
             let known = self
                 .suppressions

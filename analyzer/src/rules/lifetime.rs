@@ -78,6 +78,11 @@ fn used(
     if handle == 0 || (kind == Kind::Stream && handle <= crate::state::STREAM_PER_THREAD) {
         return;
     }
+    // As long as nothing has ended, nothing needs to be looked up.
+    let objects = &check.state.objects;
+    if !objects.has_ended(kind) && !(kind == Kind::Function && objects.has_ended(Kind::Kernel)) {
+        return;
+    }
     let Lookup::Dead(id) = check.state.find(kind, handle) else {
         return;
     };

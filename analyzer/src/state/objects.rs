@@ -188,6 +188,8 @@ pub(crate) struct Objects {
     recent: Recent,
     /// A bit for each kind of which there has been an object.
     kinds: u64,
+    /// A bit for each kind of which an object has ended.
+    ended_kinds: u64,
     generations: HandleMap<u8, u32>,
     dead: HandleMap<u8, VecDeque<ObjectId>>,
     /// By kind: when a call that may have made an object without showing us its handle was last seen.
@@ -240,6 +242,12 @@ impl Objects {
     /// False if there has never been an object of that kind.
     pub(crate) fn has_had(&self, kind: Kind) -> bool {
         self.kinds & bit(kind as u8) != 0
+    }
+
+    /// False if no object of that kind can have come to an end, be it with the context that it was asked for in.
+    #[inline]
+    pub(crate) fn has_ended(&self, kind: Kind) -> bool {
+        self.ended_kinds & (bit(kind as u8) | bit(Kind::Context as u8)) != 0
     }
 
     /// The live object of that kind and handle.
@@ -440,6 +448,9 @@ impl Objects {
             let id = ended[at];
             ended.extend(self.children(id));
             let cause = if at == 0 { by } else { Some(by.unwrap_or(top)) };
+            if let Some(object) = self.get(id) {
+                self.ended_kinds |= bit(object.kind as u8);
+            }
             if let Some(object) = self.get_mut(id) {
                 object.end = Some(End { site, by: cause });
                 object.first_child = None;
