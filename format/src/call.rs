@@ -204,9 +204,10 @@ impl<'a> Call<'a> {
         let Some(parameter) = self.signature.parameters.get(position) else {
             return 0;
         };
-        let width = parameter.passing.bytes();
         let value = match &self.arguments {
+            Arguments::Short(numbers) => numbers.at(position).unwrap_or(0),
             Arguments::Packed(bytes) => {
+                let width = parameter.passing.bytes();
                 let Some(bytes) = bytes.get(parameter.offset..parameter.offset + width) else {
                     return 0;
                 };
@@ -222,7 +223,6 @@ impl<'a> Call<'a> {
                     }
                 }
             }
-            Arguments::Short(numbers) => numbers.clone().nth(position).unwrap_or(0),
         };
         match parameter.passing {
             Passing::Signed(n) if n < 8 => {
@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
                     .unwrap_or(&[]),
             ),
             Arguments::Short(numbers) => {
-                let number = numbers.clone().nth(position).unwrap_or(0).to_le_bytes();
+                let number = numbers.at(position).unwrap_or(0).to_le_bytes();
                 Cow::Owned(number.get(..width).unwrap_or(&number).to_vec())
             }
         }

@@ -325,6 +325,16 @@ pub mod short_enter {
         (pairs.wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize
     }
 
+    /// The lowest bytes of a word, at most eight.
+    #[inline]
+    const fn low_bytes(word: u64, bytes: u64) -> u64 {
+        let unused = 64 - 8 * bytes as u32;
+        match word.checked_shl(unused) {
+            Some(high) => high >> unused,
+            None => 0,
+        }
+    }
+
     /// How many bytes the codes of a call with that many arguments take.
     #[inline]
     pub const fn codes_length(arguments: usize) -> usize {
@@ -365,6 +375,23 @@ pub mod short_enter {
             Some(())
         }
 
+        /// The number at a position from here on; `None` where the record ends too early.
+        #[cfg(feature = "read")]
+        #[inline]
+        pub(crate) fn at(&self, position: usize) -> Option<u64> {
+            let behind = 4 * position as u32;
+            let code = self.codes.checked_shr(behind).unwrap_or(0) & 15;
+            if code > MOST_BYTES {
+                return Some(code - MOST_BYTES);
+            }
+            let passed = self.codes & !u64::MAX.checked_shl(behind).unwrap_or(0);
+            let rest = self.rest.get(total_bytes(passed)..)?;
+            match rest.first_chunk::<8>() {
+                Some(word) => Some(low_bytes(u64::from_le_bytes(*word), code)),
+                None => Self { codes: code, rest }.next(),
+            }
+        }
+
         /// What follows the numbers that have been read.
         pub fn rest(&self) -> &'a [u8] {
             self.rest
@@ -386,10 +413,7 @@ pub mod short_enter {
             // Nearly always there is something behind it, and eight bytes can be read at once.
             if let Some(word) = self.rest.first_chunk::<8>() {
                 self.rest = &self.rest[length..];
-                let unused = 64 - 8 * code as u32;
-                return Some(
-                    u64::from_le_bytes(*word).checked_shl(unused).unwrap_or(0) >> (unused % 64),
-                );
+                return Some(low_bytes(u64::from_le_bytes(*word), code));
             }
             let (bytes, rest) = self.rest.split_at_checked(length)?;
             self.rest = rest;
@@ -680,6 +704,7 @@ mod tests {
             };
             for (place, &value) in values.iter().enumerate() {
                 assert_eq!(numbers.clone().nth(place), Some(value), "{place} {behind}");
+                assert_eq!(numbers.at(place), Some(value), "{place} {behind}");
                 assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
             }
             let mut passed = numbers.clone();
@@ -690,6 +715,7 @@ mod tests {
         }
         let cut = short_enter::Numbers::new(&[0x88, 1, 2, 3], 0);
         assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
+        assert_eq!(cut.clone().and_then(|cut| cut.at(0)), None);
         assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
     }
 
@@ -713,6 +739,11 @@ mod tests {
                     assert_eq!(read.by_ref().take(count).count(), count);
                     assert_eq!(passed.pass(count), Some(()));
                     assert_eq!(passed.rest(), read.rest(), "{code} {other} {count}");
+                    if count < 16 {
+                        let begun = short_enter::Numbers::new(&record, short_enter::MOST_ARGUMENTS);
+                        let at = begun.and_then(|numbers| numbers.at(count));
+                        assert_eq!(at, read.clone().next(), "{code} {other} {count}");
+                    }
                     if count < 16 {
                         assert_eq!(passed.next(), read.next(), "{code} {other} {count}");
                     }
