@@ -12,6 +12,8 @@ use crate::state::order::config_stream;
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
         match step {
+            // As long as nothing has ended, nothing needs to be looked at.
+            Step::Use(kind) | Step::Destroy(kind) if !may_be_dead(check, kind) => {}
             Step::Use(kind) => used(
                 check,
                 drafts,
@@ -66,6 +68,14 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
+/// False if no object that a handle of that kind may stand for has come to an end.
+#[inline]
+fn may_be_dead(check: &Check<'_, '_>, kind: Kind) -> bool {
+    let objects = &check.state.objects;
+    // A kernel may stand for a function.
+    objects.has_ended(kind) || (kind == Kind::Function && objects.has_ended(Kind::Kernel))
+}
+
 fn used(
     check: &Check<'_, '_>,
     drafts: &mut Vec<Draft>,
@@ -76,11 +86,6 @@ fn used(
 ) {
     // Zero is "none" or "the default"; the small stream handles are the default streams.
     if handle == 0 || (kind == Kind::Stream && handle <= crate::state::STREAM_PER_THREAD) {
-        return;
-    }
-    // As long as nothing has ended, nothing needs to be looked up.
-    let objects = &check.state.objects;
-    if !objects.has_ended(kind) && !(kind == Kind::Function && objects.has_ended(Kind::Kernel)) {
         return;
     }
     let Lookup::Dead(id) = check.state.find(kind, handle) else {
