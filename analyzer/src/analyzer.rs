@@ -8,7 +8,7 @@ use cutape_registry::Kind;
 use crate::context::TraceContext;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
 use crate::plan::{Plan, Special};
-use crate::render::{Renderer, result_text};
+use crate::render::{Renderer, result_of};
 use crate::rules::{self, Check, Draft};
 use crate::state::State;
 use crate::state::objects::{Lookup, ObjectId, Origin, Site, kind_word};
@@ -216,7 +216,7 @@ impl Analyzer {
                 .get(call.thread as usize)
                 .map_or(0, |thread| thread.number),
             caller: place(context, call.caller),
-            result: result_text(call, context.signatures()),
+            result: result_of(call, context.signatures()),
         }
     }
 

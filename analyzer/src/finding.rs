@@ -49,6 +49,7 @@ impl From<cutape_registry::Severity> for Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallSite {
     /// Call index.
+    #[serde(rename = "call")]
     pub index: u64,
     /// Exported name.
     pub function: String,
@@ -60,8 +61,32 @@ pub struct CallSite {
     pub thread_number: u32,
     /// Where in the program it returns to: a symbol, else an address.
     pub caller: String,
+    /// What came back; `None` if it did not return.
+    pub result: Option<CallResult>,
+}
+
+impl CallSite {
     /// Name of the result, or "did not return".
-    pub result: String,
+    pub fn result_text(&self) -> String {
+        let result = self.result.as_ref();
+        result.map_or_else(|| "did not return".to_owned(), CallResult::text)
+    }
+}
+
+impl CallResult {
+    /// The name, else the number.
+    pub fn text(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.code.to_string())
+    }
+}
+
+/// What a call returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallResult {
+    /// The number.
+    pub code: i32,
+    /// Its name in `CUresult`, if that is what the function returns and it has one.
+    pub name: Option<String>,
 }
 
 /// The life of an object that a finding speaks of.

@@ -8,6 +8,7 @@ use cutape_format::{Bytes, Call, Capture, Passing, Signature, Signatures};
 use serde_json::{Map, Value, json};
 
 use crate::context::TraceContext;
+use crate::finding::CallResult;
 
 /// Strings longer than this many bytes are cut in text.
 const LONGEST_STRING: usize = 200;
@@ -96,7 +97,7 @@ impl Renderer {
         out.push(')');
     }
 
-    /// The call as an object: index, thread, function, arguments with what was seen behind pointers, result, times.
+    /// The call as an object: its number, thread, function, arguments with what was seen behind pointers, result, times.
     pub fn json(&mut self, call: &Call<'_>, context: &dyn TraceContext) -> Value {
         let signatures = context.signatures();
         let styles = self.styles(call.signature, signatures);
@@ -138,7 +139,7 @@ impl Renderer {
             arguments.push(Value::Object(entry));
         }
         json!({
-            "index": call.index,
+            "call": call.index,
             "thread": call.thread,
             "number": call.number,
             "function": call.signature.name,
@@ -146,8 +147,7 @@ impl Renderer {
             "enter": call.ticks,
             "leave": call.leave.map(|leave| leave.ticks),
             "arguments": arguments,
-            "result": call.result(),
-            "resultName": result_text(call, signatures),
+            "result": result_of(call, signatures),
         })
     }
 
@@ -166,18 +166,17 @@ impl Renderer {
     }
 }
 
-/// Name of the result: as the trace's `CUresult` says, a number for what is no `CUresult`, "did not return".
-pub fn result_text(call: &Call<'_>, signatures: &Signatures) -> String {
-    let Some(result) = call.result() else {
-        return "did not return".to_owned();
-    };
-    if call.signature.returns == "CUresult"
-        && let Some(table) = signatures.enumeration("CUresult")
-        && let Some(name) = table.name_of(i64::from(result))
-    {
-        return name.to_owned();
-    }
-    result.to_string()
+/// What a call returned, with its name; `None` if it did not return.
+pub fn result_of(call: &Call<'_>, signatures: &Signatures) -> Option<CallResult> {
+    let code = call.result()?;
+    let table = signatures
+        .enumeration("CUresult")
+        .filter(|_| call.signature.returns == "CUresult");
+    let name = table.and_then(|table| table.name_of(i64::from(code)));
+    Some(CallResult {
+        code,
+        name: name.map(str::to_owned),
+    })
 }
 
 fn style(

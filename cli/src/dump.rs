@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use cutape_analyzer::CallResult;
 use cutape_analyzer::TraceContext;
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
@@ -343,9 +344,9 @@ pub(crate) fn call_text(call: &Call<'_>, renderer: &mut Renderer<'_>) -> String 
 /// A line of JSON; keys are only ever added.
 #[derive(Debug, Serialize)]
 struct JsonLine<'c> {
-    index: u64,
+    call: u64,
     thread: u32,
-    name: &'c str,
+    function: &'c str,
     time_ns: Option<u64>,
     /// `null` for a call in flight.
     duration_ns: Option<u64>,
@@ -356,15 +357,9 @@ struct JsonLine<'c> {
     /// By the name of the parameter, with `.piece` for further pieces.
     outputs: Map<String, Json>,
     /// `null` for a call in flight.
-    result: Option<JsonResult>,
+    result: Option<CallResult>,
     launch: Option<Json>,
     notes: Vec<Json>,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonResult {
-    code: i32,
-    name: Option<String>,
 }
 
 fn json_line<'c>(
@@ -400,15 +395,15 @@ fn json_line<'c>(
         .filter_map(|note: Note<'_>| notes::json(&note, notes::arrived_json(&note, renderer)))
         .collect();
     JsonLine {
-        index: call.index,
+        call: call.index,
         thread: call.thread,
-        name: &call.signature.name,
+        function: &call.signature.name,
         time_ns: places.clock.since_start(call.ticks),
         duration_ns: places.duration(call),
         caller: format!("{:#x}", call.caller),
         arguments: arguments.collect(),
         outputs: outputs.collect(),
-        result: call.result().map(|code| JsonResult {
+        result: call.result().map(|code| CallResult {
             code,
             name: rendered.result,
         }),

@@ -70,7 +70,7 @@ def main():
             expected, allowed = wanted(name)
             if not expected <= found <= allowed:
                 sys.exit(f"{name}: found {sorted(found)}, its source expects {sorted(expected)}")
-            flight = [call["name"] for call in calls if call["result"] is None]
+            flight = [call["function"] for call in calls if call["result"] is None]
             meta = subprocess.run([cutape, "info", file], capture_output=True, text=True, check=True).stdout
             lines += [
                 "[[trace]]",

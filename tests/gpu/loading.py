@@ -82,7 +82,7 @@ def way_cell(way, via, cutape, folder, results):
         return "OTHER", f"{via}: {way['name']}: bare {bare[:2]}, recorded {recorded}", True
     calls = Counter()
     for trace in place.glob("*.cutape"):
-        calls.update(call["name"] for call in dumped(cutape, trace))
+        calls.update(call["function"] for call in dumped(cutape, trace))
     seen = Counter({name: count for name, count in calls.items() if name in CALLS})
     expected = via in way["recorded"]
     right = seen == CALLS if expected else not seen
@@ -95,7 +95,7 @@ def shape(call):
     plain = lambda part: part.get("value") if isinstance(part.get("value"), int) else part.get("label", "").split("#")[0]
     launch = call.get("launch") or {}
     return (
-        call["name"],
+        call["function"],
         (call.get("result") or {}).get("code"),
         tuple((name, plain(part)) for name, part in sorted(call["arguments"].items())),
         (launch.get("kernel"), tuple(launch.get("grid") or ()), tuple(launch.get("block") or ())),

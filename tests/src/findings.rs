@@ -51,8 +51,8 @@ fn finding(value: &Value) -> Result<Finding, String> {
     Ok(Finding {
         rule: text("rule")?,
         severity: text("severity")?,
-        call: value["call"]["index"].as_u64(),
-        result: value["call"]["result"]
+        call: value["call"]["call"].as_u64(),
+        result: value["call"]["result"]["name"]
             .as_str()
             .unwrap_or_default()
             .to_owned(),
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn shapes() {
-        let one = r#"{"rule":"a","severity":"error","call":{"index":3,"result":"CUDA_SUCCESS"},"chain":["x"]}"#;
+        let one = r#"{"rule":"a","severity":"error","call":{"call":3,"result":{"code":0,"name":"CUDA_SUCCESS"}},"chain":["x"]}"#;
         for (text, count) in [
             (String::new(), Some(0)),
             ("[]".to_owned(), Some(0)),

@@ -108,8 +108,8 @@ mod tests {
     fn volatile_parts() {
         for (line, expected) in [
             (
-                r#"{"name":"cuInit","index":0,"time_ns":5,"caller":"0x55e3d30aa2de","notes":[{"kind":"thread","number":7}]}"#,
-                r#"{"index":0,"name":"cuInit","notes":[{"kind":"thread"}]}"#,
+                r#"{"function":"cuInit","call":0,"time_ns":5,"caller":"0x55e3d30aa2de","notes":[{"kind":"thread","number":7}]}"#,
+                r#"{"call":0,"function":"cuInit","notes":[{"kind":"thread"}]}"#,
             ),
             (
                 r#"{"a":{"value":"0x7f00aa0011"},"h":{"label":"context#1","value":"0x7f00"},"n":{"value":"0x10"}}"#,

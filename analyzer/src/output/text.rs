@@ -70,7 +70,11 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             let _ = writeln!(
                 out,
                 " {dim}-->{reset} call {}: {} = {}  thread {}{number} at {}",
-                call.index, call.text, call.result, call.thread, call.caller
+                call.index,
+                call.text,
+                call.result_text(),
+                call.thread,
+                call.caller
             );
         }
         None => {

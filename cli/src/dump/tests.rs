@@ -119,12 +119,12 @@ fn lines_of_json() {
     assert_eq!(lines.len(), 6);
     let keys = [
         "arguments",
+        "call",
         "caller",
         "caller_symbol",
         "duration_ns",
-        "index",
+        "function",
         "launch",
-        "name",
         "notes",
         "outputs",
         "result",
@@ -135,10 +135,10 @@ fn lines_of_json() {
         let mut found: Vec<_> = line.as_object().unwrap().keys().collect();
         found.sort();
         assert_eq!(found, keys);
-        assert_eq!(line["index"], json!(index));
+        assert_eq!(line["call"], json!(index));
     }
     for (place, path, expected) in [
-        (0, "/name", json!("cuModuleLoadData")),
+        (0, "/function", json!("cuModuleLoadData")),
         (0, "/time_ns", json!(0)),
         (1, "/duration_ns", json!(1000)),
         (0, "/caller", json!("0x1234")),

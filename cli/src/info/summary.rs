@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
+use cutape_analyzer::{CallResult, result_of};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
@@ -119,7 +120,7 @@ pub(crate) struct CallCounts {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct FunctionFacts {
-    pub(crate) name: String,
+    pub(crate) function: String,
     pub(crate) calls: u64,
     pub(crate) failed: u64,
     pub(crate) in_flight: u64,
@@ -142,13 +143,13 @@ pub(crate) struct KernelFacts {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CallFacts {
-    pub(crate) index: u64,
+    pub(crate) call: u64,
     pub(crate) thread: u32,
-    pub(crate) name: String,
+    pub(crate) function: String,
     /// With all arguments.
     pub(crate) text: String,
     /// `null` for a call in flight.
-    pub(crate) result: Option<String>,
+    pub(crate) result: Option<CallResult>,
 }
 
 impl Summary {
@@ -183,7 +184,7 @@ impl Summary {
         functions.sort_by(|a, b| {
             (b.total_ns, b.calls)
                 .cmp(&(a.total_ns, a.calls))
-                .then_with(|| a.name.cmp(&b.name))
+                .then_with(|| a.function.cmp(&b.function))
         });
         let mut kernels: Vec<KernelFacts> = kernels
             .entries
@@ -401,7 +402,7 @@ impl<'t> Gathering<'t> {
         let entry = self.functions[place].get_or_insert_with(|| FunctionEntry {
             concern: Concern::of(call.signature, signatures),
             facts: FunctionFacts {
-                name: call.signature.name.clone(),
+                function: call.signature.name.clone(),
                 ..FunctionFacts::default()
             },
             total_ticks: 0,
@@ -432,17 +433,12 @@ impl<'t> Gathering<'t> {
     }
 
     fn describe(&mut self, call: &Call<'_>) -> CallFacts {
-        let code = call.result();
-        let results = self.trace.signatures().enumeration("CUresult");
         CallFacts {
-            index: call.index,
+            call: call.index,
             thread: call.thread,
-            name: call.signature.name.clone(),
+            function: call.signature.name.clone(),
             text: dump::call_text(call, &mut self.renderer),
-            result: code.map(|code| {
-                let name = results.and_then(|results| results.name_of(i64::from(code)));
-                name.map_or_else(|| code.to_string(), str::to_owned)
-            }),
+            result: result_of(call, self.trace.signatures()),
         }
     }
 

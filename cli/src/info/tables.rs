@@ -278,7 +278,7 @@ fn write_table(
 fn write_functions(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     let rows = summary.functions.iter().map(|entry| {
         vec![
-            entry.name.clone(),
+            entry.function.clone(),
             grouped(entry.calls),
             grouped(entry.failed),
             time_or_unknown(entry.total_ns),
@@ -470,9 +470,12 @@ fn write_calls(
     let Page { columns, out } = page;
     writeln!(out, "\n{title}")?;
     for call in calls {
-        let result = call.result.as_deref().unwrap_or("? (did not return)");
+        let result = match &call.result {
+            Some(result) => result.text(),
+            None => "? (did not return)".to_owned(),
+        };
         let text = shortened(&call.text, CALL_LINES * *columns);
-        writeln!(out, "  {} @{} {text} = {result}", call.index, call.thread)?;
+        writeln!(out, "  {} @{} {text} = {result}", call.call, call.thread)?;
     }
     if total > calls.len() as u64 {
         writeln!(out, "  … {} more", grouped(total - calls.len() as u64))?;

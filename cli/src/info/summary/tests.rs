@@ -112,7 +112,7 @@ fn keys_and_numbers() {
         (
             "/functions/0",
             json!({
-                "name": "cuLaunchKernel", "calls": 3, "failed": 0, "in_flight": 0,
+                "function": "cuLaunchKernel", "calls": 3, "failed": 0, "in_flight": 0,
                 "total_ns": 3000, "mean_ns": 1000, "max_ns": 1000,
             }),
         ),
@@ -141,7 +141,12 @@ fn keys_and_numbers() {
             "/in_flight/0/text",
             json!("cuModuleUnload(hmod = 0x50 module#1)"),
         ),
-        ("/failed/0/result", json!("CUDA_ERROR_OUT_OF_MEMORY")),
+        ("/failed/0/call", json!(7)),
+        ("/failed/0/function", json!("cuMemAlloc_v2")),
+        (
+            "/failed/0/result",
+            json!({"code": 2, "name": "CUDA_ERROR_OUT_OF_MEMORY"}),
+        ),
     ] {
         let found = summary.pointer(path).cloned().unwrap_or(Json::Null);
         assert_eq!(found, expected, "{path}");
