@@ -128,20 +128,21 @@ impl<'t> Bodies<'t> for &'t Trace {
 /// One record: head, body.
 type Record<'t> = (RecordHead, &'t [u8]);
 
-/// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one.
+/// The record at a position, which moves behind it; skips to the thread's next chunk at the end of one. `body` is that of the
+/// position's chunk.
 #[inline(always)]
 fn next_record<'b>(
     bodies: &impl Bodies<'b>,
     thread: usize,
     position: &mut Position,
+    body: &mut &'b [u8],
 ) -> Option<Record<'b>> {
-    let body = bodies.body(thread, position.chunk)?;
     match record_at(body, position.offset) {
         Some((head, record)) => {
             position.offset += head.length as usize;
             Some((head, record.get(RECORD_HEAD_LENGTH..)?))
         }
-        None => first_record(bodies, thread, position),
+        None => first_record(bodies, thread, position, body),
     }
 }
 
@@ -152,10 +153,11 @@ fn first_record<'b>(
     bodies: &impl Bodies<'b>,
     thread: usize,
     position: &mut Position,
+    body: &mut &'b [u8],
 ) -> Option<Record<'b>> {
     loop {
         // A thread opens a chunk only when it is done with the one before.
-        let body = bodies.body(thread, position.chunk + 1)?;
+        *body = bodies.body(thread, position.chunk + 1)?;
         *position = Position {
             chunk: position.chunk + 1,
             offset: 0,
@@ -173,6 +175,8 @@ pub(crate) struct Found<'t> {
     entered: Entered<'t>,
     /// Behind it.
     behind: Position,
+    /// The body that it is in.
+    body: &'t [u8],
 }
 
 impl Found<'_> {
@@ -190,11 +194,12 @@ pub(crate) fn seek_enter<'b>(
     thread: usize,
     position: &mut Position,
 ) -> Option<Found<'b>> {
+    let mut body = bodies.body(thread, position.chunk)?;
     loop {
         let mut behind = *position;
-        let (head, body) = next_record(bodies, thread, &mut behind)?;
+        let (head, record) = next_record(bodies, thread, &mut behind, &mut body)?;
         if record_kind::is_enter(head.kind)
-            && let Some(entered) = Entered::read(trace, head, body)
+            && let Some(entered) = Entered::read(trace, head, record)
         {
             // At the record itself, which may be the first of a further chunk.
             *position = Position {
@@ -205,6 +210,7 @@ pub(crate) fn seek_enter<'b>(
                 function: head.function,
                 entered,
                 behind,
+                body,
             });
         }
         *position = behind;
@@ -278,6 +284,7 @@ pub(crate) fn assemble<'t>(
             captures,
         },
         behind: mut position,
+        body: mut chunk,
     } = found;
     let mut call = Call {
         index: 0,
@@ -296,7 +303,8 @@ pub(crate) fn assemble<'t>(
     let entered = function;
     loop {
         let mut behind = position;
-        let Some((record, body)) = next_record(bodies, thread as usize, &mut behind) else {
+        let Some((record, body)) = next_record(bodies, thread as usize, &mut behind, &mut chunk)
+        else {
             return Assembled {
                 call,
                 position,

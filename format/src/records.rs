@@ -14,7 +14,8 @@ use crate::trace::Trace;
 /// The record at an offset of a chunk's body: its head and its bytes, head included. `None` at the end of the records.
 #[inline]
 pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8])> {
-    let word = body.get(offset..)?.first_chunk::<RECORD_HEAD_LENGTH>()?;
+    let rest = body.get(offset..)?;
+    let word = rest.first_chunk::<RECORD_HEAD_LENGTH>()?;
     // SAFETY: `word` is readable memory of 8 bytes, and `[u8; 8]` needs no alignment. Volatile, because the process being
     // recorded may store this word (in one instruction, it is aligned there) while its trace is followed.
     let word = u64::from_le_bytes(unsafe { std::ptr::read_volatile(word) });
@@ -25,7 +26,7 @@ pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8]
     if length < RECORD_HEAD_LENGTH || !length.is_multiple_of(8) {
         return None;
     }
-    Some((head, body.get(offset..)?.get(..length)?))
+    Some((head, rest.get(..length)?))
 }
 
 /// What a stage holds, as its first record says; `None` for one that is empty.
