@@ -216,6 +216,9 @@ impl<'t> Loaded<'t> {
     }
 }
 
+/// A chunk's body, or why there is none.
+type Body<'t> = Result<Cow<'t, [u8]>, Damage>;
+
 /// The other processor's end: loads what it is asked for, in that order.
 struct Loader<'t> {
     ask: mpsc::Sender<Wanted>,
@@ -228,7 +231,7 @@ struct Store<'t> {
     trace: &'t Trace,
     /// For each thread the chunks that are walked over.
     chunks: Vec<Vec<usize>>,
-    bodies: Vec<Vec<OnceCell<Result<Cow<'t, [u8]>, Damage>>>>,
+    bodies: Vec<Vec<OnceCell<Body<'t>>>>,
     /// For each thread how many of its chunks the loader has been asked for.
     asked: Vec<Cell<usize>>,
     loader: Option<Loader<'t>>,
