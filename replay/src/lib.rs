@@ -77,3 +77,4 @@ pub use rerun::{
     Tolerance, Work, compare,
 };
 pub use run::{Options, Selection, replay};
+pub use timing::Measuring;

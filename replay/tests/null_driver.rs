@@ -506,7 +506,15 @@ fn only_chosen_calls_are_measured() {
         let span = report.span.expect("some were measured");
         assert_eq!((sum.calls, span.calls), (5, 5));
         assert_eq!((span.first, span.last), (last - 4, last));
-        assert!(sum.nanoseconds > 0 && span.nanoseconds >= span.driver_nanoseconds);
+        assert!(sum.nanoseconds > 0 && Some(span.nanoseconds) >= span.driver_nanoseconds);
+        let report = recorder.replayed("timed", &format!("{flags}span only=cuCtxSynchronize"));
+        let alone = report.span.expect("the same were measured");
+        assert_eq!((alone.first, alone.last), (span.first, span.last));
+        assert_eq!((alone.calls, alone.driver_nanoseconds), (5, None));
+        assert!(alone.nanoseconds > 0 && report.timing.is_empty());
+        let report = recorder.replayed("timed", &format!("{flags}span until={}", last - 2));
+        let span = report.span.expect("those before were measured");
+        assert_eq!((span.first, span.last, span.calls), (0, last - 3, last - 2));
         let report = recorder.replayed("timed", &format!("{flags}timing"));
         let span = report.span.expect("all were measured");
         assert_eq!((span.first, span.calls), (0, report.calls));
