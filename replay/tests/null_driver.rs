@@ -489,6 +489,32 @@ fn threads_are_in_the_driver_at_once_and_a_blocked_replay_names_their_calls() {
     assert!(died.hung && died.threads.is_empty(), "one at a time");
 }
 
+/// More calls follow than are read ahead.
+#[test]
+fn a_divergence_ends_a_long_replay_of_two_threads() {
+    let mut recorder = Recorder::new();
+    recorder.begin();
+    let wrong = recorder.index;
+    recorder.call_on(0, "cuCtxSynchronize", &[], &mut [], Some(1));
+    let mut version = [0; 4];
+    for index in 0..10_000 {
+        let behind = &mut [(0, Behind::Output(&mut version))];
+        recorder.call_on(index / 100 % 2, "cuDriverGetVersion", &[0], behind, None);
+    }
+    for flags in ["", "threads"] {
+        let report = recorder.replayed("long", flags);
+        assert!(report.died.is_none(), "{flags}: {:?}", report.died);
+        assert_eq!(report.divergence_count, 1, "{flags}");
+        assert_eq!(report.divergences[0].call, wrong);
+        assert!(report.calls_replayed < report.calls);
+        let report = recorder.replayed("long", &format!("{flags} keep-going"));
+        assert_eq!(
+            (report.divergence_count, report.calls_replayed),
+            (1, report.calls)
+        );
+    }
+}
+
 #[test]
 fn only_chosen_calls_are_measured() {
     let mut recorder = Recorder::new();
