@@ -1,6 +1,5 @@
 //! `cutape replay`: a trace's calls, re-issued and compared.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -231,10 +230,12 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
     let set = set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?;
     let mut kernels = Kernels::default();
-    let mut chosen = HashSet::new();
+    // By index: they are asked for in order, while calls are read ahead.
+    let mut chosen = Vec::new();
     for call in trace.calls() {
         if set.contains(&call, kernels.launched(&call)) {
-            chosen.insert(call.index);
+            chosen.resize(call.index as usize, false);
+            chosen.push(true);
         }
         kernels.observe(&call);
     }
@@ -243,7 +244,9 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
             "--calls {text}: no call of the trace is among them"
         )));
     }
-    Ok(Some(Arc::new(move |call| chosen.contains(&call.index))))
+    Ok(Some(Arc::new(move |call| {
+        chosen.get(call.index as usize) == Some(&true)
+    })))
 }
 
 /// Calls that carry recorded addresses, as many as the text names.
