@@ -320,17 +320,15 @@ const PACKED_KEPT: usize = 64;
 /// The usual case: `kernelParams` that are sent again byte by byte. A buffer with the list for `extra`.
 fn as_recorded<'t>(player: &mut Player<'t>, call: &Call<'t>, params: usize) -> Option<Buffer> {
     // What is to be repeated keeps its own memory.
-    if player.recorder.is_some()
-        || player.ranges.any_translated()
-        || player.capturing.has_moved_conditions()
-    {
+    if player.recorder.is_some() || player.capturing.has_moved_conditions() {
         return None;
     }
     let packed = call
         .capture(params, field::KERNEL_PARAMETERS)?
         .bytes
         .inline()?;
-    if packed.is_empty() {
+    // The words that `translate_words` looks at, and all between them.
+    if packed.is_empty() || player.ranges.stale_words(packed, 4).is_some() {
         return None;
     }
     note_host_memory(player, packed);
