@@ -1,7 +1,5 @@
 //! The arguments of one re-issued call: numbers, live handles and addresses, and memory for what is behind pointers.
 
-use std::ops::Deref;
-
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Length, Parent, Role, Width, structure};
 
@@ -11,6 +9,7 @@ use crate::compare::Payload;
 use crate::devices::Here;
 use crate::handles::{Resolved, crashes_after_end, kind_name};
 use crate::interpret::Player;
+use crate::received::{Received, read_memory};
 use crate::report::Stale;
 use crate::traits;
 
@@ -70,27 +69,6 @@ pub(crate) struct Place {
     pub length: usize,
 }
 
-/// Bytes that most outputs are no longer than.
-const SHORT: usize = 64;
-
-/// A copy of what a call has written, without an allocation if it is short.
-pub(crate) struct Received {
-    short: [u8; SHORT],
-    length: usize,
-    long: Vec<u8>,
-}
-
-impl Deref for Received {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self.length {
-            0..=SHORT => &self.short[..self.length],
-            _ => &self.long,
-        }
-    }
-}
-
 /// One call, ready to be issued.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
@@ -145,24 +123,7 @@ impl Frame {
 
     /// The bytes behind a pointer that the call has written.
     pub(crate) fn received(&self, place: &Place) -> Received {
-        let mut received = Received {
-            short: [0; SHORT],
-            length: place.length,
-            long: Vec::new(),
-        };
-        if place.length > SHORT {
-            received.long = read_memory(place.address, place.length);
-        } else {
-            // SAFETY: as in `read_memory`; `short` is long enough.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    place.address as *const u8,
-                    received.short.as_mut_ptr(),
-                    place.length,
-                );
-            }
-        }
-        received
+        Received::of(place.address, place.length)
     }
 
     /// Writes what the driver would have written behind a parameter.
@@ -181,15 +142,6 @@ impl Frame {
     pub(crate) fn place(&self, position: usize) -> Option<&Place> {
         self.places.iter().find(|place| place.position == position)
     }
-}
-
-/// Copies memory that the driver may have written.
-pub(crate) fn read_memory(address: u64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range covers, which stays mapped
-    // while the range lives; `bytes` is fresh.
-    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
-    bytes
 }
 
 /// How many bytes a handle of a kind has behind a pointer.

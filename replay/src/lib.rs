@@ -54,6 +54,7 @@ mod overrides;
 mod placement;
 mod plan;
 mod primary;
+mod received;
 mod report;
 mod rerun;
 mod run;
