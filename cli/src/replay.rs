@@ -1,6 +1,5 @@
 //! `cutape replay`: a trace's calls, re-issued and compared.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::Trace;
-use cutape_replay::{Divergence, Guard, Options, Report, Selection, What};
+use cutape_replay::{Divergence, Guard, Measuring, Options, Report, Selection, What};
 
 use crate::call_set::{CallSet, Kernels};
 use crate::failure::{FOUND, Failure};
@@ -40,9 +39,17 @@ pub(crate) struct Arguments {
     /// Measure instead of comparing bytes: each function's time in the
     /// driver, and the time from the first call to the last.
     ///
-    /// With --calls only those are measured.
-    #[arg(long, verbatim_doc_comment)]
-    timing: bool,
+    /// With --calls only those are measured. --timing=span measures from the
+    /// first to the last alone, without a look at the clock at each call.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "calls",
+        verbatim_doc_comment
+    )]
+    timing: Option<Timing>,
     /// Let recorded threads run at once instead of taking turns.
     ///
     /// A call begins when the calls are done that had returned
@@ -70,6 +77,15 @@ pub(crate) struct Arguments {
     /// Write the report there as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// What `--timing` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Timing {
+    /// Each function's time in the driver, and from the first call to the last.
+    Calls,
+    /// From the first call to the last.
+    Span,
 }
 
 /// Pairs of ordinals: recorded, here.
@@ -133,7 +149,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             command.args(["--devices", &devices.to_string()]);
         }
         for (wanted, flag) in [
-            (arguments.timing, "--timing"),
+            (arguments.timing == Some(Timing::Calls), "--timing=calls"),
+            (arguments.timing == Some(Timing::Span), "--timing=span"),
             (arguments.threads, "--threads"),
             (arguments.keep_going, "--keep-going"),
             (arguments.force, "--force"),
@@ -184,7 +201,11 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
         until: arguments.until,
         calls: selection(&trace, &arguments)?,
         keep_going: arguments.keep_going,
-        timing: arguments.timing,
+        timing: match arguments.timing {
+            None => Measuring::Nothing,
+            Some(Timing::Calls) => Measuring::Calls,
+            Some(Timing::Span) => Measuring::Span,
+        },
         threads: arguments.threads,
         force: arguments.force,
         watchdog: Duration::from_secs(arguments.watchdog.max(1)),
@@ -209,10 +230,12 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
     let set = set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?;
     let mut kernels = Kernels::default();
-    let mut chosen = HashSet::new();
+    // By index: they are asked for in order, while calls are read ahead.
+    let mut chosen = Vec::new();
     for call in trace.calls() {
         if set.contains(&call, kernels.launched(&call)) {
-            chosen.insert(call.index);
+            chosen.resize(call.index as usize, false);
+            chosen.push(true);
         }
         kernels.observe(&call);
     }
@@ -221,7 +244,9 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
             "--calls {text}: no call of the trace is among them"
         )));
     }
-    Ok(Some(Arc::new(move |call| chosen.contains(&call.index))))
+    Ok(Some(Arc::new(move |call| {
+        chosen.get(call.index as usize) == Some(&true)
+    })))
 }
 
 /// Calls that carry recorded addresses, as many as the text names.
@@ -329,14 +354,16 @@ fn text(trace: &Trace, report: &Report) -> String {
     }
     let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
     if let Some(span) = &report.span {
+        let inside = span.driver_nanoseconds.map(micros);
+        let inside =
+            inside.map_or_else(String::new, |time| format!(", in the driver {time:.1} µs"));
         let _ = writeln!(
             out,
-            "calls {} to {}, {} measured: {:.1} µs, in the driver {:.1} µs; recorded {:.1} µs",
+            "calls {} to {}, {} measured: {:.1} µs{inside}; recorded {:.1} µs",
             span.first,
             span.last,
             span.calls,
             micros(span.nanoseconds),
-            micros(span.driver_nanoseconds),
             micros(span.recorded_nanoseconds)
         );
     }

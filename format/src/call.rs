@@ -224,12 +224,21 @@ impl<'a> Call<'a> {
                 }
             }
         };
-        match parameter.passing {
-            Passing::Signed(n) if n < 8 => {
-                let shift = 64 - 8 * u32::from(n);
-                (((value << shift) as i64) >> shift) as u64
+        sign_extended(parameter.passing, value)
+    }
+
+    /// The first arguments, each as [`Call::argument`] gives it, in one pass over the record.
+    pub fn arguments(&self, into: &mut [u64]) {
+        let Arguments::Short(numbers) = &self.arguments else {
+            for (position, place) in into.iter_mut().enumerate() {
+                *place = self.argument(position);
             }
-            _ => value,
+            return;
+        };
+        into.fill(0);
+        let parameters = self.signature.parameters.iter();
+        for ((place, parameter), number) in into.iter_mut().zip(parameters).zip(numbers.clone()) {
+            *place = sign_extended(parameter.passing, number);
         }
     }
 
@@ -334,6 +343,18 @@ impl<'a> Call<'a> {
         self.notes
             .iter()
             .map(|&(kind, bytes)| Note::read(kind, bytes))
+    }
+}
+
+/// An argument as wide as its type, as a word.
+#[inline]
+fn sign_extended(passing: Passing, value: u64) -> u64 {
+    match passing {
+        Passing::Signed(n) if n < 8 => {
+            let shift = 64 - 8 * u32::from(n);
+            (((value << shift) as i64) >> shift) as u64
+        }
+        _ => value,
     }
 }
 

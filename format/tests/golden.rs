@@ -60,6 +60,27 @@ fn the_writer_still_writes_these_bytes() {
 }
 
 #[test]
+fn arguments_are_the_same_together_as_one_by_one() {
+    for (builder, name) in [(sample(), "packed"), (short_sample(), "short")] {
+        let path = place("golden-arguments").join(format!("{name}.cutape"));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        let mut signed = 0;
+        for call in trace.calls() {
+            // One more than any call has, and of some calls fewer than they have.
+            for count in [2, 12] {
+                let mut together = vec![7; count];
+                call.arguments(&mut together);
+                let each: Vec<u64> = (0..count).map(|at| call.argument(at)).collect();
+                assert_eq!(together, each, "{name}: call {}", call.index);
+                signed += usize::from(together.contains(&u64::MAX));
+            }
+        }
+        assert!(signed > 0, "{name} has a negative argument");
+    }
+}
+
+#[test]
 fn known_calls_have_their_values() {
     let path = place("golden-values").join("raw.cutape");
     sample().write(&path).unwrap();

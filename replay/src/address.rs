@@ -97,6 +97,16 @@ pub(crate) struct Ranges {
     owned: HashMap<(Kind, u64), u32, FxBuildHasher>,
     /// Live memory that the program's CPU code can write: behind the last byte, by first.
     of_host: BTreeMap<u64, u64>,
+    /// What any of it has covered (first, behind the last).
+    host_span: (u64, u64),
+}
+
+/// A span (first, behind the last; behind is 0 for none) that a range is in, too.
+fn widened((first, behind): (u64, u64), range: &Range) -> (u64, u64) {
+    match behind {
+        0 => (range.start, range.end()),
+        _ => (first.min(range.start), behind.max(range.end())),
+    }
 }
 
 fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
@@ -108,11 +118,7 @@ impl Ranges {
     /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave the address out again.
     pub(crate) fn insert(&mut self, range: Range) {
         if range.is_translated() {
-            let (first, behind) = self.moved;
-            self.moved = match behind {
-                0 => (range.start, range.end()),
-                _ => (first.min(range.start), behind.max(range.end())),
-            };
+            self.moved = widened(self.moved, &range);
         }
         if range.kind == Kind::Reservation {
             self.translated += usize::from(range.is_translated());
@@ -132,6 +138,7 @@ impl Ranges {
         self.translated += usize::from(range.is_translated());
         if range.is_of_host() {
             self.of_host.insert(range.start, range.end());
+            self.host_span = widened(self.host_span, &range);
         }
         if let Some(owner) = range.owner {
             *self.owned.entry(owner).or_default() += 1;
@@ -250,6 +257,9 @@ impl Ranges {
 
     /// The live memory that an address lies in, if the program's CPU code can write it.
     pub(crate) fn find_of_host(&self, address: u64) -> Option<&Range> {
+        if !(self.host_span.0..self.host_span.1).contains(&address) {
+            return None;
+        }
         let (start, &end) = self.of_host.range(..=address).next_back()?;
         (address < end).then(|| self.live.get(start)).flatten()
     }

@@ -6,8 +6,8 @@ use cutape_format::{Call, Note};
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
-use crate::frame::read_memory;
 use crate::interpret::Player;
+use crate::received::read_memory;
 
 /// Where the bytes of a copy lie.
 #[derive(Debug)]

@@ -26,6 +26,16 @@ impl Buffer {
         }
     }
 
+    /// The same memory for other bytes, zeroed; `None` if it is too short.
+    pub(crate) fn again(mut self, length: usize) -> Option<Self> {
+        if length > (self.words.len() - self.skipped) * 16 {
+            return None;
+        }
+        self.length = length;
+        self.bytes_mut().fill(0);
+        Some(self)
+    }
+
     /// A copy of some bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut buffer = Self::zeroed(bytes.len());
@@ -89,6 +99,9 @@ mod tests {
             let moved = Box::new(buffer);
             assert_eq!(moved.bytes(), bytes);
         }
+        let again = Buffer::of(&[7; 16]).again(16).expect("long enough");
+        assert_eq!(again.bytes(), [0; 16]);
+        assert!(again.again(4096).is_none());
         assert_eq!(Buffer::of_words(&[7, 9]).len(), 16);
         assert_eq!(number(&[1, 2]), 0x201);
         assert_eq!(number(&[]), 0);

@@ -9,6 +9,7 @@ use crate::compare::Payload;
 use crate::devices::Here;
 use crate::handles::{Resolved, crashes_after_end, kind_name};
 use crate::interpret::Player;
+use crate::received::{Received, read_memory};
 use crate::report::Stale;
 use crate::traits;
 
@@ -30,6 +31,10 @@ const LONGEST_ATTRIBUTE: usize = 256;
 
 /// Frames that are kept to be filled again: as many as calls can be nested.
 const FRAMES_KEPT: usize = 4;
+
+/// Memory that a frame keeps to lend again: pieces, and bytes of one.
+const SPARE_KEPT: usize = 8;
+const SPARE_BYTES: usize = 256;
 
 /// Bytes of one copy that are searched for addresses.
 const LOOKED_AT: usize = 16 << 20;
@@ -71,6 +76,8 @@ pub(crate) struct Frame {
     pub places: Vec<Place>,
     /// Memory that `args` and `places` point into.
     pub buffers: Vec<Buffer>,
+    /// Short memory of calls that are over, to be lent again.
+    pub spare: Vec<Buffer>,
     /// How new memory came about.
     pub way: Option<Way>,
     /// Why new memory is not at its recorded address.
@@ -82,7 +89,11 @@ impl Frame {
     fn clear(&mut self) {
         self.args.clear();
         self.places.clear();
-        self.buffers.clear();
+        while let Some(buffer) = self.buffers.pop() {
+            if buffer.len() <= SPARE_BYTES && self.spare.len() < SPARE_KEPT {
+                self.spare.push(buffer);
+            }
+        }
         self.way = None;
         self.refusal = None;
     }
@@ -94,9 +105,25 @@ impl Frame {
         address
     }
 
+    /// Lends zeros.
+    fn lend_zeros(&mut self, length: usize) -> u64 {
+        let spare = self.spare.pop_if(|_| length <= SPARE_BYTES);
+        let again = spare.and_then(|spare| spare.again(length));
+        self.lend(again.unwrap_or_else(|| Buffer::zeroed(length)))
+    }
+
+    /// Lends a copy of bytes.
+    fn lend_copy(&mut self, bytes: &[u8]) -> u64 {
+        let address = self.lend_zeros(bytes.len());
+        if let Some(buffer) = self.buffers.last_mut() {
+            buffer.bytes_mut().copy_from_slice(bytes);
+        }
+        address
+    }
+
     /// The bytes behind a pointer that the call has written.
-    pub(crate) fn received(&self, place: &Place) -> Vec<u8> {
-        read_memory(place.address, place.length)
+    pub(crate) fn received(&self, place: &Place) -> Received {
+        Received::of(place.address, place.length)
     }
 
     /// Writes what the driver would have written behind a parameter.
@@ -115,15 +142,6 @@ impl Frame {
     pub(crate) fn place(&self, position: usize) -> Option<&Place> {
         self.places.iter().find(|place| place.position == position)
     }
-}
-
-/// Copies memory that the driver may have written.
-pub(crate) fn read_memory(address: u64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range covers, which stays mapped
-    // while the range lives; `bytes` is fresh.
-    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
-    bytes
 }
 
 /// How many bytes a handle of a kind has behind a pointer.
@@ -220,12 +238,17 @@ impl<'t> Player<'t> {
             && function.params.iter().enumerate().any(|(position, param)| {
                 matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
             });
+        // Few functions have more parameters.
+        let mut recorded = [0; 32];
+        let recorded = &mut recorded[..function.params.len().min(32)];
+        call.arguments(recorded);
         for (position, param) in function.params.iter().enumerate() {
             if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
                 frame.args.push(value);
                 continue;
             }
-            let value = call.argument(position);
+            let value = recorded.get(position).copied();
+            let value = value.unwrap_or_else(|| call.argument(position));
             let length = |length| length_of(call, function, length);
             let out = |frame: &mut Frame, expect, length: u64| {
                 if value == 0 {
@@ -235,7 +258,7 @@ impl<'t> Player<'t> {
             };
             let argument = match param.role {
                 Role::Value if matches!(param.width, Width::Memory(_)) => {
-                    frame.lend(Buffer::of(&call.argument_bytes(position)))
+                    frame.lend_copy(&call.argument_bytes(position))
                 }
                 Role::Value if param.c_type == "CUmemLocation" => {
                     self.location_live(call, value)?
@@ -261,7 +284,7 @@ impl<'t> Player<'t> {
                             let value = self.live_handle(call, kind, number(handle))?;
                             live.extend_from_slice(&value.to_le_bytes()[..handle.len()]);
                         }
-                        frame.lend(Buffer::of(&live))
+                        frame.lend_copy(&live)
                     }
                 },
                 Role::In(size) => match self.input(call, position, length(size))? {
@@ -279,7 +302,7 @@ impl<'t> Player<'t> {
                         } else {
                             self.input_live(call, param, size, &mut bytes)?;
                         }
-                        frame.lend(Buffer::of(&bytes))
+                        frame.lend_copy(&bytes)
                     }
                 },
                 Role::InOut(size) => match self.input(call, position, length(size))? {
@@ -298,7 +321,7 @@ impl<'t> Player<'t> {
                 }
                 Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
                     // An attribute that this build does not know may be longer than what is compared of it.
-                    let address = frame.lend(Buffer::zeroed(LONGEST_ATTRIBUTE));
+                    let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
                     frame.places.push(Place {
                         position,
                         expect: Expect::Value,
@@ -314,7 +337,7 @@ impl<'t> Player<'t> {
                     None => 0,
                     Some(mut bytes) => {
                         bytes.push(0);
-                        frame.lend(Buffer::of(&bytes))
+                        frame.lend_copy(&bytes)
                     }
                 },
                 Role::HostRead(size) => self.host_source(call, frame, position, length(size))?,
@@ -633,7 +656,7 @@ pub(crate) fn lend_zeroed(
     length: u64,
 ) -> Result<u64, Skip> {
     let length = usable(length)?;
-    let address = frame.lend(Buffer::zeroed(length));
+    let address = frame.lend_zeros(length);
     frame.places.push(Place {
         position,
         expect,

@@ -12,8 +12,8 @@ use cutape_registry::Kind;
 use crate::address::{Found, Range};
 use crate::buffer::Buffer;
 use crate::compare::Payload;
-use crate::frame::read_memory;
 use crate::interpret::Player;
+use crate::received::read_memory;
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;

@@ -32,7 +32,7 @@ use crate::report::Report;
 use crate::rerun::{self, Rerun, steps::Recorder};
 use crate::run::Options;
 use crate::structs::Tokens;
-use crate::timing::Measure;
+use crate::timing::{Measure, Measuring};
 use crate::traits::{self, Functions, Traits};
 
 /// The state of a replay.
@@ -90,7 +90,8 @@ pub(crate) struct Player<'t> {
     polling: HashMap<u32, (u16, u64), FxBuildHasher>,
     /// By the registry's id: calls that the replayer answered.
     answered: Vec<u64>,
-    measure: Option<Measure>,
+    /// What is measured, instead of comparing bytes.
+    pub measure: Option<Measure>,
     /// How to give the player away while the driver has a call, if threads run at once.
     pub lease: Option<Lease<'t>>,
     ready: bool,
@@ -134,7 +135,7 @@ impl<'t> Player<'t> {
             in_flight: InFlight::default(),
             nothing: Buffer::zeroed(4096),
             comparing: true,
-            bytes_comparable: !options.timing,
+            bytes_comparable: options.timing == Measuring::Nothing,
             context_error: plan.context_error,
             held: BTreeSet::new(),
             primaries: HashMap::new(),
@@ -149,7 +150,7 @@ impl<'t> Player<'t> {
             waited: false,
             polling: HashMap::default(),
             answered: vec![0; FUNCTIONS.len()],
-            measure: options.timing.then(Measure::new),
+            measure: None,
             lease: None,
             ready: false,
             force: options.force,
@@ -167,7 +168,6 @@ impl<'t> Player<'t> {
             // There may be one for each of many threads.
             nothing: Buffer::zeroed(0),
             answered: Vec::new(),
-            measure: None,
             ..Self::new(trace, self.plan, api, options, position)
         }
     }
@@ -412,7 +412,8 @@ impl<'t> Player<'t> {
         // The program went on because the work was done; the replay must not run ahead of it.
         let waits = call.succeeded() && traits::of(function).is_query;
         let patience = self.patience;
-        let (result, ticks) = if self.measure.is_some() && self.comparing {
+        let is_timed = self.comparing && self.measure.as_ref().is_some_and(Measure::is_of_calls);
+        let (result, ticks) = if is_timed {
             self.given_away(|api| {
                 let begin = clock::ticks();
                 let result = call_driver(api, function, args, waits, patience);
@@ -423,9 +424,7 @@ impl<'t> Player<'t> {
         };
         let result = result.map_err(|error| Skip::because(error.to_string()))?;
         self.waited = result == 0 && call.succeeded() && function.waits != Waits::No;
-        if self.comparing
-            && let Some(measure) = &mut self.measure
-        {
+        if is_timed && let Some(measure) = &mut self.measure {
             measure.add(function, call, ticks);
         }
         self.report.calls_replayed += 1;
@@ -483,7 +482,8 @@ impl<'t> Player<'t> {
                 self.report.calls_emulated.insert(name, count);
             }
         }
-        if let Some(measure) = &self.measure {
+        if let Some(measure) = &mut self.measure {
+            measure.close();
             (self.report.timing, self.report.span) = measure.result(self.trace.ticks_per_second());
         }
     }

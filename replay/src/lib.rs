@@ -54,6 +54,7 @@ mod overrides;
 mod placement;
 mod plan;
 mod primary;
+mod received;
 mod report;
 mod rerun;
 mod run;
@@ -77,3 +78,4 @@ pub use rerun::{
     Tolerance, Work, compare,
 };
 pub use run::{Options, Selection, replay};
+pub use timing::Measuring;

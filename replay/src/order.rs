@@ -34,6 +34,13 @@ impl<'t> Ordered<'t> {
         }
     }
 
+    /// True for a call whose place is where it returned.
+    fn is_late(&mut self, call: &Call<'t>) -> bool {
+        self.functions
+            .of(call)
+            .is_some_and(|function| traits::of(function).gives || function.waits != Waits::No)
+    }
+
     /// Takes the held call that returned first, if that was before `moment`.
     fn returned_before(&mut self, moment: u64) -> Option<Call<'t>> {
         let (at, &(ticks, _)) = self
@@ -49,6 +56,14 @@ impl<'t> Iterator for Ordered<'t> {
     type Item = Call<'t>;
 
     fn next(&mut self) -> Option<Call<'t>> {
+        // Nearly always: nothing is held, and the call keeps its place.
+        while self.held.is_empty() && self.next.is_none() {
+            let call = self.calls.next().filter(|call| call.index < self.end)?;
+            match call.leave.filter(|_| self.is_late(&call)) {
+                Some(leave) => self.held.push((leave.ticks, call)),
+                None => return Some(call),
+            }
+        }
         loop {
             if self.next.is_none() {
                 self.next = self.calls.next().filter(|call| call.index < self.end);
@@ -62,11 +77,7 @@ impl<'t> Iterator for Ordered<'t> {
                 return Some(call);
             }
             let call = self.next.take()?;
-            let late = self
-                .functions
-                .of(&call)
-                .is_some_and(|function| traits::of(function).gives || function.waits != Waits::No);
-            match call.leave.filter(|_| late) {
+            match call.leave.filter(|_| self.is_late(&call)) {
                 Some(leave) => self.held.push((leave.ticks, call)),
                 None => return Some(call),
             }

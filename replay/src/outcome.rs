@@ -35,12 +35,8 @@ impl<'t> Player<'t> {
             self.forgo(call, function);
         }
         if recorded == 0 && received == 0 {
-            let of_objects = |place: &Place| {
-                matches!(
-                    place.expect,
-                    Expect::Made(..) | Expect::Found(..) | Expect::Got(_)
-                )
-            };
+            let of_objects =
+                |place: &Place| matches!(place.expect, Expect::Made(..) | Expect::Found(..));
             let context = match frame.places.iter().any(of_objects) {
                 true => self.api.current_context().unwrap_or(0),
                 false => 0,
@@ -123,12 +119,12 @@ impl<'t> Player<'t> {
                 if kind == Kind::Device {
                     if let Some(recorded) = call.out(position) {
                         let live = number(&frame.received(place));
-                        self.got(call, function, position, kind, recorded, live, context);
+                        self.got(call, function, position, kind, recorded, live);
                     }
                     return;
                 }
                 let found = matches!(place.expect, Expect::Found(..));
-                let Some(recorded) = call.out_bytes(position).map(<[u8]>::to_vec) else {
+                let Some(recorded) = call.out_bytes(position) else {
                     return;
                 };
                 let size = handle_size(kind);
@@ -152,7 +148,7 @@ impl<'t> Player<'t> {
             Expect::Got(kind) => {
                 if let Some(recorded) = call.out(position) {
                     let live = number(&frame.received(place));
-                    self.got(call, function, position, kind, recorded, live, context);
+                    self.got(call, function, position, kind, recorded, live);
                 }
             }
             Expect::Value => self.compare_out(call, function, position, &frame.received(place)),
@@ -352,7 +348,6 @@ impl<'t> Player<'t> {
         kind: Kind,
         recorded: u64,
         live: u64,
-        context: u64,
     ) {
         let expected = match self.handles.resolve(kind, recorded) {
             // One without a counterpart cannot be compared.
@@ -389,7 +384,10 @@ impl<'t> Player<'t> {
             }
             None => {
                 // An object that no re-issued call made, e.g. a context of the driver's own: known from here on.
-                let context = if kind == Kind::Context { 0 } else { context };
+                let context = match kind {
+                    Kind::Context => 0,
+                    _ => self.api.current_context().unwrap_or(0),
+                };
                 self.handles.find(
                     (kind, recorded),
                     Some(live),

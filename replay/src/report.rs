@@ -306,8 +306,9 @@ pub struct Span {
     pub calls: u64,
     /// From the beginning of the first to the end of the last, with all that lies between.
     pub nanoseconds: u64,
-    /// Of these, how long the measured calls were in the driver, added up; with threads at once it may be more.
-    pub driver_nanoseconds: u64,
+    /// Of these, how long the measured calls were in the driver, added up; with threads at once it may be more. `None` if single
+    /// calls were not measured.
+    pub driver_nanoseconds: Option<u64>,
     /// The same span in the recording, in which the program had its time too; 0 where its clock is a mere counter.
     pub recorded_nanoseconds: u64,
 }

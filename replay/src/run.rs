@@ -17,6 +17,7 @@ use crate::interpret::Player;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
+use crate::timing::{Measure, Measuring};
 use crate::turns;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
@@ -33,8 +34,8 @@ pub struct Options {
     pub calls: Option<Selection>,
     /// Go on after a divergence.
     pub keep_going: bool,
-    /// Measure each function instead of comparing bytes; of the calls in `calls` if there are such.
-    pub timing: bool,
+    /// Measure instead of comparing bytes; the calls in `calls` if there are such.
+    pub timing: Measuring,
     /// Let recorded threads run at once as far as they did when recorded, instead of taking turns.
     pub threads: bool,
     /// Go on although the machine does not fit.
@@ -57,7 +58,7 @@ impl Options {
             until: None,
             calls: None,
             keep_going: false,
-            timing: false,
+            timing: Measuring::Nothing,
             threads: false,
             force: false,
             watchdog: Duration::from_secs(60),
@@ -151,22 +152,17 @@ fn play_all<'t>(
     progress: &mut dyn FnMut(u64),
     rerun: Option<Box<Rerun>>,
 ) -> Result<Player<'t>, Error> {
-    let last = options.calls.as_ref().map(|selected| {
-        trace
+    let until = options.until.unwrap_or(u64::MAX);
+    let (end, chosen) = match &options.calls {
+        None => (until, plan.calls.min(until)),
+        Some(selected) => trace
             .calls()
-            .filter(|call| selected(call))
-            .map(|call| call.index)
-            .last()
-    });
-    let end = match (options.until, last) {
-        (until, Some(last)) => until
-            .unwrap_or(u64::MAX)
-            .min(last.map_or(0, |last| last + 1)),
-        (Some(until), None) => until,
-        (None, None) => u64::MAX,
+            .filter(|call| call.index < until && selected(call))
+            .fold((0, 0), |(_, chosen), call| (call.index + 1, chosen + 1)),
     };
     let api = Arc::new(Api::open(&options.driver)?);
     let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
+    player.measure = Measure::new(options.timing, chosen);
     player.report.randomised = is_randomised();
     for (name, _) in trace.forwarded() {
         player.report.unknown(name);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use cutape_format::Call;
-use cutape_registry::{Field, Kind, Length, Meaning, Param, Struct, structure};
+use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
 use crate::buffer::number;
 use crate::frame::{Skip, is_address_kind};
@@ -59,6 +59,17 @@ fn elements(param: &Param, length: Length, call: &Call, is_input: bool) -> Eleme
         Some(name) => structure(name).map_or(Elements::Plain, Elements::Structs),
         None => Elements::Plain,
     }
+}
+
+/// True if what a call puts behind a parameter never holds anything that has to be replaced.
+pub(crate) fn is_plain_output(function: &Function, param: &Param) -> bool {
+    let (Role::Out(length) | Role::InOut(length)) = param.role else {
+        return false;
+    };
+    !matches!(length, Length::ByAttribute(..))
+        && function.base != "cuMemRangeGetAttribute"
+        && !is_address(param.c_type)
+        && pointee(param.c_type).is_none_or(|name| structure(name).is_none())
 }
 
 /// The bytes of a member, if it counts.

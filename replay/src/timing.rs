@@ -8,6 +8,18 @@ use cutape_registry::{FUNCTIONS, Function};
 use crate::clock::{Clock, nanoseconds, ticks};
 use crate::report::{Span, Timing};
 
+/// What a replay measures, instead of comparing bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measuring {
+    /// Nothing: bytes are compared.
+    #[default]
+    Nothing,
+    /// The time from the first call to the last: the clock is read twice in all.
+    Span,
+    /// That, and each function's time in the driver: the clock is read three times a call, which costs some 20 ns each.
+    Calls,
+}
+
 /// Ticks in the driver and in the recording, of one function.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
@@ -20,6 +32,10 @@ struct Sum {
 #[derive(Debug)]
 pub(crate) struct Measure {
     clock: Clock,
+    /// Whether single calls are measured.
+    of_calls: bool,
+    /// How many are to be measured: the clock is read at the last of them.
+    expected: u64,
     /// By the registry's id.
     sums: Vec<Sum>,
     calls: u64,
@@ -27,17 +43,28 @@ pub(crate) struct Measure {
     first: Option<(u64, u64, u64)>,
     /// Index of the last, here and recorded when it was over.
     last: (u64, u64, u64),
+    /// The clock was not read when the last was over.
+    is_open: bool,
 }
 
 impl Measure {
-    pub(crate) fn new() -> Self {
-        Self {
+    /// Measures so many calls; `None` for nothing.
+    pub(crate) fn new(measuring: Measuring, expected: u64) -> Option<Self> {
+        (measuring != Measuring::Nothing).then(|| Self {
             clock: Clock::start(),
+            of_calls: measuring == Measuring::Calls,
+            expected,
             sums: vec![Sum::default(); FUNCTIONS.len()],
             calls: 0,
             first: None,
             last: (0, 0, 0),
-        }
+            is_open: false,
+        })
+    }
+
+    /// Whether the time of single calls in the driver is wanted.
+    pub(crate) fn is_of_calls(&self) -> bool {
+        self.of_calls
     }
 
     /// A call that is to be measured is taken up.
@@ -51,8 +78,17 @@ impl Measure {
     pub(crate) fn end(&mut self, call: &Call) {
         self.calls += 1;
         let recorded = call.leave.map_or(call.ticks, |leave| leave.ticks);
-        let (index, _, before) = self.last;
-        self.last = (index.max(call.index), ticks(), before.max(recorded));
+        let (index, here, before) = self.last;
+        self.is_open = !self.of_calls && self.calls < self.expected;
+        let here = if self.is_open { here } else { ticks() };
+        self.last = (index.max(call.index), here, before.max(recorded));
+    }
+
+    /// No call comes any more, although not all may have come.
+    pub(crate) fn close(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.last.1 = ticks();
+        }
     }
 
     /// The driver had a call for so many ticks.
@@ -89,7 +125,9 @@ impl Measure {
             last: self.last.0,
             calls: self.calls,
             nanoseconds: nanoseconds(self.last.1.saturating_sub(began), scale),
-            driver_nanoseconds: timing.values().map(|timing| timing.nanoseconds).sum(),
+            driver_nanoseconds: self
+                .of_calls
+                .then(|| timing.values().map(|timing| timing.nanoseconds).sum()),
             recorded_nanoseconds: nanoseconds(self.last.2.saturating_sub(recorded), recorded_scale),
         });
         (timing, span)

@@ -7,6 +7,7 @@ use cutape_registry::{FUNCTIONS, Function, Kind, Role, Waits};
 
 use crate::overrides::{self, Play};
 use crate::plan::not_reissued;
+use crate::structs::is_plain_output;
 
 /// What a call has to do with captures of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,15 @@ pub(crate) struct Traits {
     pub is_of_contexts: bool,
     pub is_init: bool,
     pub capture: CaptureStep,
+    /// A bit for each parameter behind which the call puts nothing that has to be replaced.
+    plain_outputs: u64,
+}
+
+impl Traits {
+    /// True if what the call puts behind a parameter is compared as it is.
+    pub(crate) fn has_plain_output(&self, position: usize) -> bool {
+        position < 64 && self.plain_outputs >> position & 1 != 0
+    }
 }
 
 fn find_out(function: &'static Function) -> Traits {
@@ -67,6 +77,13 @@ fn find_out(function: &'static Function) -> Traits {
             "cuStreamEndCapture" | "cuStreamDestroy" => CaptureStep::Ends,
             _ => CaptureStep::Other,
         },
+        plain_outputs: function
+            .params
+            .iter()
+            .take(64)
+            .enumerate()
+            .filter(|(_, param)| is_plain_output(function, param))
+            .fold(0, |bits, (position, _)| bits | 1 << position),
     }
 }
 
@@ -122,5 +139,21 @@ mod tests {
         assert!(traits("cuMemFree_v2").waits_for_context && traits("cuMemFree_v2").destroys);
         assert!(traits("cuDevicePrimaryCtxReset_v2").is_of_contexts);
         assert_eq!(traits("cuStreamEndCapture").capture, CaptureStep::Ends);
+        for (name, position, plain) in [
+            ("cuDeviceGetAttribute", 0, true),
+            ("cuStreamIsCapturing", 1, true),
+            ("cuDeviceGetAttribute", 2, false), // the device, which goes in
+            ("cuMemGetAddressRange_v2", 0, false),
+            ("cuPointerGetAttribute", 0, false),
+            ("cuMemRangeGetAttribute", 0, false),
+            ("cuArrayGetDescriptor_v2", 0, false),
+            ("cuDeviceGetAttribute", 64, false),
+        ] {
+            assert_eq!(
+                traits(name).has_plain_output(position),
+                plain,
+                "{name} {position}"
+            );
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Recorded threads take turns in the order of [`crate::order`]: one plays at a time, each in a thread of its own, so that
 //! current contexts and per-thread streams are kept apart by the driver. The trace is read ahead in yet another thread.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Scope;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{Scope, Thread};
+use std::time::{Duration, Instant};
 
 use cutape_format::{Call, Trace};
 
@@ -17,7 +18,7 @@ use crate::run::{Options, Running, is_selected, start};
 /// Calls that are read and handed over together.
 const BATCH: usize = 256;
 /// Batches that are read ahead.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
 /// A call, and whether it is compared.
 type Next<'t> = (Call<'t>, bool);
@@ -31,17 +32,22 @@ pub(crate) fn play<'t>(
     tell: &mut dyn FnMut(),
 ) -> Result<Player<'t>, Error> {
     let (sender, receiver) = sync_channel(AHEAD);
+    let (spent, emptied) = sync_channel(AHEAD);
     let turns = Turns {
         position: Arc::clone(&player.position),
         table: Mutex::new(Table {
             player,
             batch: Vec::new(),
             next: 0,
-            receiver,
-            turn: Turn::Nobody,
+            warned: 0,
+            receiver: Some(receiver),
+            spent,
             error: None,
         }),
-        changed: (0..trace.thread_count()).map(|_| Condvar::new()).collect(),
+        turn: AtomicU64::new(NOBODY),
+        threads: (0..trace.thread_count()).map(|_| OnceLock::new()).collect(),
+        not_started: Mutex::new(None),
+        patience: patience(),
         keep_going: options.keep_going,
     };
     let running = Running::default();
@@ -54,58 +60,80 @@ pub(crate) fn play<'t>(
                 let compared = is_selected(options, &call);
                 (call, compared)
             });
-            turns.read(scope, running, calls, &sender);
+            turns.read(scope, running, calls, &sender, &emptied);
         });
         running.wait(tell);
     });
-    let table = turns
-        .table
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    match table.error {
+    let not_started = turns.not_started.into_inner();
+    let table = turns.table.into_inner();
+    let table = table.unwrap_or_else(PoisonError::into_inner);
+    match not_started.unwrap_or_else(PoisonError::into_inner) {
+        _ if table.error.is_some() => table.error.map_or(Ok(table.player), Err),
         Some(error) => Err(error),
         None => Ok(table.player),
     }
 }
 
-/// Whose call is next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Nobody,
-    Of(u32),
-    Over,
+/// Whose turn it is: a thread's number, or one of these.
+const NOBODY: u64 = u64::MAX;
+const OVER: u64 = u64::MAX - 1;
+
+/// How long a thread looks out for its turn before it sleeps. To wake a sleeping one takes some 50 µs on a virtual machine,
+/// and threads of a framework take turns within a millisecond.
+fn patience() -> Duration {
+    // The thread that plays, the one that reads, and the driver's own need processors more than the one that waits.
+    match std::thread::available_parallelism() {
+        Ok(processors) if processors.get() >= 4 => Duration::from_micros(200),
+        _ => Duration::ZERO,
+    }
 }
 
-/// What the threads pass around: whoever holds it plays.
+/// So many calls before its turn a thread is woken, so that it looks out when it comes.
+const WARN_BEFORE: usize = 64;
+
+/// What the threads pass around: whose turn it is has it and plays.
 struct Table<'t> {
     player: Player<'t>,
     batch: Vec<Next<'t>>,
     /// Where in the batch the next call is.
     next: usize,
-    receiver: Receiver<Vec<Next<'t>>>,
-    turn: Turn,
+    /// How far in the batch threads have been woken for their calls.
+    warned: usize,
+    /// `None` when all is over, so that the reader ends.
+    receiver: Option<Receiver<Vec<Next<'t>>>>,
+    /// Takes batches back to the reader.
+    spent: SyncSender<Vec<Next<'t>>>,
     error: Option<Error>,
 }
 
 impl Table<'_> {
     /// Finds out whose the next call is, which may have to be read yet.
-    fn pass_on(&mut self) {
+    fn turn(&mut self) -> u64 {
         loop {
             if let Some((call, _)) = self.batch.get(self.next) {
-                return self.turn = Turn::Of(call.thread);
+                return u64::from(call.thread);
             }
-            match self.receiver.recv() {
-                Ok(batch) => (self.batch, self.next) = (batch, 0),
-                Err(_) => return self.turn = Turn::Over,
-            }
+            let batch = self.receiver.as_ref().map(Receiver::recv);
+            let Some(Ok(batch)) = batch else {
+                return OVER;
+            };
+            let mut played = std::mem::replace(&mut self.batch, batch);
+            (self.next, self.warned) = (0, 0);
+            played.clear();
+            // One that the reader does not want is freed.
+            let _ = self.spent.try_send(played);
         }
     }
 }
 
 struct Turns<'t> {
     table: Mutex<Table<'t>>,
-    /// By thread: it is its turn, or all is over.
-    changed: Vec<Condvar>,
+    turn: AtomicU64,
+    /// By recorded thread; there before its first call is handed over.
+    threads: Vec<OnceLock<Thread>>,
+    /// Why a thread could not be started.
+    not_started: Mutex<Option<Error>>,
+    patience: Duration,
     keep_going: bool,
     position: Arc<Position>,
 }
@@ -115,10 +143,28 @@ impl<'t> Turns<'t> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, turn: Turn) {
+    /// Says whose turn it is. The table must have been left.
+    fn hand_to(&self, turn: u64) {
+        self.turn.store(turn, Ordering::Release);
         match turn {
-            Turn::Of(thread) => self.changed[thread as usize].notify_one(),
-            _ => self.changed.iter().for_each(Condvar::notify_one),
+            OVER => self.threads.iter().for_each(wake),
+            thread => self.threads.get(thread as usize).into_iter().for_each(wake),
+        }
+    }
+
+    /// Waits for the turn of a thread; false if all is over.
+    fn wait(&self, thread: u32) -> bool {
+        let mut since = Instant::now();
+        loop {
+            match self.turn.load(Ordering::Acquire) {
+                OVER => return false,
+                turn if turn == u64::from(thread) => return true,
+                _ if since.elapsed() < self.patience => std::hint::spin_loop(),
+                _ => {
+                    std::thread::park();
+                    since = Instant::now();
+                }
+            }
         }
     }
 
@@ -129,61 +175,101 @@ impl<'t> Turns<'t> {
         running: &'scope Running,
         mut calls: impl Iterator<Item = Next<'t>>,
         sender: &SyncSender<Vec<Next<'t>>>,
+        emptied: &Receiver<Vec<Next<'t>>>,
     ) {
-        let mut started = vec![false; self.changed.len()];
+        let mut is_first = true;
         loop {
-            let batch: Vec<Next<'t>> = calls.by_ref().take(BATCH).collect();
-            if batch.is_empty() {
+            let batch = emptied.try_recv();
+            let mut batch = batch.unwrap_or_else(|_| Vec::with_capacity(BATCH));
+            batch.extend(calls.by_ref().take(BATCH));
+            let (false, Ok(())) = (batch.is_empty(), self.start_all(scope, running, &batch)) else {
+                // Those that play find that nothing more comes; of the others nobody has begun.
+                if is_first {
+                    self.hand_to(OVER);
+                }
                 return;
-            }
-            for &(Call { thread, .. }, _) in &batch {
-                if std::mem::replace(&mut started[thread as usize], true) {
-                    continue;
-                }
-                let runner = running.enter();
-                let started = start(scope, thread, move || {
-                    let _runner = runner;
-                    self.take(thread);
-                });
-                if let Err(error) = started {
-                    let mut table = self.lock();
-                    table.error = Some(error);
-                    table.turn = Turn::Over;
-                    return self.wake(Turn::Over);
-                }
-            }
-            if sender.send(batch).is_err() {
+            };
+            if std::mem::take(&mut is_first) {
+                let mut table = self.lock();
+                table.batch = batch;
+                let turn = table.turn();
+                drop(table);
+                self.hand_to(turn);
+            } else if sender.send(batch).is_err() {
                 return;
             }
         }
+    }
+
+    /// Starts the threads whose first calls are in a batch.
+    fn start_all<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        running: &'scope Running,
+        batch: &[Next<'t>],
+    ) -> Result<(), ()> {
+        for &(Call { thread, .. }, _) in batch {
+            let place = &self.threads[thread as usize];
+            if place.get().is_some() {
+                continue;
+            }
+            let runner = running.enter();
+            let started = start(scope, thread, move || {
+                let _runner = runner;
+                self.take(thread);
+            });
+            match started {
+                // The place was empty, and nobody else fills it.
+                Ok(handle) => drop(place.set(handle.thread().clone())),
+                Err(error) => {
+                    let mut not_started = self.not_started.lock();
+                    if let Ok(place) = &mut not_started {
+                        **place = Some(error);
+                    }
+                    return Err(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A recorded thread: plays its calls when it is its turn, until all is over.
     fn take(&self, thread: u32) {
-        let mut table = self.lock();
-        loop {
-            if table.turn == Turn::Nobody {
-                table.pass_on();
-                self.wake(table.turn);
+        let _end = EndOnPanic(self);
+        while self.wait(thread) {
+            let mut table = self.lock();
+            let own = u64::from(thread);
+            let mut turn = own;
+            while turn == own {
+                self.warn(&mut table, thread);
+                turn = self.play_next(&mut table);
             }
-            while table.turn != Turn::Of(thread) {
-                if table.turn == Turn::Over {
-                    return;
-                }
-                let waited = self.changed[thread as usize].wait(table);
-                table = waited.unwrap_or_else(PoisonError::into_inner);
+            if turn == OVER {
+                table.receiver = None;
             }
-            while table.turn == Turn::Of(thread) {
-                self.play_next(&mut table);
-            }
-            self.wake(table.turn);
+            drop(table);
+            self.hand_to(turn);
         }
     }
 
-    fn play_next(&self, table: &mut Table<'t>) {
+    /// Wakes the thread whose turn comes soon.
+    fn warn(&self, table: &mut Table<'t>, thread: u32) {
+        let until = table.batch.len().min(table.next + WARN_BEFORE);
+        while table.warned < until {
+            let other = table.batch[table.warned].0.thread;
+            table.warned += 1;
+            if other != thread {
+                self.threads.get(other as usize).into_iter().for_each(wake);
+                // The next ones when it is over.
+                table.warned = table.warned.max(table.next + WARN_BEFORE);
+            }
+        }
+    }
+
+    /// Plays a call; says whose turn is next.
+    fn play_next(&self, table: &mut Table<'t>) -> u64 {
         let Some((call, compared)) = table.batch.get(table.next) else {
-            table.turn = Turn::Over;
-            return;
+            return OVER;
         };
         let outcome = table.player.play_selected(call, *compared);
         table.next += 1;
@@ -193,10 +279,28 @@ impl<'t> Turns<'t> {
         match outcome {
             Err(error) => {
                 table.error = Some(error);
-                table.turn = Turn::Over;
+                OVER
             }
-            Ok(()) if stop => table.turn = Turn::Over,
-            Ok(()) => table.pass_on(),
+            Ok(()) if stop => OVER,
+            Ok(()) => table.turn(),
+        }
+    }
+}
+
+fn wake(place: &OnceLock<Thread>) {
+    if let Some(thread) = place.get() {
+        thread.unpark();
+    }
+}
+
+/// Ends the replay if a thread panics, so that no other waits for it.
+struct EndOnPanic<'a, 't>(&'a Turns<'t>);
+
+impl Drop for EndOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().receiver = None;
+            self.0.hand_to(OVER);
         }
     }
 }

@@ -489,6 +489,32 @@ fn threads_are_in_the_driver_at_once_and_a_blocked_replay_names_their_calls() {
     assert!(died.hung && died.threads.is_empty(), "one at a time");
 }
 
+/// More calls follow than are read ahead.
+#[test]
+fn a_divergence_ends_a_long_replay_of_two_threads() {
+    let mut recorder = Recorder::new();
+    recorder.begin();
+    let wrong = recorder.index;
+    recorder.call_on(0, "cuCtxSynchronize", &[], &mut [], Some(1));
+    let mut version = [0; 4];
+    for index in 0..10_000 {
+        let behind = &mut [(0, Behind::Output(&mut version))];
+        recorder.call_on(index / 100 % 2, "cuDriverGetVersion", &[0], behind, None);
+    }
+    for flags in ["", "threads"] {
+        let report = recorder.replayed("long", flags);
+        assert!(report.died.is_none(), "{flags}: {:?}", report.died);
+        assert_eq!(report.divergence_count, 1, "{flags}");
+        assert_eq!(report.divergences[0].call, wrong);
+        assert!(report.calls_replayed < report.calls);
+        let report = recorder.replayed("long", &format!("{flags} keep-going"));
+        assert_eq!(
+            (report.divergence_count, report.calls_replayed),
+            (1, report.calls)
+        );
+    }
+}
+
 #[test]
 fn only_chosen_calls_are_measured() {
     let mut recorder = Recorder::new();
@@ -506,7 +532,15 @@ fn only_chosen_calls_are_measured() {
         let span = report.span.expect("some were measured");
         assert_eq!((sum.calls, span.calls), (5, 5));
         assert_eq!((span.first, span.last), (last - 4, last));
-        assert!(sum.nanoseconds > 0 && span.nanoseconds >= span.driver_nanoseconds);
+        assert!(sum.nanoseconds > 0 && Some(span.nanoseconds) >= span.driver_nanoseconds);
+        let report = recorder.replayed("timed", &format!("{flags}span only=cuCtxSynchronize"));
+        let alone = report.span.expect("the same were measured");
+        assert_eq!((alone.first, alone.last), (span.first, span.last));
+        assert_eq!((alone.calls, alone.driver_nanoseconds), (5, None));
+        assert!(alone.nanoseconds > 0 && report.timing.is_empty());
+        let report = recorder.replayed("timed", &format!("{flags}span until={}", last - 2));
+        let span = report.span.expect("those before were measured");
+        assert_eq!((span.first, span.last, span.calls), (0, last - 3, last - 2));
         let report = recorder.replayed("timed", &format!("{flags}timing"));
         let span = report.span.expect("all were measured");
         assert_eq!((span.first, span.calls), (0, report.calls));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use criterion::measurement::{Measurement, ValueFormatter};
 use criterion::{Criterion, PlottingBackend, SamplingMode, Throughput};
 use cutape_format::Trace;
-use cutape_replay::{Clock, Job, Options, Outcome, Work};
+use cutape_replay::{Clock, Job, Measuring, Options, Outcome, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::subject::{self, Chosen};
@@ -58,7 +58,7 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     let options = Options {
         keep_going: true,
         // Bytes that come back are looked at by `replay`, not here.
-        timing: true,
+        timing: Measuring::Calls,
         force: settings.force,
         devices: settings.devices.clone(),
         placement: settings.placement,

@@ -7,11 +7,12 @@ use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, number};
 use crate::compare::Payload;
-use crate::frame::{Expect, Frame, Skip, read_memory};
+use crate::frame::{Expect, Frame, Skip};
 use crate::handles::Resolved;
 use crate::interpret::{Played, Player};
 use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
+use crate::received::read_memory;
 use crate::report::What;
 
 /// Most rows of host memory of one copy in a graph.

@@ -12,10 +12,11 @@ use std::mem::offset_of;
 
 use crate::address::{Range, Way};
 use crate::buffer::{Buffer, number};
-use crate::frame::{Frame, Skip, read_memory};
+use crate::frame::{Frame, Skip};
 use crate::interpret::{Played, Player};
 use crate::overrides::module::piece;
 use crate::overrides::{callback, copy, launch};
+use crate::received::read_memory;
 use crate::report::Translated;
 
 /// What a struct describes.

@@ -55,16 +55,15 @@ pub(crate) fn kernel<'t>(
     const STREAM: usize = 8;
     const KERNEL_PARAMS: usize = 9;
     const EXTRA: usize = 10;
-    if let Some(packed) = as_recorded(player, call, KERNEL_PARAMS, EXTRA) {
-        let mut args = [0; EXTRA + 1];
-        for (position, argument) in args[..KERNEL_PARAMS].iter_mut().enumerate() {
-            let recorded = call.argument(position);
-            *argument = match position {
-                FUNCTION => player.live_handle(call, Kind::Function, recorded)?,
-                STREAM => player.live_handle(call, Kind::Stream, recorded)?,
-                _ => recorded,
-            };
-        }
+    let mut args = [0; EXTRA + 1];
+    call.arguments(&mut args);
+    if args[KERNEL_PARAMS] != 0
+        && args[EXTRA] == 0
+        && let Some(packed) = as_recorded(player, call, KERNEL_PARAMS)
+    {
+        args[FUNCTION] = player.live_handle(call, Kind::Function, args[FUNCTION])?;
+        args[STREAM] = player.live_handle(call, Kind::Stream, args[STREAM])?;
+        args[KERNEL_PARAMS] = 0;
         args[EXTRA] = packed.address();
         let result = player.issue_with(call, function, &args)?;
         // The driver has copied the parameters when it returns.
@@ -112,7 +111,10 @@ pub(crate) fn kernel_ex<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    if let Some(packed) = as_recorded(player, call, 2, 3) {
+    if call.argument(2) != 0
+        && call.argument(3) == 0
+        && let Some(packed) = as_recorded(player, call, 2)
+    {
         let mut built = Parameters {
             kernel_params: 0,
             extra: packed.address(),
@@ -315,27 +317,18 @@ fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
 /// Buffers for packed parameters that are kept: as many as threads may use at once on most machines.
 const PACKED_KEPT: usize = 64;
 
-/// The usual case: parameters that are sent again byte by byte. A buffer with the list for `extra`.
-fn as_recorded<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    params: usize,
-    extra: usize,
-) -> Option<Buffer> {
+/// The usual case: `kernelParams` that are sent again byte by byte. A buffer with the list for `extra`.
+fn as_recorded<'t>(player: &mut Player<'t>, call: &Call<'t>, params: usize) -> Option<Buffer> {
     // What is to be repeated keeps its own memory.
-    if player.recorder.is_some()
-        || player.ranges.any_translated()
-        || player.capturing.has_moved_conditions()
-        || call.argument(params) == 0
-        || call.argument(extra) != 0
-    {
+    if player.recorder.is_some() || player.capturing.has_moved_conditions() {
         return None;
     }
     let packed = call
         .capture(params, field::KERNEL_PARAMETERS)?
         .bytes
         .inline()?;
-    if packed.is_empty() {
+    // The words that `translate_words` looks at, and all between them.
+    if packed.is_empty() || player.ranges.stale_words(packed, 4).is_some() {
         return None;
     }
     note_host_memory(player, packed);

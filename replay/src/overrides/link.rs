@@ -5,9 +5,10 @@ use cutape_registry::{Function, Kind};
 
 use crate::address::{Range, Way};
 use crate::buffer::{Buffer, number};
-use crate::frame::{Skip, read_memory};
+use crate::frame::Skip;
 use crate::interpret::{Played, Player};
 use crate::overrides::{jit, module};
+use crate::received::read_memory;
 
 /// What a link state needs while it lives.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use cutape_registry::Kind;
 
 use crate::address::Range;
 use crate::api::{Api, Code, result_name};
-use crate::frame::read_memory;
+use crate::received::read_memory;
 
 /// How much is read and compared at a time.
 const CHUNK: usize = 64 << 20;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cutape_driver::Driver;
 use cutape_format::{Captured, Event, Trace, TraceBuilder};
-use cutape_replay::{Error, Guard, Options, Report, plan, run_as_child, run_guarded};
+use cutape_replay::{Error, Guard, Measuring, Options, Report, plan, run_as_child, run_guarded};
 
 /// Which trace a child replays, and how.
 const TRACE: &str = "REPLAY_TEST_TRACE";
@@ -37,7 +37,8 @@ pub(crate) fn child() {
             None if flag == "keep-going" => options.keep_going = true,
             None if flag == "no-placement" => options.placement = false,
             None if flag == "threads" => options.threads = true,
-            None if flag == "timing" => options.timing = true,
+            None if flag == "timing" => options.timing = Measuring::Calls,
+            None if flag == "span" => options.timing = Measuring::Span,
             Some(("watchdog", seconds)) => {
                 options.watchdog = Duration::from_secs(seconds.parse().unwrap());
             }
