@@ -35,7 +35,7 @@ const LOWEST_DESCRIPTOR: i32 = 200;
 /// At most so much is allocated before it is needed, and a quarter of the file while that is less: writing is faster there.
 const MOST_AHEAD: u64 = 16 << 20;
 /// Longer writes are made in parts: others that write to the file have to wait meanwhile.
-const LONGEST_WRITE: u64 = 1 << 20;
+const LONGEST_WRITE: u64 = 16 << 20;
 
 /// Creates the file and writes its head. Says what went wrong and returns false if it cannot.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
