@@ -4,7 +4,7 @@
  *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that has registered host memory
  *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
  *   call_cost tail CALLS                how long single calls take: the worst, and how many are slow
- *   call_cost upload MIB ROUNDS FOLDER  MiB/s of copies to the device, of memcpy, and of writes to a new file in the folder
+ *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of writes to a new file in that folder
  *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see `functions`: to be counted from outside
  *
  * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a machine does only ever
@@ -339,7 +339,7 @@ static double write_file(const char *path, const char *source, size_t length)
 static void upload(long mib, int rounds, const char *folder)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/call_cost.%d.written", folder, getpid());
+    snprintf(path, sizeof path, "%s/call_cost.%d.written", folder != NULL ? folder : "", getpid());
     size_t length = (size_t)mib << 20;
     char *source = malloc(length), *copy = malloc(length);
     CUdeviceptr target;
@@ -364,13 +364,14 @@ static void upload(long mib, int rounds, const char *folder)
         spent = nanoseconds() - from;
         if (spent < best_upload)
             best_upload = spent;
-        spent = write_file(path, source, length);
+        spent = folder != NULL ? write_file(path, source, length) : best_write;
         if (spent < best_write)
             best_write = spent;
     }
     printf("memcpy_mib_s %.0f\n", mib / best_copy * 1e9);
     printf("upload_mib_s %.0f\n", mib / best_upload * 1e9);
-    printf("file_write_mib_s %.0f\n", mib / best_write * 1e9);
+    if (folder != NULL)
+        printf("file_write_mib_s %.0f\n", mib / best_write * 1e9);
     CHECK(cuMemFree(target));
     free(source);
     free(copy);
@@ -392,9 +393,9 @@ int main(int count, char **words)
     } else if (strcmp(what, "tail") == 0 && first > 0) {
         start();
         tail(first);
-    } else if (strcmp(what, "upload") == 0 && first > 0 && second > 0 && count > 4) {
+    } else if (strcmp(what, "upload") == 0 && first > 0 && second > 0) {
         start();
-        upload(first, (int)second, words[4]);
+        upload(first, (int)second, count > 4 ? words[4] : NULL);
     } else if (strcmp(what, "loop") == 0 && count > 3 && second > 0) {
         const struct function *function = function_named(words[2]);
         start();
@@ -403,7 +404,7 @@ int main(int count, char **words)
         function->run(second);
     } else {
         fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | threads THREADS CALLS | tail CALLS\n"
-                        "       | upload MIB ROUNDS FOLDER | loop FUNCTION CALLS\n");
+                        "       | upload MIB ROUNDS [FOLDER] | loop FUNCTION CALLS\n");
         return 2;
     }
     return 0;
