@@ -23,9 +23,10 @@ static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
 static END: AtomicU64 = AtomicU64::new(0);
 /// Ticks that the file head has; short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
-/// The file is at least that long.
+/// The file is allocated on disk up to there.
 static LENGTH: AtomicU64 = AtomicU64::new(0);
-/// The file is in a file system that has no other place than memory. There allocating is slow, and only makes the file longer.
+/// The file is in a file system that has no other place than memory. There allocating takes as long as
+/// writing, and nothing is allocated ahead; what a reader meets must be, since a hole takes memory that there may not be.
 static IS_IN_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Programs that one process may become (`exec`) and record; a power of ten.
@@ -286,7 +287,7 @@ pub(crate) fn chunk_length(body: u64) -> u64 {
 }
 
 /// Takes that many bytes of the file, a multiple of the chunk alignment, and as many more as let the next claim begin at a
-/// multiple of `alignment`; where they begin and how many they are. The file is long enough for them, so that it is never cut
+/// multiple of `alignment`; where they begin and how many they are. They are allocated on disk, so that the file is never cut
 /// within a chunk, whenever the process ends.
 pub(crate) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let behind = |position: u64| {
@@ -306,14 +307,15 @@ pub(crate) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     if end <= known {
         return claimed;
     }
-    let ahead = (end / 4).min(MOST_AHEAD) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    let most = if IS_IN_MEMORY.load(Ordering::Relaxed) {
+        0
+    } else {
+        MOST_AHEAD
+    };
+    let ahead = (end / 4).min(most) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    // From where the file ends, since others may be at what lies between.
+    let start = known.min(position);
     for end in [end + ahead, end] {
-        let start = if IS_IN_MEMORY.load(Ordering::Relaxed) {
-            end - CHUNK_ALIGNMENT
-        } else {
-            // From where the file ends, since others may be at what lies between.
-            known.min(position)
-        };
         if allocate(start, end - start) {
             LENGTH.fetch_max(end, Ordering::AcqRel);
             return claimed;
