@@ -87,6 +87,51 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     return function != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    (void)config, (void)parameters, (void)extra;
+    return function != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    *event = (CUevent)0x5500003000;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)stream;
+    return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t length, CUstream stream)
+{
+    (void)value, (void)length, (void)stream;
+    return address != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    (void)address;
+    if (attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        return CUDA_ERROR_INVALID_VALUE;
+    *(unsigned *)value = CU_MEMORYTYPE_DEVICE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister(void *address, size_t length, unsigned flags)
+{
+    (void)length, (void)flags;
+    return address != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemAlloc(CUdeviceptr *address, size_t length)
 {
     *address = 0x7f0000000000;

@@ -34,9 +34,14 @@ pub(crate) fn staged(body: &[u8]) -> Option<StagedNote> {
     let (head, record) = record_at(body, 0)?;
     let is_note = head.kind == record_kind::NOTE && head.function == note_kind::STAGED;
     let bytes = record.get(RECORD_HEAD_LENGTH..)?;
-    (is_note && record.len() == STAGED_LENGTH)
+    (is_note && record.len() >= STAGED_LENGTH)
         .then(|| codec::decode(bytes))?
         .map(|(note, _)| note)
+}
+
+/// Where the records begin in the body of a stage that is not empty.
+pub(crate) fn staged_start(body: &[u8]) -> usize {
+    record_at(body, 0).map_or(body.len(), |(_, record)| record.len())
 }
 
 /// Iterates over the records of a chunk's body: offset, head, bytes behind the head.

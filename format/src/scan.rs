@@ -7,10 +7,10 @@ use crate::codec::{self, Decode};
 use crate::compress::{decompress, decompress_start};
 use crate::layout::{
     CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
-    ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, STAGED_LENGTH, StagedNote, chunk_kind,
+    ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, StagedNote, chunk_kind,
 };
 use crate::pack::{CallsEntry, IndexEntry, Symbol, blank_head};
-use crate::records::{record_at, sound_end, staged};
+use crate::records::{record_at, sound_end, staged, staged_start};
 use crate::signature::Signatures;
 use crate::trace::{Body, Chunk, Mapping, Stage, StoredMapping, Trace};
 
@@ -65,7 +65,7 @@ impl Trace {
             return;
         };
         let body = self.stage_body(stage);
-        let records = body.get(STAGED_LENGTH..).unwrap_or(&[]);
+        let records = body.get(staged_start(body)..).unwrap_or(&[]);
         let known = bytes.len();
         let mut end = known;
         while let Some((_, record)) = record_at(records, end) {
@@ -120,7 +120,7 @@ impl Trace {
                 continue;
             };
             let start = stage.position + CHUNK_HEAD_LENGTH;
-            let body = Body::InFile(start + STAGED_LENGTH, start + body.len());
+            let body = Body::InFile(start + staged_start(body), start + body.len());
             let listed = self.threads.get(stage.head.thread as usize);
             // Unless the copy is complete and the stage was not yet emptied.
             if !listed.is_some_and(|list| {

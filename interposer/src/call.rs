@@ -240,7 +240,8 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
         return;
     }
     let plan = plan::of(frame.function as usize);
-    if !(plan.leaves_directly && put_leave(state, frame, plan, ticks)) {
+    let is_direct = plan.leaves_directly || plan.leaves_directly_when_idle && is_idle();
+    if !(is_direct && put_leave(state, frame, plan, ticks)) {
         leave_by_roles(state, frame, plan, ticks);
     }
     state.attend();
@@ -248,6 +249,11 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
         cost::add(state, ticks, false);
     }
     state.leave();
+}
+
+/// Whether a wait proves nothing that anybody waits for.
+fn is_idle() -> bool {
+    !pending::any() && !host_memory::is_touched()
 }
 
 /// Writes the result and the outputs of a function that does nothing else; false if there is no room.

@@ -84,6 +84,11 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> 
             Role::Out(Length::Fixed(length)) | Role::InOut(Length::Fixed(length)) => {
                 written(record, position, field::POINTEE, address, length as usize)?;
             }
+            // As many bytes as the attribute's type has, and not the number of another parameter.
+            Role::Out(length @ Length::ByAttribute(..)) => {
+                let length = evaluate(length, frame) as usize;
+                written(record, position, field::POINTEE, address, length)?;
+            }
             // The driver need not have written all that it was allowed to.
             Role::Out(length) | Role::InOut(length) => {
                 let length = evaluate(length, frame).min(INLINE_LIMIT as u64);

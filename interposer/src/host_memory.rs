@@ -2,8 +2,8 @@
 //! reach such a range, and after a wait for work that could write it, the range is compared with a shadow, and what has
 //! changed goes into the trace.
 //!
-//! Nothing happens, and no lock is taken, while a program has no such memory. Otherwise the table's lock is held while ranges
-//! are compared, never across a call of the driver, so that a range is not freed meanwhile. What is not seen: what a kernel
+//! Nothing happens, and no lock is taken, for calls whose words point into no such range. Otherwise the table's lock is held
+//! while ranges are compared, never across a call of the driver, so that a range is not freed meanwhile. What is not seen: what a kernel
 //! reads while the host writes it, and what the host learns by polling instead of by a call that waits.
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -17,6 +17,7 @@ use cutape_registry::{FUNCTIONS, Function, Role, Waits, id};
 use crate::call::{Frame, payload_policy};
 use crate::errno::Errno;
 use crate::host_changes::changes;
+use crate::host_places::Places;
 use crate::memory::Scratch;
 use crate::plan::Plan;
 use crate::process_lock::ProcessLock;
@@ -90,8 +91,12 @@ struct Table {
     ranges: BTreeMap<u64, Range>,
     /// Bytes of all shadows.
     shadows: u64,
+    /// `PLACES` does not say the same any more.
+    is_changed: bool,
 }
 
+/// Where the ranges lie that somebody looks at.
+static PLACES: Places = Places::new();
 static TABLE: ProcessLock<Table> = ProcessLock::new();
 /// How many ranges there are, and how many the device may have written since they were last compared.
 static RANGES: AtomicUsize = AtomicUsize::new(0);
@@ -115,6 +120,7 @@ pub(crate) fn configure(policy: HostMemory) {
 pub(crate) fn forget() {
     RANGES.store(0, Ordering::Relaxed);
     TOUCHED.store(0, Ordering::Relaxed);
+    PLACES.forget();
     TABLE.forget();
 }
 
@@ -124,8 +130,25 @@ pub(crate) fn any() -> bool {
     RANGES.load(Ordering::Relaxed) != 0
 }
 
+/// Whether a call with these words may need a look at such memory: false if none of them points there.
+#[inline]
+pub(crate) fn may_reach(words: impl Iterator<Item = u64> + Clone) -> bool {
+    any() && (POLICY.load(Ordering::Relaxed) == ALL || PLACES.may_hold(words))
+}
+
+/// Whether the device may have written a range since it was last compared.
+#[inline]
+pub(crate) fn is_touched() -> bool {
+    TOUCHED.load(Ordering::Relaxed) != 0
+}
+
 impl Table {
-    fn publish(&self) {
+    fn publish(&mut self) {
+        if core::mem::take(&mut self.is_changed) {
+            let looked_at = self.ranges.iter().filter(|(_, range)| !range.is_skipped);
+            let places = looked_at.map(|(&start, range)| (start, range.length));
+            PLACES.publish(&places.collect::<Vec<_>>());
+        }
         let touched = self.ranges.values().filter(|range| range.touched.is_some());
         TOUCHED.store(touched.count(), Ordering::Release);
         RANGES.store(self.ranges.len(), Ordering::Release);
@@ -145,9 +168,11 @@ impl Table {
             self.remove(other);
         }
         self.ranges.insert(start, range);
+        self.is_changed = true;
     }
 
     fn remove(&mut self, start: u64) {
+        self.is_changed = true;
         let shadow = self
             .ranges
             .remove(&start)
@@ -193,7 +218,10 @@ impl Table {
             };
             match shadow {
                 Ok(shadow) => range.shadow = Some(Shadow(shadow)),
-                Err(reason) => return skip(state, start, range, reason),
+                Err(reason) => {
+                    self.is_changed = true;
+                    return skip(state, start, range, reason);
+                }
             }
             self.shadows += range.length;
         }
@@ -220,6 +248,7 @@ impl Table {
             });
         }
         if !is_whole {
+            self.is_changed = true;
             skip(state, start, range, host_skip::UNREADABLE);
         }
     }
@@ -438,6 +467,9 @@ pub(crate) fn before_operands(state: &Thread, frame: &Frame) {
             .zip(of_kind)
             .filter_map(|(&word, is_one)| is_one.then_some(word))
     };
+    if !may_reach(operands(true).chain(operands(false))) {
+        return;
+    }
     {
         let table = TABLE.lock();
         let is_shadowed = |start: &u64| table.ranges[start].shadow.is_some();
@@ -472,7 +504,7 @@ pub(crate) fn before_operands(state: &Thread, frame: &Frame) {
 /// After a call that has waited for work: what that work has written is seen, so that the host's later changes are as well.
 #[inline]
 pub(crate) fn waited(state: &Thread, frame: &Frame) {
-    if TOUCHED.load(Ordering::Relaxed) != 0 {
+    if is_touched() {
         look_after_wait(state, frame);
     }
 }

@@ -17,6 +17,7 @@ mod graph_copies;
 mod hook;
 mod host_changes;
 mod host_memory;
+mod host_places;
 mod identity;
 mod layouts;
 mod log;

@@ -58,6 +58,12 @@ const MOST_WAITING: usize = 1 << 16;
 /// How many are waiting: where none are, which is nearly always, nobody takes the lock.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether any copy is waited for.
+#[inline]
+pub(crate) fn any() -> bool {
+    WAITING.load(Ordering::Acquire) != 0
+}
+
 /// In a forked child: the parent's copies are not this process's.
 pub(crate) fn forget() {
     WAITING.store(0, Ordering::Relaxed);
@@ -210,7 +216,7 @@ pub(crate) fn enqueued_by_roles(state: &Thread, frame: &Frame) {
 
 /// Notes that an event was recorded behind the copies of a stream.
 pub(crate) fn event_recorded(state: &Thread, frame: &Frame) {
-    if WAITING.load(Ordering::Acquire) == 0 {
+    if !any() {
         return;
     }
     let _errno = Errno::keep();
@@ -225,7 +231,7 @@ pub(crate) fn event_recorded(state: &Thread, frame: &Frame) {
 
 /// Writes the bytes of the copies that this successful call proves complete.
 pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
-    if WAITING.load(Ordering::Acquire) == 0 {
+    if !any() {
         return;
     }
     let _errno = Errno::keep();

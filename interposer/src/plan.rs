@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) acts_when_entered: bool,
     /// The leave record holds no more than the result and `outputs`, and nothing else is to be done.
     pub(crate) leaves_directly: bool,
+    /// That is so while no copy is waited for and no host memory that the device may have written is to be looked at.
+    pub(crate) leaves_directly_when_idle: bool,
     pub(crate) output_count: u8,
     pub(crate) outputs: [Output; MOST_OUTPUTS],
     /// The only output, if it is a number of 4 or 8 bytes.
@@ -86,6 +88,7 @@ const EMPTY: Plan = Plan {
     entering: Entering::ByRoles,
     acts_when_entered: true,
     leaves_directly: false,
+    leaves_directly_when_idle: false,
     output_count: 0,
     outputs: [Output {
         position: 0,
@@ -191,11 +194,13 @@ pub(crate) fn make(function: &Function) -> Plan {
         };
     }
     plan.acts_when_entered = !plan.handling.does_nothing_when_entered();
-    plan.leaves_directly = plan.handling.does_nothing_after()
-        && !plan.waits
+    let needs_idle = plan.handling == Handling::EventRecord || plan.waits;
+    plan.leaves_directly_when_idle = (plan.handling.does_nothing_after()
+        || plan.handling == Handling::EventRecord)
         && !plan.writes_later
         && (plan.function.is_none() || plan.handling != Handling::Generic)
         && collect_outputs(&mut plan, function).is_some();
+    plan.leaves_directly = plan.leaves_directly_when_idle && !needs_idle;
     plan
 }
 

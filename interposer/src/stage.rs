@@ -5,7 +5,7 @@
 
 use cutape_format::layout::{
     CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, STAGED_LENGTH,
-    StagedNote, chunk_kind, note_kind, record_kind,
+    STAGED_PADDED_LENGTH, StagedNote, chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
 
@@ -13,7 +13,12 @@ use crate::errno::{self, Errno};
 use crate::{clock, trace_file};
 
 /// What stands before the records.
-const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_LENGTH;
+const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
+const PADDING: [u8; STAGED_PADDED_LENGTH - STAGED_LENGTH] = [0; _];
+
+/// What full stages become ends at a multiple of this, so that the next one begins there: file systems that keep a file's pages in
+/// larger pieces take a third less time then (measured with ext4 on Linux 6.18).
+const MOVE_ALIGNMENT: u64 = 64 << 10;
 
 /// A stage, mapped.
 pub(crate) struct Stage {
@@ -30,7 +35,10 @@ impl Stage {
     /// A new stage of that many bytes for a thread, without records. `begin` comes first.
     pub(crate) fn open(length: u64, thread: u32) -> Option<Self> {
         let _errno = Errno::keep();
-        let position = trace_file::claim(length)?;
+        let (position, length) = trace_file::claim(length, CHUNK_ALIGNMENT)?;
+        if !trace_file::allocate(position, length) {
+            return None;
+        }
         let descriptor = trace_file::descriptor()?;
         // SAFETY: maps a part of our file that was just allocated and that nobody else has claimed.
         let start = unsafe {
@@ -92,9 +100,10 @@ impl Stage {
             .and_then(Record::new)
             .and_then(|mut record| {
                 record.put_encoded(note)?;
+                record.put(&PADDING)?;
                 record.commit(record_kind::NOTE, note_kind::STAGED)
             });
-        debug_assert_eq!(written, Some(STAGED_LENGTH));
+        debug_assert_eq!(written, Some(STAGED_PADDED_LENGTH));
         // SAFETY: the stage is longer than what stands before its records.
         unsafe { (self.start.add(RECORDS), self.start.add(self.length)) }
     }
@@ -115,7 +124,13 @@ impl Stage {
         let used = end as usize - self.start as usize - RECORDS;
         let (note, thread) = (self.note, self.thread);
         let length = trace_file::chunk_length(used as u64);
-        let Some(position) = trace_file::claim(length) else {
+        // Only what a full stage becomes is worth a place of its own.
+        let alignment = if length > MOVE_ALIGNMENT / 2 {
+            MOVE_ALIGNMENT
+        } else {
+            CHUNK_ALIGNMENT
+        };
+        let Some((position, length)) = trace_file::claim(length, alignment) else {
             return false;
         };
         let Some(body) = self.bytes().get(RECORDS..RECORDS + used) else {
@@ -136,8 +151,7 @@ impl Stage {
             body_checksum: cutape_format::checksum(body),
             ..open
         };
-        let done = trace_file::write_both_at(position, &open.encode(), body)
-            && trace_file::write_at(position, &closed.encode());
+        let done = trace_file::write_chunk(position, &open.encode(), body, &closed.encode());
         if done {
             empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..]);
         }

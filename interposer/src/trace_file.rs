@@ -1,6 +1,6 @@
 //! The trace file of this process: created at the first call, handed out chunk by chunk.
 
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -24,14 +24,19 @@ static END: AtomicU64 = AtomicU64::new(0);
 /// Ticks that the file head has; short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
 /// The file is allocated on disk up to there.
-static ALLOCATED: AtomicU64 = AtomicU64::new(0);
+static LENGTH: AtomicU64 = AtomicU64::new(0);
+/// The file is in a file system that has no other place than memory. There allocating takes as long as
+/// writing, and nothing is allocated ahead; what a reader meets must be, since a hole takes memory that there may not be.
+static IS_IN_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Programs that one process may become (`exec`) and record; a power of ten.
 const MOST_PROGRAMS: u64 = 1000;
 /// Descriptors below this are left to the program.
 const LOWEST_DESCRIPTOR: i32 = 200;
-/// At most so much is allocated before it is needed; a quarter of the file while that is less.
-const MOST_AHEAD: u64 = 1 << 20;
+/// At most so much is allocated before it is needed, and a quarter of the file while that is less: writing is faster there.
+const MOST_AHEAD: u64 = 16 << 20;
+/// Longer writes are made in parts: others that write to the file have to wait meanwhile.
+const LONGEST_WRITE: u64 = 16 << 20;
 
 /// Creates the file and writes its head. Says what went wrong and returns false if it cannot.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
@@ -62,6 +67,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     }
     DEVICE.store(status.st_dev, Ordering::Relaxed);
     INODE.store(status.st_ino, Ordering::Relaxed);
+    IS_IN_MEMORY.store(is_in_memory(descriptor), Ordering::Relaxed);
     START_TICKS.store(clock::ticks(), Ordering::Relaxed);
     let head = FileHead {
         magic: MAGIC,
@@ -81,12 +87,9 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
     FILE.store(descriptor, Ordering::Relaxed);
     END.store(FILE_HEAD_LENGTH as u64, Ordering::Relaxed);
-    ALLOCATED.store(0, Ordering::Relaxed);
+    LENGTH.store(0, Ordering::Relaxed);
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
-    if !allocate(0, FILE_HEAD_LENGTH as u64)
-        || !write_at(0, &head.encode())
-        || !put_document(chunk_kind::SIGNATURES, signatures)
-    {
+    if !write_at(0, &head.encode()) || !put_document(chunk_kind::SIGNATURES, signatures) {
         complain(b"cannot write the trace ", name.to_bytes());
         close();
         // Nobody could read what is there.
@@ -95,6 +98,15 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         return false;
     }
     true
+}
+
+/// Whether a file is in a tmpfs.
+fn is_in_memory(descriptor: i32) -> bool {
+    // SAFETY: all-zero is a valid buffer, and it is ours.
+    let mut status: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    (unsafe { libc::fstatfs(descriptor, &raw mut status) }) == 0
+        && status.f_type == libc::TMPFS_MAGIC
 }
 
 /// Ticks when the recording began.
@@ -218,8 +230,9 @@ fn moved_up(descriptor: i32) -> i32 {
     descriptor
 }
 
-/// Allocates on disk, so that a full disk is an error here and never a fault later.
-fn allocate(position: u64, length: u64) -> bool {
+/// Allocates on disk what is to be mapped, so that a full disk is an error here and never a fault later; makes the file longer
+/// if it ends before, never shorter.
+pub(crate) fn allocate(position: u64, length: u64) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
@@ -268,8 +281,52 @@ pub(crate) fn write_at(position: u64, bytes: &[u8]) -> bool {
     written == bytes.len() as isize
 }
 
-/// Writes both, one behind the other.
-pub(crate) fn write_both_at(position: u64, first: &[u8], second: &[u8]) -> bool {
+/// The length of a chunk with that much body.
+pub(crate) fn chunk_length(body: u64) -> u64 {
+    (body + CHUNK_HEAD_LENGTH as u64).next_multiple_of(CHUNK_ALIGNMENT)
+}
+
+/// Takes that many bytes of the file, a multiple of the chunk alignment, and as many more as let the next claim begin at a
+/// multiple of `alignment`; where they begin and how many they are. They are allocated on disk, so that the file is never cut
+/// within a chunk, whenever the process ends.
+pub(crate) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
+    let behind = |position: u64| {
+        position
+            .saturating_add(least)
+            .checked_next_multiple_of(alignment)
+    };
+    let claimed = END.fetch_update(Ordering::Relaxed, Ordering::Relaxed, behind);
+    let position = claimed.ok()?;
+    let end = behind(position)?;
+    let claimed = Some((position, end - position));
+    if end > size_limit() {
+        errno::set(libc::EFBIG);
+        return None;
+    }
+    let known = LENGTH.load(Ordering::Acquire);
+    if end <= known {
+        return claimed;
+    }
+    let most = if IS_IN_MEMORY.load(Ordering::Relaxed) {
+        0
+    } else {
+        MOST_AHEAD
+    };
+    let ahead = (end / 4).min(most) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    // From where the file ends, since others may be at what lies between.
+    let start = known.min(position);
+    for end in [end + ahead, end] {
+        if allocate(start, end - start) {
+            LENGTH.fetch_max(end, Ordering::AcqRel);
+            return claimed;
+        }
+    }
+    None
+}
+
+/// Writes a chunk that was claimed: its open head and its body, and when these are complete the closed head. With zeros up to the
+/// end of its last page: where all of a page is written, the kernel has not to find out what else is in it.
+pub(crate) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
@@ -277,39 +334,26 @@ pub(crate) fn write_both_at(position: u64, first: &[u8], second: &[u8]) -> bool 
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    let pieces = [piece(first), piece(second)];
-    // SAFETY: both pieces are valid for reading.
-    let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 2, position as i64) };
-    written == (first.len() + second.len()) as isize
-}
-
-/// The length of a chunk with that much body.
-pub(crate) fn chunk_length(body: u64) -> u64 {
-    (body + CHUNK_HEAD_LENGTH as u64).next_multiple_of(CHUNK_ALIGNMENT)
-}
-
-/// Takes that many bytes of the file, a multiple of the chunk alignment; where they begin.
-pub(crate) fn claim(length: u64) -> Option<u64> {
-    let position = END.fetch_add(length, Ordering::Relaxed);
-    let end = position.saturating_add(length);
-    if end > size_limit() {
-        errno::set(libc::EFBIG);
-        return None;
+    static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
+    let length = open.len() + body.len();
+    let padded = length.next_multiple_of(ZEROS.len());
+    let padding = ZEROS.get(..padded - length).unwrap_or(&ZEROS);
+    let pieces = [piece(open), piece(body), piece(padding)];
+    // SAFETY: all pieces are valid for reading.
+    let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 3, position as i64) };
+    if written != padded as isize {
+        return false;
     }
-    let allocated = ALLOCATED.load(Ordering::Acquire);
-    if end <= allocated {
-        return Some(position);
-    }
-    // From where the file ends on disk, since others may be at what lies between. Ahead, because each time costs.
-    let start = allocated.min(position);
-    let ahead = (end / 4).min(MOST_AHEAD) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    for end in [end + ahead, end] {
-        if allocate(start, end - start) {
-            ALLOCATED.fetch_max(end, Ordering::AcqRel);
-            return Some(position);
-        }
-    }
-    None
+    // SAFETY: the bytes are valid for reading.
+    let written = unsafe {
+        libc::pwrite(
+            descriptor,
+            closed.as_ptr().cast(),
+            closed.len(),
+            position as i64,
+        )
+    };
+    written == closed.len() as isize
 }
 
 /// A head with what all chunks share.
@@ -425,29 +469,34 @@ pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
         return Err(NotKept::Unreadable);
     }
     let chunk = chunk_length(length);
-    let position = claim(chunk).ok_or(NotKept::Disk)?;
+    let (position, chunk) = claim(chunk, CHUNK_ALIGNMENT).ok_or(NotKept::Disk)?;
     let descriptor = descriptor().ok_or(NotKept::Disk)?;
     let head = ChunkHead {
         first: position,
         used: length,
         ..head(chunk_kind::BLOB, chunk)
     };
-    if !write_at(position, &head.encode()) {
-        return Err(NotKept::Disk);
-    }
-    let mut at = position + CHUNK_HEAD_LENGTH as u64;
+    let head = head.encode();
+    // What of it is still to be written.
+    let mut head = &head[..];
+    let mut at = position;
     for (address, length) in rows.pieces() {
         let mut done = 0;
         while done < length {
-            // SAFETY: the kernel checks the source range and answers EFAULT where it cannot be read.
-            let written = unsafe {
-                libc::pwrite(
-                    descriptor,
-                    address.wrapping_add(done) as *const _,
-                    (length - done) as usize,
-                    at as i64,
-                )
-            };
+            // All but the first and the last write are of whole pages.
+            let room = LONGEST_WRITE - (at - position + head.len() as u64) % LONGEST_WRITE;
+            let pieces = [
+                libc::iovec {
+                    iov_base: head.as_ptr().cast_mut().cast(),
+                    iov_len: head.len(),
+                },
+                libc::iovec {
+                    iov_base: address.wrapping_add(done) as *mut _,
+                    iov_len: (length - done).min(room) as usize,
+                },
+            ];
+            // SAFETY: the kernel checks the source ranges and answers EFAULT where they cannot be read.
+            let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 2, at as i64) };
             if written <= 0 {
                 match errno::get() {
                     libc::EINTR if written < 0 => continue,
@@ -455,9 +504,14 @@ pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
                     _ => return Err(NotKept::Disk),
                 }
             }
-            done += written as u64;
+            let of_head = head.len().min(written as usize);
+            head = &head[of_head..];
+            done += (written as usize - of_head) as u64;
             at += written as u64;
         }
+    }
+    if !head.is_empty() && !write_at(at, head) {
+        return Err(NotKept::Disk);
     }
     Ok(BlobRef { position, length })
 }
@@ -471,7 +525,7 @@ pub(crate) fn document(kind: u16, body: &[u8]) -> bool {
 /// The same, leaving the reason of a failure in `errno`.
 fn put_document(kind: u16, body: &[u8]) -> bool {
     let length = chunk_length(body.len() as u64);
-    let Some(position) = claim(length) else {
+    let Some((position, length)) = claim(length, CHUNK_ALIGNMENT) else {
         return false;
     };
     let head = ChunkHead {

@@ -144,12 +144,13 @@ def main():
     known = {
         "calls": lambda: (
             bench.measure([program, "calls", 100000, 20000], quick),
+            bench.measure([program, "pinned", 20000, 5000], quick),
             # Ten times as slow, so a tenth of the calls.
             bench.measure([program, "calls", 10000, 1000], ["Sanitizer"], 1),
         ),
         "threads": lambda: [bench.measure([program, "threads", count, 100000], ["bare", "recorded"], 2) for count in (1, THREADS)],
         "tail": lambda: bench.measure([program, "tail", 10000000], ["bare", "recorded"], 2),
-        "upload": lambda: bench.measure([program, "upload", 256, 8], ["bare", "recorded"], 2),
+        "upload": lambda: bench.measure([program, "upload", 256, 8, bench.traces], ["bare", "recorded"], 2),
         "torch": lambda: torch_steps(bench),
     }
     started = time.monotonic()

@@ -165,7 +165,7 @@ fn pointed(state: &Thread, at: u8, address: u64, size: u64, shape: Shape) {
             origin::about_to_use(state, function);
             launch::note_layout(state, function);
             launch::note(state, |record| {
-                launch::kernel_parameters(record, at, function, parameters)?;
+                launch::kernel_parameters(record, at, function, parameters, &mut false)?;
                 launch::extra_words(record, at, extra)
             });
         }

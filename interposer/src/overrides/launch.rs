@@ -20,6 +20,8 @@ const MOST_EXTRA: u64 = 16;
 const MOST_BUFFER: usize = 64 << 10;
 /// Attributes of one launch; there are not so many kinds.
 const MOST_ATTRIBUTES: u64 = 64;
+/// No program was seen to pass more: a greater count may be no count, and is not taken at its word.
+const USUAL_ATTRIBUTES: u64 = 16;
 /// The position of `cuLaunchKernelEx`'s struct.
 pub(super) const CONFIG: usize = 0;
 /// Addresses below are no memory on any Linux.
@@ -32,60 +34,80 @@ pub(super) fn note(state: &Thread, build: impl FnMut(&mut Record<'_>) -> Option<
 }
 
 /// Writes what nearly every launch passes: nothing, or an array of pointers to the parameters of a function that is known and
-/// alive, and whose layout stands in the trace. False if there is more to be done.
+/// alive, and whose layout stands in the trace. `None` if there is more to be done, otherwise whether host memory is to be
+/// looked at.
 #[inline]
 pub(super) fn capture_directly(
     state: &Thread,
     frame: &Frame,
     parameters: u8,
     extra: Option<u8>,
-) -> bool {
+) -> Option<bool> {
     let array = frame.words[usize::from(parameters)];
     let has_extra = extra.is_some_and(|at| frame.words[usize::from(at)] != 0);
-    let Some(layout) = layouts::noted(frame.words[0]).filter(|_| !has_extra) else {
-        return false;
-    };
+    let layout = layouts::noted(frame.words[0]).filter(|_| !has_extra)?;
+    let mut reaches = host_memory::may_reach(core::iter::empty());
     if array == 0 {
-        return true;
+        return Some(reaches);
     }
-    array >= LOWEST_ADDRESS
+    let is_written = array >= LOWEST_ADDRESS
         && state.write_once(|mut record| {
             let target = record.space_for(layout.length as usize)?;
             pack(layout, array, target)?;
+            reaches |= host_memory::may_reach(words(target));
             record.commit_capture(parameters, field::KERNEL_PARAMETERS)
-        })
+        });
+    is_written.then_some(reaches)
 }
 
-/// Puts what a launch passes: `parameters` and `extra` are the positions of those arrays, the function is the first.
+/// The whole words of a parameter buffer.
+#[inline]
+fn words(buffer: &[u8]) -> impl Iterator<Item = u64> + Clone {
+    let (words, _) = buffer.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+/// Puts what a launch passes: `parameters` and `extra` are the positions of those arrays, the function is the first. Sets
+/// `reaches` if host memory may be to be looked at.
 pub(super) fn captures(
     record: &mut Record<'_>,
     frame: &Frame,
     parameters: u8,
     extra: Option<u8>,
+    reaches: &mut bool,
 ) -> Option<()> {
     kernel_parameters(
         record,
         parameters,
         frame.words[0],
         frame.words[usize::from(parameters)],
+        reaches,
     )?;
     match extra {
-        Some(at) => extra_words(record, at, frame.words[usize::from(at)]),
+        Some(at) => {
+            let array = frame.words[usize::from(at)];
+            *reaches |= array != 0;
+            extra_words(record, at, array)
+        }
         None => Some(()),
     }
 }
 
-/// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to.
+/// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to. Sets
+/// `reaches` if one of them may point into host memory that the device reaches, or they are not known.
 pub(super) fn kernel_parameters(
     record: &mut Record<'_>,
     position: u8,
     function: u64,
     array: u64,
+    reaches: &mut bool,
 ) -> Option<()> {
     if array == 0 {
+        *reaches |= host_memory::may_reach(core::iter::empty());
         return Some(());
     }
     let Some((layout, is_alive)) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS) else {
+        *reaches = true;
         return capture::unreadable(record, position, field::KERNEL_PARAMETERS);
     };
     record.put_capture(
@@ -93,11 +115,13 @@ pub(super) fn kernel_parameters(
         field::KERNEL_PARAMETERS,
         layout.length as usize,
         |target| {
-            if is_alive {
+            let packed = if is_alive {
                 pack(layout, array, target)
             } else {
                 pack_with_care(layout, array, target)
-            }
+            };
+            *reaches |= packed.is_none() || host_memory::may_reach(words(target));
+            packed
         },
     )
 }
@@ -194,7 +218,11 @@ fn read_extra(array: u64) -> ([u64; MOST_EXTRA as usize], usize, Option<(u64, u6
 }
 
 /// `cuLaunchKernelEx(config, f, kernelParams, extra)`.
-pub(super) fn captures_ex(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+pub(super) fn captures_ex(
+    record: &mut Record<'_>,
+    frame: &Frame,
+    reaches: &mut bool,
+) -> Option<()> {
     let mut config = [0u8; size_of::<CUlaunchConfig>()];
     let at = frame.words[CONFIG];
     if at != 0 && at < LOWEST_ADDRESS {
@@ -205,20 +233,39 @@ pub(super) fn captures_ex(record: &mut Record<'_>, frame: &Frame) -> Option<()> 
             core::ptr::copy_nonoverlapping(at as *const u8, config.as_mut_ptr(), config.len());
         }
         capture::own(record, CONFIG as u8, field::POINTEE, &config)?;
-        attributes(record, CONFIG as u8, &config)?;
+        attributes(record, CONFIG as u8, &config, true)?;
     }
-    kernel_parameters(record, 2, frame.words[1], frame.words[2])?;
+    kernel_parameters(record, 2, frame.words[1], frame.words[2], reaches)?;
+    *reaches |= frame.words[3] != 0;
     extra_words(record, 3, frame.words[3])
 }
 
-/// The attributes that a configuration points at.
-fn attributes(record: &mut Record<'_>, position: u8, config: &[u8]) -> Option<()> {
+/// The attributes that a configuration points at. `is_launched`: the driver reads them in this very call.
+fn attributes(
+    record: &mut Record<'_>,
+    position: u8,
+    config: &[u8],
+    is_launched: bool,
+) -> Option<()> {
     let attributes = u64_at(config, core::mem::offset_of!(CUlaunchConfig, attrs));
     let count = u64_at(config, core::mem::offset_of!(CUlaunchConfig, numAttrs) - 4) >> 32;
     if attributes == 0 || count == 0 {
         return Some(());
     }
     let length = count.min(MOST_ATTRIBUTES) * size_of::<CUlaunchAttribute>() as u64;
+    if is_launched && attributes >= LOWEST_ADDRESS && count <= USUAL_ATTRIBUTES {
+        return record.put_capture(position, field::ATTRIBUTES, length as usize, |target| {
+            // SAFETY: as for the configuration, which says how many there are.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    attributes as *const u8,
+                    target.as_mut_ptr(),
+                    target.len(),
+                );
+            }
+            Some(0)
+        });
+    }
     capture::bytes(record, position, field::ATTRIBUTES, attributes, length)
 }
 
@@ -229,7 +276,7 @@ pub(super) fn before_clusters(record: &mut Record<'_>, frame: &Frame) -> Option<
     if frame.words[CONFIG] == 0 || !memory::read_all(frame.words[CONFIG], &mut config) {
         return Some(());
     }
-    attributes(record, CONFIG as u8, &config)
+    attributes(record, CONFIG as u8, &config, false)
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {
@@ -257,7 +304,7 @@ fn multi_device(frame: &Frame) -> impl Iterator<Item = (u64, u64)> {
 /// Puts each device's parameters, in the order of the list.
 pub(super) fn captures_multi_device(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     for (function, parameters) in multi_device(frame) {
-        kernel_parameters(record, 0, function, parameters)?;
+        kernel_parameters(record, 0, function, parameters, &mut false)?;
     }
     Some(())
 }

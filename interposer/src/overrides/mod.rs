@@ -287,22 +287,28 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
         Handling::Launch { parameters, extra } => {
-            if !launch::capture_directly(state, frame, parameters, extra) {
+            let direct = launch::capture_directly(state, frame, parameters, extra);
+            let reaches = direct.unwrap_or_else(|| {
                 origin::about_to_use(state, frame.words[0]);
                 launch::note_layout(state, frame.words[0]);
+                let mut reaches = false;
                 launch::note(state, |record| {
-                    launch::captures(record, frame, parameters, extra)
+                    launch::captures(record, frame, parameters, extra, &mut reaches)
                 });
-            }
-            if host_memory::any() {
+                reaches
+            });
+            if reaches && host_memory::any() {
                 launch::look_at_host_memory(state, frame, parameters, extra);
             }
         }
         Handling::LaunchEx => {
             origin::about_to_use(state, frame.words[1]);
             launch::note_layout(state, frame.words[1]);
-            launch::note(state, |record| launch::captures_ex(record, frame));
-            if host_memory::any() {
+            let mut reaches = false;
+            launch::note(state, |record| {
+                launch::captures_ex(record, frame, &mut reaches)
+            });
+            if reaches && host_memory::any() {
                 launch::look_at_host_memory_ex(state, frame);
             }
         }

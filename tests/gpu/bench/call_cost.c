@@ -1,19 +1,22 @@
 /* What driver calls cost a program: run bare, recorded and under other tools in turn, and compare.
  *
  *   call_cost calls CALLS LAUNCHES      nanoseconds of a clock read, of calls without device work, and of launches
+ *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that has registered host memory
  *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
  *   call_cost tail CALLS                how long single calls take: the worst, and how many are slow
- *   call_cost upload MIB ROUNDS         MiB/s of copies to the device, and of memcpy
- *   call_cost loop FUNCTION CALLS       nothing but that many calls of get, set, launch0 or launch8: to be counted from outside
+ *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of writes to a new file in that folder
+ *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see `functions`: to be counted from outside
  *
  * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a machine does only ever
  * adds, and the median of parts of 100 calls, which leaves out what happens rarely. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
 
 #include "cuda_api.h"
@@ -37,6 +40,8 @@ enum { ROUNDS = 20, PART = 100, LAUNCHES_IN_FLIGHT = 500 };
 
 static CUcontext context;
 static CUfunction nothing, eight;
+static CUevent event;
+static CUdeviceptr device_memory;
 
 static double nanoseconds(void)
 {
@@ -56,6 +61,8 @@ static void start(void)
     CHECK(cuModuleLoadData(&module, kernels));
     CHECK(cuModuleGetFunction(&nothing, module, "nothing"));
     CHECK(cuModuleGetFunction(&eight, module, "eight"));
+    CHECK(cuMemAlloc(&device_memory, 4096));
+    CHECK(cuEventCreate(&event, 0));
 }
 
 static void get(long calls)
@@ -88,16 +95,80 @@ static void launch8(long calls)
         cuLaunchKernel(eight, 128, 1, 1, 256, 1, 1, 0, 0, parameters, 0);
 }
 
-static void (*function_named(const char *name))(long)
+/* As programs launch that ask for clusters or for launches that overlap. */
+static void launch_ex(long calls)
 {
-    static const struct {
-        const char *name;
-        void (*run)(long);
-    } functions[] = {{"get", get}, {"set", set}, {"launch0", launch0}, {"launch8", launch8}};
+    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000, e = 1 << 20;
+    int m = 1024, n = 512;
+    float f = 0.5f;
+    void *parameters[] = {&a, &b, &c, &m, &n, &f, &d, &e};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = 0};
+    CUlaunchConfig config = {.gridDimX = 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1, .blockDimZ = 1,
+                             .attrs = &attribute, .numAttrs = 1};
+    for (long i = 0; i < calls; i++)
+        cuLaunchKernelEx(&config, eight, parameters, 0);
+}
+
+static void event_record(long calls)
+{
+    for (long i = 0; i < calls; i++)
+        cuEventRecord(event, 0);
+}
+
+static void event_query(long calls)
+{
+    for (long i = 0; i < calls; i++)
+        cuEventQuery(event);
+}
+
+static void memset_async(long calls)
+{
+    for (long i = 0; i < calls; i++)
+        cuMemsetD8Async(device_memory, 0, 256, 0);
+}
+
+static void pointer(long calls)
+{
+    unsigned type;
+    for (long i = 0; i < calls; i++)
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device_memory);
+}
+
+enum { REGISTERED = 1 << 20 };
+
+/* Host memory that the device can reach, and that no call names. */
+static void register_memory(void)
+{
+    void *memory = aligned_alloc(4096, REGISTERED);
+    CHECK(memory != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    memset(memory, 1, REGISTERED);
+    CHECK(cuMemHostRegister(memory, REGISTERED, CU_MEMHOSTREGISTER_DEVICEMAP));
+}
+
+/* A function that is called again and again; `needs_memory`: in a program that has registered host memory. */
+static const struct function {
+    const char *name;
+    void (*run)(long);
+    int needs_memory;
+} functions[] = {
+    {"get", get, 0},
+    {"set", set, 0},
+    {"launch0", launch0, 0},
+    {"launch8", launch8, 0},
+    {"pinned_launch8", launch8, 1},
+    {"launch_ex", launch_ex, 1},
+    {"event_record", event_record, 1},
+    {"event_query", event_query, 1},
+    {"memset", memset_async, 1},
+    {"pointer", pointer, 1},
+};
+
+static const struct function *function_named(const char *name)
+{
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strcmp(functions[i].name, name) == 0)
-            return functions[i].run;
-    fprintf(stderr, "call_cost: no function %s: get, set, launch0 or launch8\n", name);
+            return functions + i;
+    fprintf(stderr, "call_cost: no function %s\n", name);
     exit(2);
 }
 
@@ -151,11 +222,22 @@ static void calls(long count, long launches)
     cost("launch8", launch8, launches, 1);
 }
 
+static void pinned(long count, long launches)
+{
+    register_memory();
+    cost("clock_read", clock_reads, count, 0);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (functions[i].needs_memory) {
+            int is_query = functions[i].run == event_query || functions[i].run == pointer;
+            cost(functions[i].name, functions[i].run, is_query ? count : launches, !is_query);
+        }
+}
+
 struct worker {
     pthread_t thread;
     pthread_barrier_t *start;
     long calls;
-    double best;
+    double best, best_median;
 };
 
 static void *work(void *given)
@@ -163,15 +245,25 @@ static void *work(void *given)
     struct worker *worker = given;
     CHECK(cuCtxSetCurrent(context));
     get(1000);
-    worker->best = 1e18;
+    worker->best = worker->best_median = 1e18;
+    long parts = worker->calls / PART;
+    double *times = malloc(parts * sizeof *times);
     for (int round = 0; round < ROUNDS; round++) {
         pthread_barrier_wait(worker->start);
-        double from = nanoseconds();
-        get(worker->calls);
-        double each = (nanoseconds() - from) / worker->calls;
-        if (each < worker->best)
-            worker->best = each;
+        double spent = 0;
+        for (long part = 0; part < parts; part++) {
+            double from = nanoseconds();
+            get(PART);
+            times[part] = (nanoseconds() - from) / PART;
+            spent += times[part] / parts;
+        }
+        qsort(times, parts, sizeof *times, by_size);
+        if (spent < worker->best)
+            worker->best = spent;
+        if (times[parts / 2] < worker->best_median)
+            worker->best_median = times[parts / 2];
     }
+    free(times);
     return NULL;
 }
 
@@ -187,12 +279,13 @@ static void threads(int count, long calls)
             exit(1);
         }
     }
-    double sum = 0;
+    double sum = 0, medians = 0;
     for (int i = 0; i < count; i++) {
         pthread_join(workers[i].thread, NULL);
         sum += workers[i].best;
+        medians += workers[i].best_median;
     }
-    printf("threads_%d_ns %.2f\n", count, sum / count);
+    printf("threads_%d_ns %.2f\nthreads_%d_median_ns %.2f\n", count, sum / count, count, medians / count);
     free(workers);
 }
 
@@ -226,8 +319,27 @@ static void tail(long calls)
     }
 }
 
-static void upload(long mib, int rounds)
+/* The seconds that it takes to write memory to a new file, in one go: what whoever keeps the bytes in a file pays at least. */
+static double write_file(const char *path, const char *source, size_t length)
 {
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    double from = nanoseconds();
+    for (size_t done = 0; done < length;) {
+        ssize_t written = pwrite(file, source + done, length - done, done);
+        CHECK(written > 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+        done += written;
+    }
+    double spent = nanoseconds() - from;
+    close(file);
+    unlink(path);
+    return spent;
+}
+
+static void upload(long mib, int rounds, const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/call_cost.%d.written", folder != NULL ? folder : "", getpid());
     size_t length = (size_t)mib << 20;
     char *source = malloc(length), *copy = malloc(length);
     CUdeviceptr target;
@@ -238,7 +350,7 @@ static void upload(long mib, int rounds)
     memset(source, 1, length);
     memset(copy, 2, length);
     CHECK(cuMemAlloc(&target, length));
-    double best_copy = 1e18, best_upload = 1e18;
+    double best_copy = 1e18, best_upload = 1e18, best_write = 1e18;
     for (int round = 0; round < rounds; round++) {
         double from = nanoseconds();
         memcpy(copy, source, length);
@@ -252,9 +364,14 @@ static void upload(long mib, int rounds)
         spent = nanoseconds() - from;
         if (spent < best_upload)
             best_upload = spent;
+        spent = folder != NULL ? write_file(path, source, length) : best_write;
+        if (spent < best_write)
+            best_write = spent;
     }
     printf("memcpy_mib_s %.0f\n", mib / best_copy * 1e9);
     printf("upload_mib_s %.0f\n", mib / best_upload * 1e9);
+    if (folder != NULL)
+        printf("file_write_mib_s %.0f\n", mib / best_write * 1e9);
     CHECK(cuMemFree(target));
     free(source);
     free(copy);
@@ -267,7 +384,10 @@ int main(int count, char **words)
     if (strcmp(what, "calls") == 0 && first >= PART && second >= PART) {
         start();
         calls(first, second);
-    } else if (strcmp(what, "threads") == 0 && first > 0 && second > 0) {
+    } else if (strcmp(what, "pinned") == 0 && first >= PART && second >= PART) {
+        start();
+        pinned(first, second);
+    } else if (strcmp(what, "threads") == 0 && first > 0 && second >= PART) {
         start();
         threads((int)first, second);
     } else if (strcmp(what, "tail") == 0 && first > 0) {
@@ -275,14 +395,16 @@ int main(int count, char **words)
         tail(first);
     } else if (strcmp(what, "upload") == 0 && first > 0 && second > 0) {
         start();
-        upload(first, (int)second);
+        upload(first, (int)second, count > 4 ? words[4] : NULL);
     } else if (strcmp(what, "loop") == 0 && count > 3 && second > 0) {
-        void (*run)(long) = function_named(words[2]);
+        const struct function *function = function_named(words[2]);
         start();
-        run(second);
+        if (function->needs_memory)
+            register_memory();
+        function->run(second);
     } else {
-        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | threads THREADS CALLS | tail CALLS | upload MIB ROUNDS\n"
-                        "       | loop get|set|launch0|launch8 CALLS\n");
+        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | threads THREADS CALLS | tail CALLS\n"
+                        "       | upload MIB ROUNDS [FOLDER] | loop FUNCTION CALLS\n");
         return 2;
     }
     return 0;
