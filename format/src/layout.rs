@@ -450,6 +450,7 @@ pub struct LeaveHead {
 
 impl EnterHead {
     /// Reads it where speed matters; the same as decoding it.
+    #[cfg(feature = "read")]
     #[inline]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (ticks, rest) = bytes.split_first_chunk()?;
@@ -463,6 +464,7 @@ impl EnterHead {
 
 impl LeaveHead {
     /// Reads it where speed matters; the same as decoding it.
+    #[cfg(feature = "read")]
     #[inline]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (ticks, rest) = bytes.split_first_chunk()?;
@@ -512,6 +514,7 @@ pub struct CaptureHead {
 
 impl CaptureHead {
     /// Reads it where speed matters; the same as decoding it.
+    #[cfg(feature = "read")]
     #[inline]
     pub(crate) const fn read(bytes: [u8; CAPTURE_HEAD_LENGTH]) -> Self {
         let [parameter, field, flags @ .., a, b, c, d] = bytes;

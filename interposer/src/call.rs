@@ -124,7 +124,7 @@ pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
     }
     #[cfg(feature = "gum")]
     if crate::hook::is_drivers_own(frame.caller) {
-        return pass(function);
+        return pass(frame.function as usize);
     }
     if STATE.load(Ordering::Acquire) != RECORDING {
         return enter_otherwise(state, frame);
