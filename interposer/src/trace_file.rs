@@ -89,7 +89,11 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     END.store(FILE_HEAD_LENGTH as u64, Ordering::Relaxed);
     LENGTH.store(0, Ordering::Relaxed);
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
-    if !write_at(0, &head.encode()) || !put_document(chunk_kind::SIGNATURES, signatures) {
+    // Allocating first: a write beyond the size that files may have would end the program.
+    if !allocate(0, FILE_HEAD_LENGTH as u64)
+        || !write_at(0, &head.encode())
+        || !put_document(chunk_kind::SIGNATURES, signatures)
+    {
         complain(b"cannot write the trace ", name.to_bytes());
         close();
         // Nobody could read what is there.

@@ -106,7 +106,7 @@ def threads(cutape, trace):
     """Each thread's calls in order; threads have no names that last, so that they are told apart by what they do."""
     calls = {}
     for call in dumped(cutape, trace):
-        if call["name"] not in POLLS:
+        if call["function"] not in POLLS:
             calls.setdefault(call["thread"], []).append(shape(call))
     return sorted(calls.values(), key=lambda thread: (-len(thread), repr(thread[:20])))
 
