@@ -626,7 +626,8 @@ fn file_size_limit(folder: &Path) -> Result<(), String> {
         command
             .args(["record", "--driver", "null", "--no-pack", "-o"])
             .arg(&trace);
-        command.arg("--").arg(&program).args(["exit", "100000"]);
+        // More calls than fit into the longest: each takes some 40 bytes.
+        command.arg("--").arg(&program).args(["exit", "200000"]);
         let output = run(&mut command);
         expect_unharmed(&output, &trace).map_err(|error| format!("{blocks} KiB: {error}"))?;
     }
