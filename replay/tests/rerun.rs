@@ -3,7 +3,6 @@
 mod recorder;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use cutape_format::{Captured, Trace};
@@ -11,10 +10,7 @@ use cutape_replay::{
     Clock, Error, Guard, Job, Measurements, Options, Work, plan, rerun_as_child, rerun_guarded,
 };
 
-use recorder::{Behind, Recorder, null_driver, pattern};
-
-const TRACE: &str = "RERUN_TEST_TRACE";
-const FLAGS: &str = "RERUN_TEST_FLAGS";
+use recorder::{Behind, FLAGS, Recorder, TRACE, null_driver, pattern};
 
 /// Does nothing in an ordinary run; the measuring process runs it alone.
 #[test]
@@ -66,23 +62,9 @@ fn measured(
     flags: &str,
     environment: &[(&str, &str)],
 ) -> Result<(Measurements, Times), Error> {
-    let file = format!("rerun-{}-{name}.cutape", std::process::id());
-    let path = std::env::temp_dir().join(file);
-    recorder.builder.write(&path).unwrap();
-    let trace = Trace::open(&path).unwrap();
-    let command = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "child", "--nocapture"])
-            .stdout(Stdio::null())
-            .env(TRACE, &path)
-            .env(FLAGS, flags)
-            .envs(environment.iter().copied());
-        command
-    };
-    let guard = Guard::default();
-    let measured = rerun_guarded(&trace, &plan(&trace), &command, &guard, &mut |_| {});
-    std::fs::remove_file(&path).unwrap();
+    let measured = recorder.in_child(name, flags, environment, |trace, command| {
+        rerun_guarded(trace, &plan(trace), command, &Guard::default(), &mut |_| {})
+    });
     let measured = measured?;
     let times = serde_json::from_value(measured.results.clone()).unwrap();
     Ok((measured, times))

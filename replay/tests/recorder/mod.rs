@@ -10,8 +10,8 @@ use cutape_format::{Captured, Event, Trace, TraceBuilder};
 use cutape_replay::{Error, Guard, Measuring, Options, Report, plan, run_as_child, run_guarded};
 
 /// Which trace a child replays, and how.
-const TRACE: &str = "REPLAY_TEST_TRACE";
-const FLAGS: &str = "REPLAY_TEST_FLAGS";
+pub(crate) const TRACE: &str = "REPLAY_TEST_TRACE";
+pub(crate) const FLAGS: &str = "REPLAY_TEST_FLAGS";
 
 pub(crate) fn null_driver() -> PathBuf {
     let folder = std::env::current_exe()
@@ -244,11 +244,24 @@ impl Recorder {
         environment: &[(&str, &str)],
         guard: &Guard,
     ) -> Result<Report, Error> {
+        self.in_child(name, flags, environment, |trace, command| {
+            run_guarded(trace, &plan(trace), command, guard, &mut |_| {})
+        })
+    }
+
+    /// Writes the trace, and hands it out with what starts the test `child` on it.
+    pub(crate) fn in_child<T>(
+        &self,
+        name: &str,
+        flags: &str,
+        environment: &[(&str, &str)],
+        work: impl FnOnce(&Trace, &dyn Fn() -> Command) -> T,
+    ) -> T {
         let file = format!("replay-{}-{name}.cutape", std::process::id());
         let path = std::env::temp_dir().join(file);
         self.builder.write(&path).unwrap();
         let trace = Trace::open(&path).unwrap();
-        let command = || {
+        let done = work(&trace, &|| {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command
                 .args(["--exact", "child", "--nocapture"])
@@ -257,10 +270,9 @@ impl Recorder {
                 .env(FLAGS, flags)
                 .envs(environment.iter().copied());
             command
-        };
-        let report = run_guarded(&trace, &plan(&trace), &command, guard, &mut |_| {});
+        });
         std::fs::remove_file(&path).unwrap();
-        report
+        done
     }
 }
 
