@@ -110,6 +110,18 @@ pub struct StructLayout {
     pub fields: Vec<FieldLayout>,
 }
 
+impl StructLayout {
+    /// A member of at most eight bytes in the bytes of such a struct, zero-extended; nothing if there is no such member or the
+    /// bytes end before it.
+    pub fn number(&self, bytes: &[u8], member: &str) -> Option<u64> {
+        let field = self.fields.iter().find(|field| field.name == member)?;
+        let slice = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
+        let mut word = [0; 8];
+        word.get_mut(..slice.len())?.copy_from_slice(slice);
+        Some(u64::from_le_bytes(word))
+    }
+}
+
 /// The whole table.
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
@@ -265,4 +277,41 @@ fn parse_parameter(word: &str, offset: usize) -> Option<Parameter> {
         role,
         offset,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_or_missing() {
+        let field = |name: &str, offset, size| FieldLayout {
+            name: name.to_owned(),
+            offset,
+            size,
+            c_type: "int".to_owned(),
+        };
+        let fields = vec![
+            field("x", 0, 4),
+            field("wide", 4, 16),
+            field("last", 6, 2),
+            field("far", usize::MAX, 4),
+        ];
+        let layout = StructLayout { size: 8, fields };
+        let bytes = [1, 2, 0, 0, 5, 6, 7, 8];
+        for (member, length, expected) in [
+            ("x", 8, Some(0x201)),
+            ("last", 8, Some(0x807)),
+            ("last", 7, None),
+            ("wide", 8, None),
+            ("far", 8, None),
+            ("none", 8, None),
+        ] {
+            assert_eq!(
+                layout.number(&bytes[..length], member),
+                expected,
+                "{member}"
+            );
+        }
+    }
 }

@@ -295,13 +295,7 @@ fn struct_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (Some(structure), Some(bytes)) = (structure, capture.and_then(|c| c.bytes.inline())) else {
         return;
     };
-    let read = |name: &str| {
-        let layout = structure.fields.iter().find(|layout| layout.name == name)?;
-        let mut word = [0; 8];
-        let slice = bytes.get(layout.offset..layout.offset + layout.size.min(8))?;
-        word[..slice.len()].copy_from_slice(slice);
-        Some(u64::from_le_bytes(word))
-    };
+    let read = |name: &str| structure.number(bytes, name);
     for (kind, address) in [
         ("srcMemoryType", "srcDevice"),
         ("dstMemoryType", "dstDevice"),

@@ -258,11 +258,7 @@ fn shape(call: &Call<'_>, trace: &Trace) -> String {
         (Some(value), _) => Some(value),
         (None, Some(bytes)) => {
             let layout = trace.signatures().structure("CUlaunchConfig")?;
-            let field = layout.fields.iter().find(|field| field.name == name)?;
-            let bytes = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
-            let mut word = [0; 8];
-            word.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            Some(u64::from_le_bytes(word))
+            layout.number(bytes, name)
         }
         (None, None) => None,
     };
