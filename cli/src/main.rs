@@ -15,6 +15,7 @@ mod forward;
 mod info;
 mod input;
 mod library;
+mod mover;
 mod output;
 mod pack;
 mod program_file;

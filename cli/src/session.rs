@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use cutape_format::{Missing, PackSummary, Trace};
+use cutape_format::{Missing, PackSummary, Trace, process_of};
 
 use crate::arrival::{Subject, Watch};
 use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
+use crate::mover::{self, Moving};
 use crate::output;
 use crate::program_file;
 use crate::reservation::Reservation;
@@ -98,6 +99,7 @@ pub(crate) struct Session {
     clock: Clock,
     way: Way,
     _watch: Watch,
+    moving: Option<Moving>,
     _folder: LibraryFolder,
     _reservation: Reservation,
 }
@@ -178,6 +180,10 @@ pub(crate) fn start(
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }
+    let moves = mover::is_worth_it();
+    if moves {
+        command.env("CUTAPE_MOVER", "1");
+    }
     let clock = Clock::read();
     let child = command
         .spawn()
@@ -191,6 +197,8 @@ pub(crate) fn start(
         traces: Box::new(move || begun(&asked, &known)),
         advice: way.next(),
     });
+    let (asked, known) = (trace.clone(), old.clone());
+    let moving = moves.then(|| Moving::begin(move || begun(&asked, &known)));
     Ok(Session {
         child,
         trace,
@@ -198,6 +206,7 @@ pub(crate) fn start(
         clock,
         way,
         _watch: watch,
+        moving,
         _folder: folder,
         _reservation: reservation,
     })
@@ -251,9 +260,8 @@ fn family(trace: &Path) -> Vec<PathBuf> {
         .filter(|(relative, path)| match relative {
             Relative::Rank => true,
             // What cannot be read is not known to be another's.
-            Relative::Process(number) => Trace::follow(path).map_or(true, |trace| {
-                let process = u64::from(trace.head().process);
-                [*number, number / PROGRAMS_OF_A_PROCESS].contains(&process)
+            Relative::Process(number) => process_of(path).is_none_or(|process| {
+                [*number, number / PROGRAMS_OF_A_PROCESS].contains(&u64::from(process))
             }),
         })
         .map(|(_, path)| path)
@@ -321,6 +329,8 @@ impl Session {
             .child
             .wait()
             .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
+        // Before anybody reads what is there.
+        drop(self.moving);
         let others = family(&self.trace)
             .into_iter()
             .filter(|path| !self.old.contains(path));

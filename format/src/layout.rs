@@ -92,6 +92,8 @@ pub mod chunk_kind {
     pub const STAGE: u16 = 8;
     /// How many calls the chunks of a packed trace hold, for who wants one of them.
     pub const CALL_COUNTS: u16 = 9;
+    /// What a recorder shares with its mover: see [`crate::control`]. Says nothing to a reader.
+    pub const CONTROL: u16 = 10;
 }
 
 /// `used` and `body_checksum` of the chunk are final.
@@ -133,6 +135,32 @@ pub struct ChunkHead {
 }
 
 impl ChunkHead {
+    /// The head of the chunk that a stage becomes, as it is while the copy is made, and when that is complete: `length` bytes
+    /// with the head, of which those of `body` count.
+    pub fn of_copy(thread: u32, note: StagedNote, length: u64, body: &[u8]) -> (Self, Self) {
+        let open = Self {
+            magic: CHUNK_MAGIC,
+            kind: chunk_kind::CALLS,
+            flags: CHUNK_COPIED,
+            length,
+            thread,
+            sequence: note.sequence,
+            used: 0,
+            first: note.first,
+            ticks: note.ticks,
+            nanoseconds: note.nanoseconds,
+            body_checksum: 0,
+            head_checksum: 0,
+        };
+        let closed = Self {
+            flags: CHUNK_COPIED | CHUNK_CLOSED,
+            used: body.len() as u64,
+            body_checksum: crc32fast::hash(body),
+            ..open
+        };
+        (open, closed)
+    }
+
     /// Encodes with the right head checksum.
     pub fn encode(mut self) -> [u8; CHUNK_HEAD_LENGTH] {
         self.head_checksum = self.expected_checksum();

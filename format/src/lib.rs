@@ -5,6 +5,7 @@
 //! Invariant: a reader of a later version reads every earlier file; bytes from a file never cause a panic.
 
 pub mod codec;
+pub mod control;
 pub mod file_range;
 pub mod layout;
 pub mod write;
@@ -24,6 +25,8 @@ mod compress;
 mod contents;
 #[cfg(feature = "read")]
 mod cursor;
+#[cfg(feature = "read")]
+mod mover;
 #[cfg(feature = "read")]
 mod ordered;
 #[cfg(feature = "read")]
@@ -51,6 +54,8 @@ pub use call::{Bytes, Call, Capture, Captures, Leave, Note};
 pub use cursor::{Calls, Cursor};
 pub use file_range::FileRange;
 #[cfg(feature = "read")]
+pub use mover::Mover;
+#[cfg(feature = "read")]
 pub use pack::{Missing, PackSummary, Symbol, pack};
 #[cfg(feature = "read")]
 pub use records::RecordSizes;
@@ -61,6 +66,6 @@ pub use signature::{
     Enumeration, FieldLayout, Parameter, Passing, Signature, Signatures, StructLayout,
 };
 #[cfg(feature = "read")]
-pub use trace::{Damage, Error, Mapping, Thread, Trace};
+pub use trace::{Damage, Error, Mapping, Thread, Trace, process_of};
 #[cfg(feature = "read")]
 pub use walk::{Walk, Walked};

@@ -20,49 +20,99 @@ impl Trace {
         let length = usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX);
         self.length = length.min(self.map.len());
         let before = self.chunks.len();
-        for position in std::mem::take(&mut self.pending) {
-            match self.head_at(position) {
-                Some(head) => self.add_chunk(head, position),
-                // Being closed at this moment.
-                None => self.pending.push(position),
-            }
-        }
-        self.scan();
-        self.follow_stages();
+        self.take_what_has_come();
         Ok(self.chunks.len() > before)
     }
 
-    /// Takes what has come in the stages of a growing trace. What is there may be overwritten at any moment, so it is copied.
-    pub(crate) fn follow_stages(&mut self) {
-        let mut stages = std::mem::take(&mut self.stages);
-        for stage in &mut stages {
-            let Some(note) = staged(self.stage_body(stage)) else {
-                continue;
-            };
-            let listed = self.threads.get(stage.head.thread as usize);
-            match stage.chunk {
-                Some(chunk) if self.chunks[chunk].head.sequence == note.sequence => {}
-                // The chunks before this one have not all been found yet.
-                Some(_) => continue,
-                None if listed.map_or(0, Vec::len) != note.sequence as usize => continue,
-                None => {
-                    let body = Body::Owned(Vec::new());
-                    stage.chunk = self.add_staged(stage, note, body);
+    /// Takes in what a growing trace has, until one thing leads to no other.
+    pub(crate) fn take_what_has_come(&mut self) {
+        loop {
+            let known = (self.chunks.len(), self.pending.len());
+            for position in std::mem::take(&mut self.pending) {
+                match self.head_at(position) {
+                    Some(head) => self.add_chunk(head, position),
+                    // Being closed at this moment.
+                    None => self.pending.push(position),
                 }
             }
-            if let Some(chunk) = stage.chunk {
-                self.extend_staged(stage, chunk, note);
+            self.scan();
+            let is_complete = self.follow_stages();
+            if !is_complete && known == (self.chunks.len(), self.pending.len()) {
+                return;
             }
         }
-        self.stages = stages;
     }
 
-    /// Copies the records that a stage has got since.
-    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: StagedNote) {
+    /// Takes what has come in the stages of a growing trace. What is there may be overwritten at any moment, so it is copied.
+    /// Returns whether one was found complete, behind which there may be more.
+    fn follow_stages(&mut self) -> bool {
+        let mut stages = std::mem::take(&mut self.stages);
+        // All notes first: a thread that has begun another chunk has written the one before to its end.
+        let mut notes: Vec<(u32, StagedNote, usize)> = stages
+            .iter()
+            .enumerate()
+            .filter_map(|(at, stage)| {
+                Some((stage.head.thread, staged(self.stage_body(stage))?, at))
+            })
+            .collect();
+        let copies = self.pending.iter().filter_map(|&position| {
+            let head = self.head_at(position)?;
+            (head.flags & CHUNK_COPIED != 0).then_some((head.thread, head.sequence))
+        });
+        let begun: Vec<(u32, u32)> = notes
+            .iter()
+            .map(|&(thread, note, _)| (thread, note.sequence))
+            .chain(copies)
+            .collect();
+        fence(Ordering::Acquire);
+        notes.sort_by_key(|&(thread, note, _)| (thread, note.sequence));
+        let mut found_complete = false;
+        for (thread, note, at) in notes {
+            match stages[at].chunk {
+                Some(chunk) if self.chunks[chunk].head.sequence == note.sequence => {}
+                // The copy of what was in it has not been found yet.
+                Some(_) => continue,
+                None => {
+                    let listed = self.threads.get(thread as usize);
+                    if listed.map_or(0, Vec::len) != note.sequence as usize
+                        || listed
+                            .and_then(|list| list.last())
+                            .is_some_and(|&last| self.is_unfinished(last, &stages))
+                    {
+                        continue;
+                    }
+                    let body = Body::Owned(Vec::new());
+                    stages[at].chunk = self.add_staged(&stages[at], note, body);
+                    stages[at].is_complete = false;
+                }
+            }
+            let stage = &mut stages[at];
+            let Some(chunk) = stage.chunk.filter(|_| !stage.is_complete) else {
+                continue;
+            };
+            stage.is_complete = self.extend_staged(stage, chunk, note)
+                && begun
+                    .iter()
+                    .any(|&(other, sequence)| other == thread && sequence > note.sequence);
+            found_complete |= stage.is_complete;
+        }
+        self.stages = stages;
+        found_complete
+    }
+
+    /// Whether a chunk is what a stage has shown until now, and that may not be all of it.
+    fn is_unfinished(&self, chunk: usize, stages: &[Stage]) -> bool {
+        stages
+            .iter()
+            .any(|stage| stage.chunk == Some(chunk) && !stage.is_complete)
+    }
+
+    /// Copies the records that a stage has got since. False if it was used again meanwhile.
+    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: StagedNote) -> bool {
         let Body::Owned(mut bytes) =
             std::mem::replace(&mut self.chunks[chunk].body, Body::Owned(Vec::new()))
         else {
-            return;
+            return false;
         };
         let body = self.stage_body(stage);
         let records = body.get(staged_start(body)..).unwrap_or(&[]);
@@ -74,10 +124,12 @@ impl Trace {
         bytes.extend_from_slice(records.get(known..end).unwrap_or(&[]));
         // Read before the note is looked at once more: if that is the same, nothing has been overwritten meanwhile.
         fence(Ordering::Acquire);
-        if staged(body) != Some(note) {
+        let is_same = staged(body) == Some(note);
+        if !is_same {
             bytes.truncate(known);
         }
         self.chunks[chunk].body = Body::Owned(bytes);
+        is_same
     }
 
     fn stage_body(&self, stage: &Stage) -> &[u8] {
@@ -421,6 +473,7 @@ impl Trace {
                 head,
                 position,
                 chunk: None,
+                is_complete: false,
             });
         }
         if !closed && head.flags & CHUNK_COPIED != 0 && !self.packed() {
@@ -518,8 +571,8 @@ impl Trace {
         match last {
             None => head.sequence != 0,
             Some((chunk, sequence)) => {
-                let is_staged = self.stages.iter().any(|stage| stage.chunk == Some(chunk));
-                head.sequence > sequence + u32::from(!is_staged)
+                let is_unfinished = self.is_unfinished(chunk, &self.stages);
+                head.sequence > sequence + u32::from(!is_unfinished)
             }
         }
     }
@@ -629,6 +682,7 @@ fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::INDEX => "the index",
         chunk_kind::STAGE => "a stage",
         chunk_kind::CALL_COUNTS => "the number of calls",
+        chunk_kind::CONTROL => "what the recorder shares",
         _ => "a chunk of a later version",
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, OnceLock};
@@ -173,6 +174,8 @@ pub(crate) struct Stage {
     pub(crate) position: usize,
     /// The chunk that stands for what is in it now, in a growing trace.
     pub(crate) chunk: Option<usize>,
+    /// That chunk has all that its thread has written there.
+    pub(crate) is_complete: bool,
 }
 
 /// An open trace.
@@ -219,6 +222,14 @@ static UNKNOWN: LazyLock<Signature> = LazyLock::new(|| Signature {
 /// How far the map of a growing trace reaches: address space, not memory.
 const FOLLOW_LENGTH: usize = 1 << 40;
 
+/// The process that recorded a trace, as its head says; `None` if there is no head of a trace.
+pub fn process_of(path: &Path) -> Option<u32> {
+    let mut bytes = [0; FILE_HEAD_ENCODED];
+    File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
+    let (head, _) = codec::decode::<FileHead>(&bytes)?;
+    (head.magic == MAGIC && head.major <= MAJOR).then_some(head.process)
+}
+
 impl Trace {
     /// Opens a trace, damaged or not; [`Trace::damage`] says what is missing.
     pub fn open_damaged(path: &Path) -> Result<Self, Error> {
@@ -257,8 +268,7 @@ impl Trace {
     /// Opens a trace that is being recorded; [`Trace::refresh`] looks for what has come.
     pub fn follow(path: &Path) -> Result<Self, Error> {
         let mut trace = Self::open_head(path, Some(FOLLOW_LENGTH))?;
-        trace.scan();
-        trace.follow_stages();
+        trace.take_what_has_come();
         Ok(trace)
     }
 

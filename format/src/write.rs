@@ -42,10 +42,10 @@ pub fn close_chunk(
     Some(())
 }
 
-/// Empties a stage, of whose body the filled part is given: first the word without which the rest does not count, so that
-/// whoever reads it meanwhile notices.
-pub fn empty_stage(filled: &mut [u8]) {
-    let Some((first, rest)) = filled.split_first_chunk_mut::<RECORD_HEAD_LENGTH>() else {
+/// Empties a stage, of whose body the start is given: without its first word the rest does not count, and whoever reads it
+/// meanwhile notices.
+pub fn empty_stage(body: &mut [u8]) {
+    let Some(first) = body.first_chunk_mut::<RECORD_HEAD_LENGTH>() else {
         return;
     };
     let word = first.as_mut_ptr().cast::<AtomicU64>();
@@ -55,7 +55,6 @@ pub fn empty_stage(filled: &mut [u8]) {
     }
     // What follows is not to be seen before that.
     fence(Ordering::SeqCst);
-    rest.fill(0);
 }
 
 /// A record in the making: bytes behind the place of its head. Every `put` says `None` once the space is used up.

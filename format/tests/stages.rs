@@ -7,12 +7,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Slot};
 use cutape_format::layout::{
-    CHUNK_CLOSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, STAGED_LENGTH,
-    StagedNote, chunk_kind, note_kind, record_kind,
+    CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH, STAGED_PADDED_LENGTH, StagedNote,
+    chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
-use cutape_format::{Cursor, Trace, TraceBuilder};
+use cutape_format::{Cursor, Mover, Trace, TraceBuilder};
 use sample::{SIGNATURES, place};
 
 const STAGE: usize = 4096;
@@ -34,104 +35,176 @@ fn head(kind: u16, thread: u32, length: usize) -> ChunkHead {
     }
 }
 
-/// A thread's stage in the file, and how its records get out of it: step by step, as a recorder does it.
-struct Writer<'f> {
-    file: &'f File,
-    end: &'f AtomicU64,
-    thread: u32,
-    map: memmap2::MmapMut,
-    filled: usize,
-    note: StagedNote,
+/// A file that is being recorded, and what its threads share with a mover.
+struct Recording {
+    file: File,
+    control: memmap2::MmapRaw,
 }
 
-const BODY: usize = CHUNK_HEAD_LENGTH + STAGED_LENGTH;
-
-impl<'f> Writer<'f> {
+impl Recording {
     /// A place in the file, which is made longer without touching what other threads have.
-    fn claim(file: &File, end: &AtomicU64) -> u64 {
-        let position = end.fetch_add(STAGE as u64, Ordering::SeqCst);
-        file.write_all_at(&[0], position + STAGE as u64 - 1)
-            .unwrap();
-        position
+    fn claim(&self, length: u64) -> u64 {
+        let longer = |start, length| {
+            self.file.write_all_at(&[0], start + length - 1).unwrap();
+            true
+        };
+        self.control().claim(length, 4096, longer).unwrap().0
     }
 
-    fn new(file: &'f File, end: &'f AtomicU64, thread: u32) -> Self {
-        let position = Self::claim(file, end);
-        // SAFETY: a part of the file that only this thread writes, and that is there.
-        let mut map = unsafe {
-            memmap2::MmapOptions::new()
-                .offset(position)
-                .len(STAGE)
-                .map_mut(file)
-                .unwrap()
+    fn control(&self) -> &Control {
+        // SAFETY: mapped with that length, aligned as pages are; all that is looked at are atomics.
+        unsafe { &*self.control.as_ptr().cast::<Control>() }
+    }
+}
+
+/// One stage of a thread's.
+struct Stage<'f> {
+    map: memmap2::MmapMut,
+    note: StagedNote,
+    slot: &'f Slot,
+    handed: Option<u64>,
+}
+
+/// A thread's stages in the file, and how their records get out of them: step by step, as a recorder does it.
+struct Writer<'f> {
+    recording: &'f Recording,
+    thread: u32,
+    stages: Vec<Stage<'f>>,
+    current: usize,
+    filled: usize,
+    sequence: u32,
+    /// Stages that went to the mover, and that were taken back from it.
+    handed_over: u64,
+    taken_back: u64,
+}
+
+const BODY: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
+
+impl<'f> Writer<'f> {
+    fn new(recording: &'f Recording, thread: u32, stages: usize) -> Self {
+        let stage = |_| {
+            let position = recording.claim(STAGE as u64);
+            // SAFETY: a part of the file that only this thread writes, and that is there.
+            let mut map = unsafe {
+                memmap2::MmapOptions::new()
+                    .offset(position)
+                    .len(STAGE)
+                    .map_mut(&recording.file)
+                    .unwrap()
+            };
+            map[..CHUNK_HEAD_LENGTH]
+                .copy_from_slice(&head(chunk_kind::STAGE, thread, STAGE).encode());
+            Stage {
+                map,
+                note: StagedNote {
+                    sequence: 0,
+                    first: 0,
+                    ticks: 0,
+                    nanoseconds: 0,
+                },
+                slot: recording
+                    .control()
+                    .take_slot(position, STAGE as u64)
+                    .unwrap(),
+                handed: None,
+            }
         };
-        map[..CHUNK_HEAD_LENGTH].copy_from_slice(&head(chunk_kind::STAGE, thread, STAGE).encode());
         let mut writer = Self {
-            file,
-            end,
+            recording,
             thread,
-            map,
+            stages: (0..stages).map(stage).collect(),
+            current: 0,
             filled: 0,
-            note: StagedNote {
-                sequence: 0,
-                first: 0,
-                ticks: 0,
-                nanoseconds: 0,
-            },
+            sequence: 0,
+            handed_over: 0,
+            taken_back: 0,
         };
-        writer.begin();
+        writer.begin(0);
         writer
     }
 
-    fn begin(&mut self) {
-        let note = self.note;
-        let record = Record::new(&mut self.map[CHUNK_HEAD_LENGTH..]).and_then(|mut record| {
+    fn map(&mut self) -> &mut [u8] {
+        &mut self.stages[self.current].map[CHUNK_HEAD_LENGTH..]
+    }
+
+    /// Begins the next chunk in the current stage.
+    fn begin(&mut self, first: u64) {
+        let note = StagedNote {
+            sequence: self.sequence,
+            first,
+            ticks: 0,
+            nanoseconds: 0,
+        };
+        self.sequence += 1;
+        empty_stage(self.map());
+        let record = Record::new(self.map()).and_then(|mut record| {
             record.put_encoded(note)?;
+            record.put(&[0; STAGED_PADDED_LENGTH - 40])?;
             record.commit(record_kind::NOTE, note_kind::STAGED)
         });
-        assert_eq!(record, Some(STAGED_LENGTH));
+        assert_eq!(record, Some(STAGED_PADDED_LENGTH));
+        let stage = &mut self.stages[self.current];
+        (stage.note, stage.handed) = (note, None);
         self.filled = BODY;
     }
 
-    /// Where the copy begins, which is not closed yet.
-    fn copy(&self) -> (u64, ChunkHead) {
-        let position = Self::claim(self.file, self.end);
-        let body = &self.map[BODY..self.filled];
-        let head = ChunkHead {
-            flags: CHUNK_COPIED,
-            sequence: self.note.sequence,
-            first: self.note.first,
-            ..head(chunk_kind::CALLS, self.thread, STAGE)
-        };
-        let mut bytes = head.encode().to_vec();
+    /// Copies a stage; where the copy begins, which is not closed yet.
+    fn copy(&self, at: usize, filled: usize) -> (u64, ChunkHead) {
+        let position = self.recording.claim(STAGE as u64);
+        let stage = &self.stages[at];
+        let body = &stage.map[BODY..filled];
+        let (open, closed) = ChunkHead::of_copy(self.thread, stage.note, STAGE as u64, body);
+        let mut bytes = open.encode().to_vec();
         bytes.extend_from_slice(body);
-        self.file.write_all_at(&bytes, position).unwrap();
-        let closed = ChunkHead {
-            flags: CHUNK_COPIED | CHUNK_CLOSED,
-            used: body.len() as u64,
-            body_checksum: crc32fast::hash(body),
-            ..head
-        };
+        self.recording.file.write_all_at(&bytes, position).unwrap();
         (position, closed)
     }
 
     fn close(&self, (position, head): (u64, ChunkHead)) {
-        self.file.write_all_at(&head.encode(), position).unwrap();
+        let bytes = head.encode();
+        self.recording.file.write_all_at(&bytes, position).unwrap();
+    }
+
+    /// Goes on in a stage that is free, if need be the oldest one after it was taken back and moved.
+    fn change(&mut self, first: u64) {
+        let others = (0..self.stages.len()).filter(|&at| at != self.current);
+        let mut next = others.clone().find(|&at| self.stages[at].slot.is_held());
+        let oldest = others.min_by_key(|&at| self.stages[at].note.sequence);
+        if let (None, Some(oldest)) = (next, oldest) {
+            let stage = &self.stages[oldest];
+            let (sequence, used) = (stage.note.sequence, stage.handed.unwrap());
+            if stage.slot.take_back(sequence, used) {
+                let copy = self.copy(oldest, BODY + used as usize);
+                self.close(copy);
+                self.taken_back += 1;
+                next = Some(oldest);
+            }
+        }
+        match next {
+            Some(next) => {
+                let used = (self.filled - BODY) as u64;
+                let stage = &mut self.stages[self.current];
+                stage.handed = Some(used);
+                assert!(stage.slot.hand_over(stage.note.sequence, used));
+                self.handed_over += 1;
+                self.current = next;
+            }
+            None => {
+                let copy = self.copy(self.current, self.filled);
+                self.close(copy);
+            }
+        }
+        self.begin(first);
     }
 
     fn put(&mut self, calls: u64, build: &dyn Fn(Record<'_>) -> Option<usize>) {
         loop {
-            let space = &mut self.map[self.filled..];
-            if let Some(length) = Record::new(space).and_then(build) {
+            let filled = self.filled - CHUNK_HEAD_LENGTH;
+            if let Some(length) = Record::new(&mut self.map()[filled..]).and_then(build) {
                 self.filled += length;
                 return;
             }
-            let copy = self.copy();
-            self.close(copy);
-            empty_stage(&mut self.map[CHUNK_HEAD_LENGTH..self.filled]);
-            self.note.sequence += 1;
-            self.note.first = calls;
-            self.begin();
+            self.change(calls);
         }
     }
 
@@ -147,29 +220,70 @@ impl<'f> Writer<'f> {
     }
 }
 
-fn new_trace(name: &str) -> (std::path::PathBuf, File, AtomicU64) {
+fn new_trace(name: &str) -> (std::path::PathBuf, Recording) {
     let path = place(name).join("live.cutape");
-    let start = TraceBuilder::new(SIGNATURES).short().bytes();
+    let built = TraceBuilder::new(SIGNATURES).short().bytes();
+    let (before, behind) = built.split_at(FILE_HEAD_LENGTH);
+    let start = [before, &[0; CONTROL_LENGTH], behind].concat();
     fs::write(&path, &start).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
-    (path, file, AtomicU64::new(start.len() as u64))
+    let control = memmap2::MmapOptions::new()
+        .offset(CONTROL_POSITION)
+        .len(CONTROL_LENGTH)
+        .map_raw(&file)
+        .unwrap();
+    let recording = Recording { file, control };
+    let head = head(chunk_kind::CONTROL, 0, CONTROL_LENGTH);
+    recording
+        .control()
+        .begin(start.len() as u64, 0, &head.encode());
+    (path, recording)
 }
 
 #[test]
 fn stages_are_followed_in_order_and_whole() {
+    follow("stages-live", 1, false);
+}
+
+#[test]
+fn stages_that_a_mover_moves_are_followed_in_order_and_whole() {
+    let [handed_over, taken_back] = follow("stages-moved", 3, true);
+    assert!(handed_over > 0);
+    // One that is never there leaves all of it to the threads.
+    let [handed_over, back] = follow("stages-taken-back", 3, false);
+    assert!(
+        back > 0 && back + 2 * 3 == handed_over,
+        "{back} of {handed_over}"
+    );
+    println!("taken back from a mover that was there: {taken_back}");
+}
+
+/// Threads with that many stages each write while the file is followed; how many stages went to a mover, and came back from it.
+fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
     const CALLS: u64 = 20_000;
-    let (path, file, end) = new_trace("stages-live");
+    let (path, recording) = new_trace(name);
+    let mut handed = [0; 2];
     let clock = AtomicU64::new(1);
     let mut trace = Trace::follow(&path).unwrap();
     let mut seen = [0_u64; 3];
     let mut while_writing = 0;
-    let followed = AtomicBool::new(false);
+    let (followed, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let mover = has_mover.then(|| {
+            let mut mover = Mover::attend(&path).unwrap().unwrap();
+            assert!(recording.control().is_attended());
+            let ended = &ended;
+            scope.spawn(move || {
+                while !ended.load(Ordering::SeqCst) {
+                    mover.move_full().unwrap();
+                }
+            })
+        });
         let writers: Vec<_> = (0..3)
             .map(|thread| {
-                let (file, clock, end, followed) = (&file, &clock, &end, &followed);
+                let (recording, clock, followed) = (&recording, &clock, &followed);
                 scope.spawn(move || {
-                    let mut writer = Writer::new(file, end, thread);
+                    let mut writer = Writer::new(recording, thread, stages);
                     for number in 0..CALLS {
                         let begin = std::time::Instant::now();
                         // Half is written without a reader.
@@ -181,6 +295,7 @@ fn stages_are_followed_in_order_and_whole() {
                         }
                         writer.call(number, clock);
                     }
+                    [writer.handed_over, writer.taken_back]
                 })
             })
             .collect();
@@ -210,8 +325,15 @@ fn stages_are_followed_in_order_and_whole() {
             }
             std::thread::yield_now();
         }
+        for writer in writers {
+            let counts = writer.join().unwrap();
+            handed = [handed[0] + counts[0], handed[1] + counts[1]];
+        }
+        ended.store(true, Ordering::SeqCst);
+        mover.map(|mover| mover.join().unwrap());
     });
     assert_eq!(seen, [CALLS; 3]);
+    assert!(!recording.control().is_attended());
     assert!(while_writing > 0, "nothing was read before the end");
     // The same file, opened when it is complete, and packed: everything in order of time.
     let packed = path.with_extension("packed");
@@ -223,13 +345,14 @@ fn stages_are_followed_in_order_and_whole() {
         assert_eq!(ticks.len() as u64, 3 * CALLS);
         assert!(ticks.is_sorted());
     }
+    handed
 }
 
 #[test]
 fn at_every_moment_all_calls_are_there() {
-    let (path, file, end) = new_trace("stages-killed");
+    let (path, recording) = new_trace("stages-killed");
     let clock = AtomicU64::new(1);
-    let mut writer = Writer::new(&file, &end, 0);
+    let mut writer = Writer::new(&recording, 0, 1);
     let check = |calls: u64, moment: &str| {
         let trace = Trace::open(&path).unwrap();
         assert_eq!(trace.verify(), [], "{moment}");
@@ -250,23 +373,94 @@ fn at_every_moment_all_calls_are_there() {
     for number in 0..300 {
         writer.call(number, &clock);
     }
-    assert!(writer.note.sequence > 0);
+    assert!(writer.sequence > 1);
     assert_eq!(check(300, "in the stage"), 300);
-    let copy = writer.copy();
+    let copy = writer.copy(0, writer.filled);
     assert_eq!(check(300, "copied"), 300);
     writer.close(copy);
     assert_eq!(check(300, "closed"), 300);
-    empty_stage(&mut writer.map[CHUNK_HEAD_LENGTH..writer.filled]);
-    assert!(
-        writer.map[CHUNK_HEAD_LENGTH..]
-            .iter()
-            .all(|&byte| byte == 0)
-    );
+    empty_stage(writer.map());
     assert_eq!(check(300, "emptied"), 300);
-    writer.note.sequence += 1;
-    writer.note.first = 300;
-    writer.begin();
+    writer.begin(300);
     assert_eq!(check(300, "begun again"), 300);
     writer.call(300, &clock);
     assert_eq!(check(301, "used again"), 301);
+}
+
+#[test]
+fn at_every_moment_all_calls_are_there_while_a_mover_moves() {
+    let (path, recording) = new_trace("stages-killed-moving");
+    let clock = AtomicU64::new(1);
+    let mut writer = Writer::new(&recording, 0, 4);
+    let check = |calls: u64, moment: &str| {
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!(trace.verify(), [], "{moment}");
+        let numbers: Vec<u64> = trace.calls().map(|call| call.argument(0)).collect();
+        assert_eq!(numbers, (0..calls).collect::<Vec<_>>(), "{moment}");
+        // Who follows finds all of the stages' calls, though three of them are full.
+        let followed = Trace::follow(&path).unwrap();
+        let mut cursor = Cursor::new();
+        let count = std::iter::from_fn(|| {
+            cursor.next_before(&followed, u64::MAX)?;
+            Some(())
+        });
+        assert_eq!(count.count() as u64, calls, "{moment}");
+    };
+    let mut calls = 0;
+    while writer.handed_over < 3 {
+        writer.call(calls, &clock);
+        calls += 1;
+    }
+    check(calls, "three are full");
+    let mut mover = Mover::attend(&path).unwrap().unwrap();
+    assert_eq!(mover.move_full().unwrap(), 3);
+    check(calls, "moved");
+    assert_eq!(mover.move_full().unwrap(), 0);
+    while writer.handed_over < 5 {
+        writer.call(calls, &clock);
+        calls += 1;
+    }
+    check(calls, "full again");
+    // The mover copies one of them, and is then not heard of any more: the copy does not count.
+    let stage = &writer.stages[writer
+        .stages
+        .iter()
+        .position(|s| s.handed.is_some())
+        .unwrap()];
+    let full = stage.slot.full().unwrap();
+    let unfinished = writer.copy(0, BODY);
+    check(calls, "a copy is begun");
+    assert!(stage.slot.begin_closing(&full));
+    check(calls, "a copy is being closed");
+    let _ = unfinished;
+    for _ in 0..3000 {
+        writer.call(calls, &clock);
+        calls += 1;
+    }
+    check(calls, "the others go on");
+    assert_eq!(mover.move_full().unwrap(), 2);
+    check(calls, "moved once more");
+    drop(mover);
+    // What a wild program makes of what it shares is told from what can be.
+    let mut mover = Mover::attend(&path).unwrap().unwrap();
+    let slot = recording
+        .control()
+        .take_slot(u64::MAX - 4096, 8192)
+        .unwrap();
+    slot.hand_over(0, 100);
+    assert!(mover.move_full().is_err());
+    check(calls, "at the end");
+}
+
+#[test]
+fn a_file_without_control_has_no_mover() {
+    let path = place("stages-no-control").join("old.cutape");
+    for bytes in [
+        TraceBuilder::new(SIGNATURES).bytes(),
+        vec![0; 100],
+        vec![0; 100_000],
+    ] {
+        fs::write(&path, bytes).unwrap();
+        assert!(Mover::attend(&path).unwrap().is_none());
+    }
 }

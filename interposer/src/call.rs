@@ -14,7 +14,7 @@ use crate::settings::{Payloads, Settings};
 use crate::thread::{self, Thread};
 use crate::{
     capture, clock, cost, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
-    overrides, pending, trace_file,
+    overrides, pending, stages, trace_file,
 };
 
 /// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
@@ -165,6 +165,7 @@ fn record_enter(state: &Thread, frame: &mut Frame) -> Entered {
     // Before the notes: one that empties the stage says which call is the first to be entered after it.
     state.calls.set(state.calls.get() + 1);
     state.attend();
+    state.look_ahead();
     if plan.acts_when_entered || plan.has_operands && host_memory::any() {
         let _errno = plan.disturbs.then(errno::Errno::keep);
         overrides::entered(state, frame, plan);
@@ -467,6 +468,7 @@ fn start() -> u8 {
     KEEPS_INPUTS.store(settings.payloads == Payloads::All, Ordering::Relaxed);
     KEEPS_OUTPUTS.store(settings.outputs == Payloads::All, Ordering::Relaxed);
     host_memory::configure(settings.host_memory);
+    stages::expect_mover(settings.expects_mover);
     trace_file::close();
     let clock = clock::choose();
     if !trace_file::create(&trace, clock) {

@@ -31,6 +31,7 @@ mod rank;
 mod segments;
 mod settings;
 mod stage;
+mod stages;
 mod thread;
 mod trace_file;
 

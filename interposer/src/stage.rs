@@ -1,11 +1,12 @@
 //! A thread's stage: the part of the trace file that it fills again and again, and how its records get out of it.
 //!
 //! New pages of a file cost more than all else that recording does, so a thread has few of them. What it has written is in the
-//! file at every moment, whatever becomes of the process: a stage is emptied only when the copy of it is complete.
+//! file at every moment, whatever becomes of the process: a stage is used again only when the copy of it is complete.
 
+use cutape_format::control::{MOVE_ALIGNMENT, Slot};
 use cutape_format::layout::{
-    CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, STAGED_LENGTH,
-    STAGED_PADDED_LENGTH, StagedNote, chunk_kind, note_kind, record_kind,
+    CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, ChunkHead, STAGED_LENGTH, STAGED_PADDED_LENGTH, StagedNote,
+    chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
 
@@ -16,10 +17,6 @@ use crate::{clock, trace_file};
 const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
 const PADDING: [u8; STAGED_PADDED_LENGTH - STAGED_LENGTH] = [0; _];
 
-/// What full stages become ends at a multiple of this, so that the next one begins there: file systems that keep a file's pages in
-/// larger pieces take a third less time then (measured with ext4 on Linux 6.18).
-const MOVE_ALIGNMENT: u64 = 64 << 10;
-
 /// A stage, mapped.
 pub(crate) struct Stage {
     start: *mut u8,
@@ -29,22 +26,32 @@ pub(crate) struct Stage {
     position: u64,
     thread: u32,
     note: StagedNote,
+    /// Where it is handed over to the mover; `None` if there is no room for more stages there.
+    slot: Option<&'static Slot>,
+    /// Bytes of records when it was handed over; `None` while it is the thread's.
+    handed: Option<u64>,
 }
 
 impl Stage {
-    /// A new stage of that many bytes for a thread, without records. `begin` comes first.
-    pub(crate) fn open(length: u64, thread: u32) -> Option<Self> {
+    /// Makes stages of that many bytes each for a thread, without records, and gives them to `take`. `begin` comes first. False,
+    /// and there are none, if the file cannot be longer.
+    pub(crate) fn open(length: u64, count: usize, thread: u32, mut take: impl FnMut(Self)) -> bool {
         let _errno = Errno::keep();
-        let (position, length) = trace_file::claim(length, CHUNK_ALIGNMENT)?;
-        if !trace_file::allocate(position, length) {
-            return None;
+        let all = length * count as u64;
+        let Some((position, _)) = trace_file::claim(all, CHUNK_ALIGNMENT) else {
+            return false;
+        };
+        if !trace_file::allocate(position, all) {
+            return false;
         }
-        let descriptor = trace_file::descriptor()?;
+        let Some(descriptor) = trace_file::descriptor() else {
+            return false;
+        };
         // SAFETY: maps a part of our file that was just allocated and that nobody else has claimed.
         let start = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
-                length as usize,
+                all as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 descriptor,
@@ -52,37 +59,83 @@ impl Stage {
             )
         };
         if start == libc::MAP_FAILED {
-            return None;
+            return false;
         }
         // One call instead of a fault a page; and a file system that cannot keep its promise of space says so here.
         // SAFETY: the mapping that was just made.
-        let failed =
-            unsafe { libc::madvise(start, length as usize, libc::MADV_POPULATE_WRITE) } != 0;
+        let failed = unsafe { libc::madvise(start, all as usize, libc::MADV_POPULATE_WRITE) } != 0;
         // Linux before 5.14 does not know the request.
         if failed && errno::get() != libc::EINVAL {
             // SAFETY: as above; nobody refers to it.
-            unsafe { libc::munmap(start, length as usize) };
-            return None;
+            unsafe { libc::munmap(start, all as usize) };
+            return false;
         }
         let head = ChunkHead {
             thread,
             ..trace_file::head(chunk_kind::STAGE, length)
         };
         let bytes = head.encode();
-        // SAFETY: the mapping is at least a page long and ours.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), bytes.len()) };
-        Some(Self {
-            start: start.cast(),
-            length: length as usize,
-            position,
-            thread,
-            note: StagedNote {
-                sequence: 0,
-                first: 0,
-                ticks: 0,
-                nanoseconds: 0,
-            },
-        })
+        for number in 0..count as u64 {
+            // SAFETY: the mapping is as long as all stages.
+            let start = unsafe { start.cast::<u8>().add((number * length) as usize) };
+            // SAFETY: a stage is longer than its head, and ours.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+            let position = position + number * length;
+            take(Self {
+                start,
+                length: length as usize,
+                position,
+                thread,
+                note: StagedNote {
+                    sequence: 0,
+                    first: 0,
+                    ticks: 0,
+                    nanoseconds: 0,
+                },
+                slot: trace_file::control().and_then(|control| control.take_slot(position, length)),
+                handed: None,
+            });
+        }
+        true
+    }
+
+    /// Whether it has had nothing yet, or the mover has had it and is done.
+    pub(crate) fn is_free(&self) -> bool {
+        self.slot.is_some_and(Slot::is_held)
+    }
+
+    /// Lets the mover have it, with records that end there. False if that cannot be.
+    pub(crate) fn hand_over(&mut self, end: *const u8) -> bool {
+        let used = (end as usize - self.start as usize - RECORDS) as u64;
+        let is_handed = self
+            .slot
+            .is_some_and(|slot| slot.hand_over(self.note.sequence, used));
+        if is_handed {
+            self.handed = Some(used);
+        }
+        is_handed
+    }
+
+    /// Of the chunk that it is, or was before it was moved.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.note.sequence
+    }
+
+    /// Takes it back from the mover and moves it. False if the mover has just moved it or is about to, or the file cannot be
+    /// written; then it is handed over as before.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let (Some(slot), Some(used)) = (self.slot, self.handed) else {
+            return false;
+        };
+        if !slot.take_back(self.note.sequence, used) {
+            return false;
+        }
+        let end = self.start.wrapping_add(RECORDS + used as usize);
+        let is_moved = self.move_out(end);
+        if !is_moved {
+            slot.hand_over(self.note.sequence, used);
+        }
+        is_moved
     }
 
     /// Begins what will be the thread's chunk of that number, whose first call will have that number. Where records go.
@@ -93,7 +146,10 @@ impl Stage {
             ticks: clock::ticks(),
             nanoseconds: clock::nanoseconds(libc::CLOCK_MONOTONIC),
         };
+        self.handed = None;
         let note = self.note;
+        // What the stage had before goes first: the mover leaves it.
+        empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..]);
         let written = self
             .bytes()
             .get_mut(CHUNK_HEAD_LENGTH..RECORDS)
@@ -118,7 +174,7 @@ impl Stage {
     pub(crate) fn move_out(&mut self, end: *const u8) -> bool {
         let _errno = Errno::keep();
         if self.is_empty(end) {
-            empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..RECORDS]);
+            empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..]);
             return true;
         }
         let used = end as usize - self.start as usize - RECORDS;
@@ -136,21 +192,7 @@ impl Stage {
         let Some(body) = self.bytes().get(RECORDS..RECORDS + used) else {
             return false;
         };
-        let open = ChunkHead {
-            flags: CHUNK_COPIED,
-            thread,
-            sequence: note.sequence,
-            first: note.first,
-            ticks: note.ticks,
-            nanoseconds: note.nanoseconds,
-            ..trace_file::head(chunk_kind::CALLS, length)
-        };
-        let closed = ChunkHead {
-            flags: CHUNK_COPIED | CHUNK_CLOSED,
-            used: used as u64,
-            body_checksum: cutape_format::checksum(body),
-            ..open
-        };
+        let (open, closed) = ChunkHead::of_copy(thread, note, length, body);
         let done = trace_file::write_chunk(position, &open.encode(), body, &closed.encode());
         if done {
             empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..]);
@@ -158,9 +200,21 @@ impl Stage {
         done
     }
 
+    /// Unmaps one that is not being filled; what it still has is moved first.
+    pub(crate) fn close_handed(mut self) {
+        let is_empty = self.is_free() || self.take_back() || self.is_free();
+        if is_empty {
+            empty_stage(&mut self.bytes()[CHUNK_HEAD_LENGTH..]);
+        }
+        self.close(is_empty);
+    }
+
     /// Unmaps it. If it is empty, what it holds of the disk is given back.
     pub(crate) fn close(mut self, is_empty: bool) {
         let _errno = Errno::keep();
+        if let Some(slot) = self.slot.filter(|_| is_empty) {
+            slot.free();
+        }
         let bytes = self.bytes();
         let (start, length) = (bytes.as_mut_ptr(), bytes.len());
         // SAFETY: mapped by `open` with that length; nobody refers to it any more.

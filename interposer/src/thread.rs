@@ -11,12 +11,12 @@ use cutape_format::write::Record;
 use crate::call::{self, Frame};
 use crate::cost::Cost;
 use crate::errno::Errno;
-use crate::stage::Stage;
+use crate::stages::Stages;
 use crate::trace_file::{self, NotKept, Rows};
 
-/// Sizes of a thread's stage: the first, unless a record is longer. What it takes to empty one is the longest that a call may
-/// have to wait.
-const STAGES: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
+/// Sizes of a thread's stages: the first, unless a record is longer. What it takes to empty one is the longest that a call may have
+/// to wait where there is no mover.
+const LENGTHS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 /// Kept free at the end of each stage, for the note that recording stops.
 const RESERVE: usize = 256;
@@ -54,7 +54,7 @@ pub(crate) struct Thread {
     pub(crate) calls: Cell<u64>,
     /// What recording has cost this thread; NULL unless that is measured.
     pub(crate) cost: Cell<*const Cost>,
-    stage: Cell<Option<Stage>>,
+    stages: Stages,
     /// Where the next record goes, and where records must end.
     next: Cell<*mut u8>,
     end: Cell<*mut u8>,
@@ -78,7 +78,7 @@ thread_local! {
             endings: Cell::new(0),
             calls: Cell::new(0),
             cost: Cell::new(core::ptr::null()),
-            stage: Cell::new(None),
+            stages: Stages::none(),
             next: Cell::new(NOWHERE),
             end: Cell::new(NOWHERE),
             sequence: Cell::new(0),
@@ -98,7 +98,7 @@ pub(crate) fn current() -> *const Thread {
     THREAD.with(core::ptr::from_ref)
 }
 
-/// The key whose destructor empties a thread's stage, plus 1; 0 while there is none.
+/// The key whose destructor empties a thread's stages, plus 1; 0 while there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Asks to be told of ending threads. To be called once, before any thread records.
@@ -113,7 +113,7 @@ pub(crate) fn watch_ends() {
     }
 }
 
-/// A thread is about to end: its stage is emptied in the last round, so that what others call on the way is kept in it.
+/// A thread is about to end: its stages are emptied in the last round, so that what others call on the way is kept in them.
 unsafe extern "C" fn ends(state: *mut c_void) {
     // SAFETY: the value that `begin` set: this thread's state, which outlives all destructors of its values.
     let state = unsafe { &*state.cast::<Thread>() };
@@ -123,7 +123,7 @@ unsafe extern "C" fn ends(state: *mut c_void) {
     if round < DESTRUCTOR_ROUNDS {
         state.await_end();
     } else {
-        state.close_stage();
+        state.close_stages();
     }
 }
 
@@ -206,8 +206,8 @@ impl Thread {
         self.full.set(false);
         self.calls.set(0);
         self.cost.set(core::ptr::null());
-        // The parent's stage stays mapped here, untouched.
-        self.stage.set(None);
+        // The parent's stages stay mapped here, untouched.
+        self.stages.forget();
         self.next.set(NOWHERE);
         self.end.set(NOWHERE);
         self.sequence.set(0);
@@ -256,6 +256,25 @@ impl Thread {
         })
     }
 
+    /// Has the memory fetched in which the next calls will be recorded: the mover may have looked at it since.
+    #[inline]
+    pub(crate) fn look_ahead(&self) {
+        /// Some calls ahead, so that it has come by then.
+        const AHEAD: usize = 512;
+        let next = self.next.get().wrapping_add(AHEAD);
+        // Not the intrinsic: without a target feature that becomes the instruction which fetches for reading.
+        // SAFETY: whatever is at an address, to prefetch it changes nothing and never faults; processors that do not know the
+        // instruction pass over it.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw byte ptr [{next}]",
+                "prefetchw byte ptr [{next} + 64]",
+                next = in(reg) next,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+
     /// Writes a record if there is room for it where the last one ended.
     #[inline]
     pub(crate) fn write_once(&self, build: impl FnOnce(Record<'_>) -> Option<usize>) -> bool {
@@ -287,28 +306,23 @@ impl Thread {
         if self.ordinal.get() == NO_ORDINAL {
             self.begin();
         }
-        if let Some(mut stage) = self.stage.take() {
-            let is_moved = stage.move_out(self.next.get());
-            if is_moved {
-                self.begin_chunk(&mut stage);
-            }
-            self.stage.set(Some(stage));
-            if !is_moved {
+        if self.next.get() != NOWHERE {
+            if !self.stages.change(self.next.get()) {
                 self.stop();
                 return false;
             }
+            self.begin_chunk();
             if self.try_write(kind, function, build) {
                 return true;
             }
         }
-        for length in STAGES {
-            self.close_stage();
-            let Some(mut stage) = Stage::open(length, self.ordinal.get()) else {
+        for length in LENGTHS {
+            self.close_stages();
+            if !self.stages.open(length, self.ordinal.get()) {
                 self.stop();
                 return false;
-            };
-            self.begin_chunk(&mut stage);
-            self.stage.set(Some(stage));
+            }
+            self.begin_chunk();
             if self.try_write(kind, function, build) {
                 return true;
             }
@@ -316,17 +330,26 @@ impl Thread {
         false
     }
 
-    fn begin_chunk(&self, stage: &mut Stage) {
-        let (next, end) = stage.begin(self.sequence.get(), self.calls.get());
-        self.sequence.set(self.sequence.get() + 1);
+    fn begin_chunk(&self) {
+        let (sequence, first) = (self.sequence.get(), self.calls.get());
+        let begun = self
+            .stages
+            .with_current(|stage| stage.begin(sequence, first));
+        let Some((next, end)) = begun else {
+            return;
+        };
+        self.sequence.set(sequence + 1);
         self.next.set(next);
         // SAFETY: the stage is longer than the reserve.
         self.end.set(unsafe { end.sub(RESERVE) });
     }
 
-    /// Lets go of the stage; what is in it goes into a chunk of its own.
-    fn close_stage(&self) {
-        if let Some(mut stage) = self.stage.take() {
+    /// Lets go of the stages; what is in them goes into chunks of their own.
+    fn close_stages(&self) {
+        while let Some(stage) = self.stages.take_other() {
+            stage.close_handed();
+        }
+        if let Some(mut stage) = self.stages.take_current() {
             if stage.is_empty(self.next.get()) {
                 // The next chunk takes its number.
                 self.sequence.set(self.sequence.get() - 1);

@@ -1,9 +1,10 @@
 //! The trace file of this process: created at the first call, handed out chunk by chunk.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
+use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
 use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
     FILE_HEAD_LENGTH, FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
@@ -19,21 +20,15 @@ static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
 /// Its absolute name, NULL while there is none.
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
-/// Where the next chunk begins.
-static END: AtomicU64 = AtomicU64::new(0);
+/// What is shared with the mover, NULL while there is no file. Stays mapped in a forked child, which maps that of its own file.
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 /// Ticks that the file head has; short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
-/// The file is allocated on disk up to there.
-static LENGTH: AtomicU64 = AtomicU64::new(0);
-/// The file is in a file system that has no other place than memory. There allocating takes as long as
-/// writing, and nothing is allocated ahead; what a reader meets must be, since a hole takes memory that there may not be.
-static IS_IN_MEMORY: AtomicBool = AtomicBool::new(false);
-
 /// Programs that one process may become (`exec`) and record; a power of ten.
 const MOST_PROGRAMS: u64 = 1000;
 /// Descriptors below this are left to the program.
 const LOWEST_DESCRIPTOR: i32 = 200;
-/// At most so much is allocated before it is needed, and a quarter of the file while that is less: writing is faster there.
+/// At most so much is allocated before it is needed: writing is faster there.
 const MOST_AHEAD: u64 = 16 << 20;
 /// Longer writes are made in parts: others that write to the file have to wait meanwhile.
 const LONGEST_WRITE: u64 = 16 << 20;
@@ -67,7 +62,6 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     }
     DEVICE.store(status.st_dev, Ordering::Relaxed);
     INODE.store(status.st_ino, Ordering::Relaxed);
-    IS_IN_MEMORY.store(is_in_memory(descriptor), Ordering::Relaxed);
     START_TICKS.store(clock::ticks(), Ordering::Relaxed);
     let head = FileHead {
         magic: MAGIC,
@@ -86,12 +80,12 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     // Leaked on purpose: another thread may be looking at the one before.
     PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
     FILE.store(descriptor, Ordering::Relaxed);
-    END.store(FILE_HEAD_LENGTH as u64, Ordering::Relaxed);
-    LENGTH.store(0, Ordering::Relaxed);
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
     // Allocating first: a write beyond the size that files may have would end the program.
-    if !allocate(0, FILE_HEAD_LENGTH as u64)
+    let start = CONTROL_POSITION + CONTROL_LENGTH as u64;
+    if !allocate(0, start)
         || !write_at(0, &head.encode())
+        || !share_control(descriptor, start)
         || !put_document(chunk_kind::SIGNATURES, signatures)
     {
         complain(b"cannot write the trace ", name.to_bytes());
@@ -102,6 +96,43 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         return false;
     }
     true
+}
+
+/// Maps the chunk that is shared with the mover; chunks may begin at `start`.
+fn share_control(descriptor: i32, start: u64) -> bool {
+    // SAFETY: maps a part of our file that was just allocated, which nobody else has yet.
+    let place = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            CONTROL_LENGTH,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            descriptor,
+            CONTROL_POSITION as i64,
+        )
+    };
+    if place == libc::MAP_FAILED {
+        return false;
+    }
+    let place: *mut Control = place.cast();
+    // What a reader meets must be allocated, since a hole takes memory that there may not be; and where the file is in memory,
+    // allocating takes as long as writing.
+    let most_ahead = if is_in_memory(descriptor) {
+        0
+    } else {
+        MOST_AHEAD
+    };
+    let head = head(chunk_kind::CONTROL, CONTROL_LENGTH as u64);
+    // SAFETY: the mapping is as long as that, all zero, and stays for ever; the mover has it as atomics as well.
+    unsafe { &*place }.begin(start, most_ahead, &head.encode());
+    CONTROL.store(place, Ordering::Release);
+    true
+}
+
+/// What is shared with the mover; `None` while there is no file.
+pub(crate) fn control() -> Option<&'static Control> {
+    // SAFETY: NULL, or mapped for ever by `share_control`.
+    unsafe { CONTROL.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether a file is in a tmpfs.
@@ -170,6 +201,7 @@ fn complain(what: &[u8], path: &[u8]) {
 
 /// Lets go of the file, in a forked child or after an error; what was written stays.
 pub(crate) fn close() {
+    CONTROL.store(core::ptr::null_mut(), Ordering::Release);
     let descriptor = FILE.swap(-1, Ordering::Relaxed);
     if descriptor >= 0 && is_ours(descriptor) {
         // SAFETY: the descriptor is ours, as was just seen.
@@ -291,41 +323,14 @@ pub(crate) fn chunk_length(body: u64) -> u64 {
 }
 
 /// Takes that many bytes of the file, a multiple of the chunk alignment, and as many more as let the next claim begin at a
-/// multiple of `alignment`; where they begin and how many they are. They are allocated on disk, so that the file is never cut
-/// within a chunk, whenever the process ends.
+/// multiple of `alignment`; where they begin and how many they are. They are allocated on disk.
 pub(crate) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
-    let behind = |position: u64| {
-        position
-            .saturating_add(least)
-            .checked_next_multiple_of(alignment)
-    };
-    let claimed = END.fetch_update(Ordering::Relaxed, Ordering::Relaxed, behind);
-    let position = claimed.ok()?;
-    let end = behind(position)?;
-    let claimed = Some((position, end - position));
-    if end > size_limit() {
+    let (position, length) = control()?.claim(least, alignment, allocate)?;
+    if position + length > size_limit() {
         errno::set(libc::EFBIG);
         return None;
     }
-    let known = LENGTH.load(Ordering::Acquire);
-    if end <= known {
-        return claimed;
-    }
-    let most = if IS_IN_MEMORY.load(Ordering::Relaxed) {
-        0
-    } else {
-        MOST_AHEAD
-    };
-    let ahead = (end / 4).min(most) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    // From where the file ends, since others may be at what lies between.
-    let start = known.min(position);
-    for end in [end + ahead, end] {
-        if allocate(start, end - start) {
-            LENGTH.fetch_max(end, Ordering::AcqRel);
-            return claimed;
-        }
-    }
-    None
+    Some((position, length))
 }
 
 /// Writes a chunk that was claimed: its open head and its body, and when these are complete the closed head. With zeros up to the

@@ -166,6 +166,33 @@ fn many_calls_are_all_there() {
 }
 
 #[test]
+fn full_stages_are_moved_from_outside() {
+    if std::thread::available_parallelism().is_ok_and(|number| number.get() == 1) {
+        println!("skipped: with one processor the program's threads move their stages");
+        return;
+    }
+    let folder = parts().new_folder("moved");
+    let trace = folder.join("t.cutape");
+    let mut record = parts().cutape(&[&"--log", &"info", &"record", &"--no-pack"]);
+    record.args(["--driver", "null", "-o"]).arg(&trace);
+    let output = run(record.args(["--", &ending(), "end", "300000"]));
+    output.assert_code(0);
+    let said = &output.stderr;
+    let moved = said.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "stages")?;
+        words.get(at.checked_sub(1)?)?.parse::<u64>().ok()
+    });
+    assert!(moved.is_some_and(|moved| moved > 0), "{said}");
+    let trace = Trace::open(&trace).unwrap();
+    assert_eq!(trace.verify(), []);
+    let count = trace
+        .calls()
+        .filter(|call| call.signature.name == "cuCtxSynchronize");
+    assert_eq!(count.count(), 300_000);
+}
+
+#[test]
 fn each_process_has_its_own_trace() {
     let folder = parts().new_folder("processes");
     let program = ending();

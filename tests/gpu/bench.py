@@ -52,7 +52,9 @@ class Bench:
         self.cupti = find_cupti()
         self.sanitizer = find_sanitizer()
         injected = self.programs / "cupti_callbacks.so"
-        self.ways = {"bare": ([], {}), "recorded": ("record", {})}
+        self.ways = {"bare": ([], {}), "recorded": (self.cutape, {})}
+        if "CUTAPE_BEFORE" in os.environ:
+            self.ways["before"] = (Path(os.environ["CUTAPE_BEFORE"]).resolve() / "cutape", {})
         if self.cupti and injected.exists():
             self.ways["CUPTI"] = ([], {"CUDA_INJECTION64_PATH": str(injected), "CUPTI_LIBRARY": self.cupti})
         else:
@@ -66,8 +68,8 @@ class Bench:
         """The figures that a program prints; {} and a line if it fails."""
         wrapper, settings = self.ways[way]
         trace = self.traces / "trace.cutape"
-        if wrapper == "record":
-            wrapper = [self.cutape, "record", "--no-pack", "-o", trace, "--"]
+        if way in ("recorded", "before"):
+            wrapper = [wrapper, "record", "--no-pack", "-o", trace, "--"]
         environment = {**os.environ, **settings, "BENCH_STARTED": str(time.time())}
         line = [str(word) for word in [*wrapper, *command]]
         try:
@@ -148,9 +150,9 @@ def main():
             # Ten times as slow, so a tenth of the calls.
             bench.measure([program, "calls", 10000, 1000], ["Sanitizer"], 1),
         ),
-        "threads": lambda: [bench.measure([program, "threads", count, 100000], ["bare", "recorded"], 2) for count in (1, THREADS)],
-        "tail": lambda: bench.measure([program, "tail", 10000000], ["bare", "recorded"], 2),
-        "upload": lambda: bench.measure([program, "upload", 256, 8, bench.traces], ["bare", "recorded"], 2),
+        "threads": lambda: [bench.measure([program, "threads", count, 100000], ["bare", "recorded", "before"], 2) for count in (1, THREADS)],
+        "tail": lambda: bench.measure([program, "tail", 10000000], ["bare", "recorded", "before"], 2),
+        "upload": lambda: bench.measure([program, "upload", 256, 8, bench.traces], ["bare", "recorded", "before"], 2),
         "torch": lambda: torch_steps(bench),
     }
     started = time.monotonic()

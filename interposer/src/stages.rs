@@ -1,0 +1,117 @@
+//! The stages of one thread: the one that it fills, and those that the mover has or had.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::stage::Stage;
+use crate::trace_file;
+
+/// How many a thread has where there is a mover: between two looks of that a thread which does nothing but call fills one or two.
+const MOST: usize = 4;
+
+static IS_MOVER_EXPECTED: AtomicBool = AtomicBool::new(false);
+
+/// Says whether there will be a mover.
+pub(crate) fn expect_mover(is_expected: bool) {
+    IS_MOVER_EXPECTED.store(is_expected, Ordering::Relaxed);
+}
+
+/// All of them; plain cells without destructor.
+pub(crate) struct Stages {
+    all: [Cell<Option<Stage>>; MOST],
+    /// Which of them is being filled.
+    current: Cell<usize>,
+}
+
+impl Stages {
+    /// None yet.
+    pub(crate) const fn none() -> Self {
+        Self {
+            all: [const { Cell::new(None) }; MOST],
+            current: Cell::new(0),
+        }
+    }
+
+    /// Makes new ones of that many bytes each, where there are none. Their first is to be begun. False if the file cannot be
+    /// longer.
+    pub(crate) fn open(&self, length: u64, thread: u32) -> bool {
+        self.current.set(0);
+        let most = if IS_MOVER_EXPECTED.load(Ordering::Relaxed) {
+            MOST
+        } else {
+            1
+        };
+        [most, 1].into_iter().any(|count| {
+            let mut places = self.all.iter();
+            Stage::open(length, count, thread, |stage| {
+                if let Some(place) = places.next() {
+                    place.set(Some(stage));
+                }
+            })
+        })
+    }
+
+    /// Forgets them without a change to any: in a forked child they are the parent's.
+    pub(crate) fn forget(&self) {
+        self.all.iter().for_each(|stage| stage.set(None));
+    }
+
+    /// Does something with the stage that is being filled; `None` if there is none.
+    pub(crate) fn with_current<T>(&self, act: impl FnOnce(&mut Stage) -> T) -> Option<T> {
+        with(self.all.get(self.current.get())?, act)
+    }
+
+    /// Takes away the stage that is being filled.
+    pub(crate) fn take_current(&self) -> Option<Stage> {
+        self.all.get(self.current.get())?.take()
+    }
+
+    /// Takes away one that is not being filled.
+    pub(crate) fn take_other(&self) -> Option<Stage> {
+        let others = self.all.iter().enumerate();
+        others
+            .filter(|&(at, _)| at != self.current.get())
+            .find_map(|(_, stage)| stage.take())
+    }
+
+    /// Goes on in another stage, or in the same one after it was moved; its records end there. What is current then is to be
+    /// begun. False if the file cannot be written; then nothing has changed.
+    pub(crate) fn change(&self, end: *const u8) -> bool {
+        if trace_file::control().is_some_and(|control| control.is_attended())
+            && let Some(next) = self.find_next()
+            && self.with_current(|stage| stage.hand_over(end)) == Some(true)
+        {
+            self.current.set(next);
+            return true;
+        }
+        self.with_current(|stage| stage.move_out(end)) == Some(true)
+    }
+
+    /// Another stage that may be filled: one that the mover does not have, or the oldest, which is then moved here.
+    fn find_next(&self) -> Option<usize> {
+        let current = self.current.get();
+        let mut oldest: Option<(u32, usize)> = None;
+        for (at, place) in self.all.iter().enumerate().filter(|&(at, _)| at != current) {
+            match with(place, |stage| (stage.is_free(), stage.sequence())) {
+                Some((true, _)) => return Some(at),
+                Some((false, sequence)) => {
+                    oldest = Some(oldest.map_or((sequence, at), |known| known.min((sequence, at))));
+                }
+                None => {}
+            }
+        }
+        let (_, at) = oldest?;
+        // The mover may just have been faster.
+        let is_free = with(self.all.get(at)?, |stage| {
+            stage.take_back() || stage.is_free()
+        })?;
+        is_free.then_some(at)
+    }
+}
+
+fn with<T>(place: &Cell<Option<Stage>>, act: impl FnOnce(&mut Stage) -> T) -> Option<T> {
+    let mut stage = place.take()?;
+    let result = act(&mut stage);
+    place.set(Some(stage));
+    Some(result)
+}
