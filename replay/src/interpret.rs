@@ -24,6 +24,7 @@ use crate::guard::Position;
 use crate::handles::Handles;
 use crate::host_memory::HostMemory;
 use crate::in_flight::{InFlight, Mark};
+use crate::launches::Launches;
 use crate::machine;
 use crate::overrides::{self, link::LinkState};
 use crate::placement::{Placement, Refusal};
@@ -82,6 +83,8 @@ pub(crate) struct Player<'t> {
     pub frames: Vec<Frame>,
     /// Memory for the parameters of launches, to be filled again.
     pub parameters: Vec<Buffer>,
+    /// What usual launches need.
+    pub launches: Launches,
     /// What was enqueued before the call in hand.
     pub enqueued_before: Mark,
     /// The call in hand was given to the driver, succeeded, and waits for work as the recorded one did.
@@ -146,6 +149,7 @@ impl<'t> Player<'t> {
             functions: Functions::default(),
             frames: Vec::new(),
             parameters: Vec::new(),
+            launches: Launches::default(),
             enqueued_before: Mark::default(),
             waited: false,
             polling: HashMap::default(),
@@ -236,13 +240,21 @@ impl<'t> Player<'t> {
             return self.play(call);
         }
         if let Some(measure) = &mut self.measure {
-            measure.begin(call);
+            measure.begin(call.index, call.ticks);
         }
         let played = self.play(call);
         if let Some(measure) = &mut self.measure {
-            measure.end(call);
+            measure.end(call.index, returned_at(call));
         }
         played
+    }
+
+    /// What is known of the call in hand before it is looked at.
+    #[inline]
+    pub(crate) fn is_about_to_play(&mut self, compared: bool) {
+        self.comparing = compared;
+        self.waited = false;
+        self.enqueued_before = self.in_flight.mark();
     }
 
     /// Plays one call.
@@ -259,8 +271,7 @@ impl<'t> Player<'t> {
             return Ok(());
         };
         let traits = traits::of(function);
-        self.waited = false;
-        self.enqueued_before = self.in_flight.mark();
+        self.is_about_to_play(self.comparing);
         let noted = call.notes().next().is_some();
         if noted {
             for note in call.notes() {
@@ -321,10 +332,16 @@ impl<'t> Player<'t> {
             let query = (function.id, call.argument(0));
             return self.polling.insert(call.thread, query) == Some(query);
         }
-        if !self.polling.is_empty() {
-            self.polling.remove(&call.thread);
-        }
+        self.forget_query(call.thread);
         false
+    }
+
+    /// A thread makes another call than a query.
+    #[inline]
+    pub(crate) fn forget_query(&mut self, thread: u32) {
+        if !self.polling.is_empty() {
+            self.polling.remove(&thread);
+        }
     }
 
     /// Re-issues a call from the registry's roles alone.
@@ -425,7 +442,8 @@ impl<'t> Player<'t> {
         let result = result.map_err(|error| Skip::because(error.to_string()))?;
         self.waited = result == 0 && call.succeeded() && function.waits != Waits::No;
         if is_timed && let Some(measure) = &mut self.measure {
-            measure.add(function, call, ticks);
+            let recorded = returned_at(call).saturating_sub(call.ticks);
+            measure.add(function, recorded, ticks);
         }
         self.report.calls_replayed += 1;
         if let Some(recorder) = &mut self.recorder {
@@ -504,6 +522,11 @@ impl<'t> Player<'t> {
             }
         }
     }
+}
+
+/// When a call had returned in the recording, or was entered if it never did.
+fn returned_at(call: &Call) -> u64 {
+    call.leave.map_or(call.ticks, |leave| leave.ticks)
 }
 
 pub(crate) fn setup(function: &'static str, code: Code) -> Error {

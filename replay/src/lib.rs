@@ -27,9 +27,10 @@
 //!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and let those be issued again and again, to be measured.
 //!
-//! Invariant: only this crate's `api`, `placement`, `overrides`, `guard` and `rerun` modules are unsafe; no bytes of a trace cause a panic.
+//! Invariant: only where the driver is called, its memory is read and written, or the processor is asked for something is this crate unsafe, each place with its reason; no bytes of a trace cause a panic.
 
 mod address;
+mod ahead;
 mod api;
 mod arrival;
 mod buffer;
@@ -46,6 +47,7 @@ mod handles;
 mod host_memory;
 mod in_flight;
 mod interpret;
+mod launches;
 mod machine;
 mod needs;
 mod order;
