@@ -149,19 +149,22 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Adds a call to a batch.
+    #[inline]
     pub(crate) fn add<'t>(&mut self, batch: &mut Batch<'t>, call: Call<'t>, compared: bool) {
-        let launch = match self.launch(&call, compared, &mut batch.parameters) {
+        let thread = call.thread;
+        batch.calls.push((call, compared));
+        let launch = batch
+            .calls
+            .last()
+            .and_then(|(call, compared)| self.launch(call, *compared, &mut batch.parameters));
+        let launch = match launch {
             Some(launch) => {
                 batch.launches.push(launch);
                 batch.launches.len() as u32 - 1
             }
             None => NO_LAUNCH,
         };
-        batch.steps.push(Step {
-            thread: call.thread,
-            launch,
-        });
-        batch.calls.push((call, compared));
+        batch.steps.push(Step { thread, launch });
     }
 
     /// What is to be known of a usual launch; its parameters are put behind the others.

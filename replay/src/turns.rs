@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Scope, Thread};
 use std::time::{Duration, Instant};
 
-use cutape_format::{Call, Trace};
+use cutape_format::Trace;
 
 use crate::ahead::{Batch, Reader};
 use crate::error::Error;
@@ -55,11 +55,8 @@ pub(crate) fn play<'t>(
         let (turns, running) = (&turns, &running);
         scope.spawn(move || {
             let _reader = reader;
-            let calls = Ordered::new(trace, end).map(|call| {
-                let compared = is_selected(options, &call);
-                (call, compared)
-            });
-            turns.read(scope, running, calls, &sender, &emptied);
+            let calls = Ordered::new(trace, end);
+            turns.read(scope, running, (calls, options), &sender, &emptied);
         });
         running.wait(tell);
     });
@@ -171,7 +168,7 @@ impl<'t> Turns<'t> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         running: &'scope Running,
-        mut calls: impl Iterator<Item = (Call<'t>, bool)>,
+        (mut calls, options): (Ordered<'t>, &Options),
         sender: &SyncSender<Batch<'t>>,
         emptied: &Receiver<Batch<'t>>,
     ) {
@@ -180,7 +177,8 @@ impl<'t> Turns<'t> {
         loop {
             let mut batch = emptied.try_recv().unwrap_or_default();
             batch.clear();
-            for (call, compared) in calls.by_ref().take(BATCH) {
+            for call in calls.by_ref().take(BATCH) {
+                let compared = is_selected(options, &call);
                 reader.add(&mut batch, call, compared);
             }
             let (false, Ok(())) = (batch.is_empty(), self.start_all(scope, running, &batch)) else {
