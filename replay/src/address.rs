@@ -230,6 +230,18 @@ impl Ranges {
         }
     }
 
+    /// First address of anything that lives, and the end of what starts last.
+    pub(crate) fn span(&self) -> std::ops::Range<u64> {
+        let layers = [&self.live, &self.reservations];
+        let first = layers.iter().filter_map(|layer| layer.keys().next()).min();
+        let last = layers
+            .iter()
+            .filter_map(|layer| layer.values().next_back())
+            .map(Range::end)
+            .max();
+        first.copied().unwrap_or(0)..last.unwrap_or(0)
+    }
+
     /// True if all of `length` bytes lie in one live range.
     pub(crate) fn covers(&self, address: u64, length: u64) -> bool {
         match self.find(address) {

@@ -10,6 +10,7 @@ use cutape_format::{Call, Note, Trace};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits};
 use rustc_hash::FxBuildHasher;
 
+use crate::absent::{self, Absent};
 use crate::address::{Ranges, Way};
 use crate::api::{Api, Code, DEINITIALIZED, INVALID_VALUE, NOT_READY, result_name};
 use crate::arrival::Arrivals;
@@ -43,6 +44,10 @@ pub(crate) struct Player<'t> {
     pub api: Arc<Api>,
     pub handles: Handles,
     pub ranges: Ranges,
+    /// Memory that another process made.
+    pub absent: Absent,
+    /// Whether there may be such memory, so that the addresses that copies bring are remembered.
+    follows_addresses: bool,
     pub placement: Placement,
     pub report: Report,
     pub arrivals: Arrivals,
@@ -122,6 +127,8 @@ impl<'t> Player<'t> {
             api,
             handles: Handles::default(),
             ranges: Ranges::default(),
+            absent: Absent::default(),
+            follows_addresses: absent::any_in(plan),
             placement: Placement::default(),
             report: Report {
                 calls: plan.calls,
@@ -290,6 +297,9 @@ impl<'t> Player<'t> {
         }
         if let Err(Skip(reason)) = self.attempt(call, function, traits) {
             self.report.skip(function.name, &reason, call.index);
+            if self.follows_addresses {
+                self.note_absent(call, function);
+            }
             self.forgo(call, function);
         }
         if noted {
@@ -314,6 +324,12 @@ impl<'t> Player<'t> {
         }
         if !traits.reissued {
             return Err(Skip::because(function.reason));
+        }
+        if self.follows_addresses {
+            if !self.absent.is_empty() {
+                self.needs_no_absent(call, function)?;
+            }
+            self.note_addresses(call, function);
         }
         if self.polls_again(call, function, traits) {
             self.answered[usize::from(function.id)] += 1;

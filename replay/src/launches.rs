@@ -164,6 +164,7 @@ impl<'t> Player<'t> {
             || self.recorder.is_some()
             || self.capturing.any_open()
             || !self.capturing.conditions.is_empty()
+            || !self.absent.is_empty()
             || self.ranges.any_translated() && self.ranges.stale_words(packed, 4).is_some()
             || self.ranges.any_of_host(packed)
     }

@@ -29,6 +29,7 @@
 //!
 //! Invariant: only where the driver is called, its memory is read and written, or the processor is asked for something is this crate unsafe, each place with its reason; no bytes of a trace cause a panic.
 
+mod absent;
 mod address;
 mod ahead;
 mod api;
