@@ -463,11 +463,22 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
     let none = |_: &mut _| {};
     let (function, stream) = (bytes(ELSEWHERE), bytes(STREAM));
     let mut launches = Vec::new();
-    for round in 0..3u8 {
+    let load = |recorder: &mut Recorder| {
         let mut module = [0; 8];
         let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
         assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
-        let module = u64::from_le_bytes(module);
+        u64::from_le_bytes(module)
+    };
+    for round in 0..3u8 {
+        // Others have the driver's handles of the last round until this one has its own.
+        let taken = (
+            load(&mut recorder),
+            recorder.make("cuStreamCreate", &[0, 0]),
+        );
+        let mut other = [0; 8];
+        let behind = &mut [(0, Behind::Output(&mut other)), (2, Behind::Input(b"k\0"))];
+        recorder.call("cuModuleGetFunction", &[0, taken.0, 0], behind);
+        let module = load(&mut recorder);
         let (name, there) = (
             [Captured::pointee(2, b"k")],
             [Captured::pointee(0, &function)],
@@ -476,6 +487,8 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
         recorder.write("cuModuleGetFunction", &arguments, &name, none, 0, &there);
         let there = [Captured::pointee(0, &stream)];
         recorder.write("cuStreamCreate", &[0x1000, 0], &[], none, 0, &there);
+        recorder.call("cuModuleUnload", &[taken.0], &mut []);
+        recorder.call("cuStreamDestroy_v2", &[taken.1], &mut []);
         let values = [round; 24];
         for stream in [STREAM, STREAM, 0, 1] {
             let arguments = [ELSEWHERE, 1, 1, 1, 1, 1, 1, 0, stream, 0x1000, 0];
