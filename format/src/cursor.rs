@@ -66,25 +66,18 @@ impl Cursor {
         }
         let state = &mut self.threads[thread as usize];
         let found = seek_enter(trace, &trace, thread as usize, &mut state.position)?;
-        let Assembled {
-            call,
-            position,
-            over,
-        } = assemble(trace, &trace, thread, state.calls, found);
-        if horizon.is_some() && !over {
+        let mut assembled = assemble(trace, &trace, thread, state.calls, found);
+        if horizon.is_some() && !assembled.over {
             return None;
         }
         self.queue.pop();
         let state = &mut self.threads[thread as usize];
-        state.position = position;
+        state.position = assembled.position;
         state.calls += 1;
         state.queued = false;
-        let call = Call {
-            index: self.index,
-            ..call
-        };
+        assembled.call.index = self.index;
         self.index += 1;
-        Some(call)
+        Some(assembled.call)
     }
 
     fn queue_threads(&mut self, trace: &Trace) {
@@ -425,6 +418,7 @@ impl<'t> Calls<'t> {
 impl<'t> Iterator for Calls<'t> {
     type Item = Call<'t>;
 
+    #[inline]
     fn next(&mut self) -> Option<Call<'t>> {
         self.cursor.next(self.trace)
     }

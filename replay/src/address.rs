@@ -230,6 +230,18 @@ impl Ranges {
         }
     }
 
+    /// First address of anything that lives, and the end of what starts last.
+    pub(crate) fn span(&self) -> std::ops::Range<u64> {
+        let layers = [&self.live, &self.reservations];
+        let first = layers.iter().filter_map(|layer| layer.keys().next()).min();
+        let last = layers
+            .iter()
+            .filter_map(|layer| layer.values().next_back())
+            .map(Range::end)
+            .max();
+        first.copied().unwrap_or(0)..last.unwrap_or(0)
+    }
+
     /// True if all of `length` bytes lie in one live range.
     pub(crate) fn covers(&self, address: u64, length: u64) -> bool {
         match self.find(address) {
@@ -262,6 +274,17 @@ impl Ranges {
         }
         let (start, &end) = self.of_host.range(..=address).next_back()?;
         (address < end).then(|| self.live.get(start)).flatten()
+    }
+
+    /// True if a word of some parameters may point into memory that the program's CPU code can write.
+    #[inline]
+    pub(crate) fn any_of_host(&self, packed: &[u8]) -> bool {
+        let (first, behind) = self.host_span;
+        behind != 0
+            && packed.chunks_exact(8).any(|word| {
+                let word = crate::buffer::number(word);
+                (first..behind).contains(&word) && self.find_of_host(word).is_some()
+            })
     }
 
     /// The live translated range that an address lies in, and how far from its start.

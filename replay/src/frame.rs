@@ -37,7 +37,7 @@ const SPARE_KEPT: usize = 8;
 const SPARE_BYTES: usize = 256;
 
 /// Bytes of one copy that are searched for addresses.
-const LOOKED_AT: usize = 16 << 20;
+pub(crate) const LOOKED_AT: usize = 16 << 20;
 
 /// What is expected behind a pointer after the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -563,9 +563,10 @@ impl<'t> Player<'t> {
                 )))
             }
             Resolved::Dead(live) => Ok(live),
-            Resolved::Missing => Err(Skip::because(format!(
-                "needs a {name} that replay could not make"
-            ))),
+            Resolved::Missing => Err(match self.cause_of_missing(kind, value) {
+                Some(cause) => cause.skip(&name),
+                None => Skip::because(format!("needs a {name} that replay could not make")),
+            }),
             Resolved::Unknown => match kind {
                 _ if call.succeeded() => Err(Skip::because(format!(
                     "needs a {name} that no re-issued call made"

@@ -85,6 +85,8 @@ pub(crate) struct Handles {
     children: HashMap<Key, Keys, FxBuildHasher>,
     /// The alive objects that end with a context, by its live handle.
     in_context: HashMap<u64, Keys, FxBuildHasher>,
+    /// How often a function or kernel, and how often a stream, has come or gone.
+    changes: (u64, u64),
 }
 
 type Keys = HashSet<Key, FxBuildHasher>;
@@ -119,6 +121,7 @@ impl Handles {
         if self.objects.get(&key).is_some_and(|old| old.alive) {
             self.end(key, made, made_by);
         }
+        self.changed(key.0);
         let generation = self.objects.get(&key).map_or(0, |old| old.generation + 1);
         if let Some(live) = live {
             *self.live.entry((key.0, live)).or_default() += 1;
@@ -144,6 +147,36 @@ impl Handles {
 
     pub(crate) fn get(&self, key: Key) -> Option<&Object> {
         self.objects.get(&key)
+    }
+
+    fn changed(&mut self, kind: Kind) {
+        match kind {
+            Kind::Function | Kind::Kernel => self.changes.0 += 1,
+            Kind::Stream => self.changes.1 += 1,
+            _ => {}
+        }
+    }
+
+    /// While this number stays the same, every handle of a function or kernel stands for what it stood for.
+    #[inline]
+    pub(crate) fn changes_of_functions(&self) -> u64 {
+        self.changes.0
+    }
+
+    /// As above, of streams.
+    #[inline]
+    pub(crate) fn changes_of_streams(&self) -> u64 {
+        self.changes.1
+    }
+
+    /// The object for which [`Handles::resolve`] says [`Resolved::Live`].
+    pub(crate) fn live_object(&self, kind: Kind, value: u64) -> Option<&Object> {
+        let of = |kind| {
+            let object = self.objects.get(&(kind, value))?;
+            (object.alive && object.live.is_some()).then_some(object)
+        };
+        let kernel = || (kind == Kind::Function).then(|| of(Kind::Kernel)).flatten();
+        of(kind).or_else(kernel)
     }
 
     /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver API).
@@ -204,14 +237,14 @@ impl Handles {
             }
             object.alive = false;
             object.ended = Some((call, by));
-            let live = object.live;
+            let (live, parent, context) = (object.live, object.parent, object.context);
+            self.changed(key.0);
             if let Some(live) = live
                 && let Some(count) = self.live.get_mut(&(key.0, live))
             {
                 *count = count.saturating_sub(1);
             }
             ended.push(key);
-            let (parent, context) = (object.parent, object.context);
             if let Some(siblings) = parent.and_then(|parent| self.children.get_mut(&parent)) {
                 siblings.remove(&key);
             }

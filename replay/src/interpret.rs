@@ -10,6 +10,7 @@ use cutape_format::{Call, Note, Trace};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits};
 use rustc_hash::FxBuildHasher;
 
+use crate::absent::{self, Absent};
 use crate::address::{Ranges, Way};
 use crate::api::{Api, Code, DEINITIALIZED, INVALID_VALUE, NOT_READY, result_name};
 use crate::arrival::Arrivals;
@@ -24,6 +25,7 @@ use crate::guard::Position;
 use crate::handles::Handles;
 use crate::host_memory::HostMemory;
 use crate::in_flight::{InFlight, Mark};
+use crate::launches::Launches;
 use crate::machine;
 use crate::overrides::{self, link::LinkState};
 use crate::placement::{Placement, Refusal};
@@ -42,6 +44,10 @@ pub(crate) struct Player<'t> {
     pub api: Arc<Api>,
     pub handles: Handles,
     pub ranges: Ranges,
+    /// Memory that another process made.
+    pub absent: Absent,
+    /// Whether there may be such memory, so that the addresses that copies bring are remembered.
+    follows_addresses: bool,
     pub placement: Placement,
     pub report: Report,
     pub arrivals: Arrivals,
@@ -82,6 +88,8 @@ pub(crate) struct Player<'t> {
     pub frames: Vec<Frame>,
     /// Memory for the parameters of launches, to be filled again.
     pub parameters: Vec<Buffer>,
+    /// What usual launches need.
+    pub launches: Launches,
     /// What was enqueued before the call in hand.
     pub enqueued_before: Mark,
     /// The call in hand was given to the driver, succeeded, and waits for work as the recorded one did.
@@ -119,6 +127,8 @@ impl<'t> Player<'t> {
             api,
             handles: Handles::default(),
             ranges: Ranges::default(),
+            absent: Absent::default(),
+            follows_addresses: absent::any_in(plan),
             placement: Placement::default(),
             report: Report {
                 calls: plan.calls,
@@ -146,6 +156,7 @@ impl<'t> Player<'t> {
             functions: Functions::default(),
             frames: Vec::new(),
             parameters: Vec::new(),
+            launches: Launches::default(),
             enqueued_before: Mark::default(),
             waited: false,
             polling: HashMap::default(),
@@ -236,13 +247,21 @@ impl<'t> Player<'t> {
             return self.play(call);
         }
         if let Some(measure) = &mut self.measure {
-            measure.begin(call);
+            measure.begin(call.index, call.ticks);
         }
         let played = self.play(call);
         if let Some(measure) = &mut self.measure {
-            measure.end(call);
+            measure.end(call.index, returned_at(call));
         }
         played
+    }
+
+    /// What is known of the call in hand before it is looked at.
+    #[inline]
+    pub(crate) fn is_about_to_play(&mut self, compared: bool) {
+        self.comparing = compared;
+        self.waited = false;
+        self.enqueued_before = self.in_flight.mark();
     }
 
     /// Plays one call.
@@ -259,8 +278,7 @@ impl<'t> Player<'t> {
             return Ok(());
         };
         let traits = traits::of(function);
-        self.waited = false;
-        self.enqueued_before = self.in_flight.mark();
+        self.is_about_to_play(self.comparing);
         let noted = call.notes().next().is_some();
         if noted {
             for note in call.notes() {
@@ -279,6 +297,9 @@ impl<'t> Player<'t> {
         }
         if let Err(Skip(reason)) = self.attempt(call, function, traits) {
             self.report.skip(function.name, &reason, call.index);
+            if self.follows_addresses {
+                self.note_absent(call, function);
+            }
             self.forgo(call, function);
         }
         if noted {
@@ -304,6 +325,12 @@ impl<'t> Player<'t> {
         if !traits.reissued {
             return Err(Skip::because(function.reason));
         }
+        if self.follows_addresses {
+            if !self.absent.is_empty() {
+                self.needs_no_absent(call, function)?;
+            }
+            self.note_addresses(call, function);
+        }
         if self.polls_again(call, function, traits) {
             self.answered[usize::from(function.id)] += 1;
             return Ok(());
@@ -321,10 +348,16 @@ impl<'t> Player<'t> {
             let query = (function.id, call.argument(0));
             return self.polling.insert(call.thread, query) == Some(query);
         }
-        if !self.polling.is_empty() {
-            self.polling.remove(&call.thread);
-        }
+        self.forget_query(call.thread);
         false
+    }
+
+    /// A thread makes another call than a query.
+    #[inline]
+    pub(crate) fn forget_query(&mut self, thread: u32) {
+        if !self.polling.is_empty() {
+            self.polling.remove(&thread);
+        }
     }
 
     /// Re-issues a call from the registry's roles alone.
@@ -425,7 +458,8 @@ impl<'t> Player<'t> {
         let result = result.map_err(|error| Skip::because(error.to_string()))?;
         self.waited = result == 0 && call.succeeded() && function.waits != Waits::No;
         if is_timed && let Some(measure) = &mut self.measure {
-            measure.add(function, call, ticks);
+            let recorded = returned_at(call).saturating_sub(call.ticks);
+            measure.add(function, recorded, ticks);
         }
         self.report.calls_replayed += 1;
         if let Some(recorder) = &mut self.recorder {
@@ -504,6 +538,11 @@ impl<'t> Player<'t> {
             }
         }
     }
+}
+
+/// When a call had returned in the recording, or was entered if it never did.
+fn returned_at(call: &Call) -> u64 {
+    call.leave.map_or(call.ticks, |leave| leave.ticks)
 }
 
 pub(crate) fn setup(function: &'static str, code: Code) -> Error {

@@ -12,8 +12,9 @@
 //! * arguments by the registry's roles; functions that need more have a file in `overrides`;
 //! * device and pinned memory at its recorded address ([`Placement`](Options::placement)), or, where that cannot be,
 //!   with its address translated by range in arguments and kernel parameters;
-//! * a failed call too, and it must fail with the same code. Not re-issued: a call in flight when the recording ended, and
-//!   uses of destroyed objects that crash the driver; the report counts both by name;
+//! * a failed call too, and it must fail with the same code. Not re-issued: a call in flight when the recording ended,
+//!   uses of destroyed objects that crash the driver, and what depends on memory that another process made; the report counts all of
+//!   these by name;
 //! * handles that the program had from private tables of the driver: primary contexts by their device, functions by module
 //!   and name, as the recorder noted them.
 //!
@@ -27,9 +28,12 @@
 //!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and let those be issued again and again, to be measured.
 //!
-//! Invariant: only this crate's `api`, `placement`, `overrides`, `guard` and `rerun` modules are unsafe; no bytes of a trace cause a panic.
+//! Invariant: unsafe code is only where the driver is called, where its memory is read and written, and where the processor is asked
+//! for the time or for a line of memory, each place with its reason; no bytes of a trace cause a panic.
 
+mod absent;
 mod address;
+mod ahead;
 mod api;
 mod arrival;
 mod buffer;
@@ -46,6 +50,7 @@ mod handles;
 mod host_memory;
 mod in_flight;
 mod interpret;
+mod launches;
 mod machine;
 mod needs;
 mod order;

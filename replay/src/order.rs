@@ -55,6 +55,7 @@ impl<'t> Ordered<'t> {
 impl<'t> Iterator for Ordered<'t> {
     type Item = Call<'t>;
 
+    #[inline]
     fn next(&mut self) -> Option<Call<'t>> {
         // Nearly always: nothing is held, and the call keeps its place.
         while self.held.is_empty() && self.next.is_none() {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function};
 
 use crate::clock::{Clock, nanoseconds, ticks};
@@ -68,20 +67,21 @@ impl Measure {
     }
 
     /// A call that is to be measured is taken up.
-    pub(crate) fn begin(&mut self, call: &Call) {
+    /// `entered`: when it was, in ticks of the recording.
+    #[inline]
+    pub(crate) fn begin(&mut self, index: u64, entered: u64) {
         if self.first.is_none() {
-            self.first = Some((call.index, ticks(), call.ticks));
+            self.first = Some((index, ticks(), entered));
         }
     }
 
-    /// It is done.
-    pub(crate) fn end(&mut self, call: &Call) {
+    /// It is done. `recorded`: when it was over, in ticks of the recording.
+    pub(crate) fn end(&mut self, call: u64, recorded: u64) {
         self.calls += 1;
-        let recorded = call.leave.map_or(call.ticks, |leave| leave.ticks);
         let (index, here, before) = self.last;
         self.is_open = !self.of_calls && self.calls < self.expected;
         let here = if self.is_open { here } else { ticks() };
-        self.last = (index.max(call.index), here, before.max(recorded));
+        self.last = (index.max(call), here, before.max(recorded));
     }
 
     /// No call comes any more, although not all may have come.
@@ -91,13 +91,12 @@ impl Measure {
         }
     }
 
-    /// The driver had a call for so many ticks.
-    pub(crate) fn add(&mut self, function: &Function, call: &Call, ticks: u64) {
+    /// The driver had a call for so many ticks, in the recording for `recorded`.
+    pub(crate) fn add(&mut self, function: &Function, recorded: u64, ticks: u64) {
         let sum = &mut self.sums[usize::from(function.id)];
         sum.calls += 1;
         sum.ticks += ticks;
-        let returned = call.leave.map_or(call.ticks, |leave| leave.ticks);
-        sum.recorded += returned.saturating_sub(call.ticks);
+        sum.recorded += recorded;
     }
 
     /// By function, and from the first to the last call; `ticks_per_second` is that of the recording.

@@ -7,21 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Scope, Thread};
 use std::time::{Duration, Instant};
 
-use cutape_format::{Call, Trace};
+use cutape_format::Trace;
 
+use crate::ahead::{Batch, Reader};
 use crate::error::Error;
 use crate::guard::Position;
 use crate::interpret::Player;
 use crate::order::Ordered;
 use crate::run::{Options, Running, is_selected, start};
 
-/// Calls that are read and handed over together.
-const BATCH: usize = 256;
+/// Calls that are read and handed over together. To wake the thread that reads costs the one that plays a system call, so that there
+/// are few batches and many calls in each.
+const BATCH: usize = 1024;
 /// Batches that are read ahead.
-const AHEAD: usize = 16;
-
-/// A call, and whether it is compared.
-type Next<'t> = (Call<'t>, bool);
+const AHEAD: usize = 4;
 
 /// Plays the calls before the index `end`; gives the player back.
 pub(crate) fn play<'t>(
@@ -37,7 +36,7 @@ pub(crate) fn play<'t>(
         position: Arc::clone(&player.position),
         table: Mutex::new(Table {
             player,
-            batch: Vec::new(),
+            batch: Batch::default(),
             next: 0,
             warned: 0,
             receiver: Some(receiver),
@@ -56,11 +55,8 @@ pub(crate) fn play<'t>(
         let (turns, running) = (&turns, &running);
         scope.spawn(move || {
             let _reader = reader;
-            let calls = Ordered::new(trace, end).map(|call| {
-                let compared = is_selected(options, &call);
-                (call, compared)
-            });
-            turns.read(scope, running, calls, &sender, &emptied);
+            let calls = Ordered::new(trace, end);
+            turns.read(scope, running, (calls, options), &sender, &emptied);
         });
         running.wait(tell);
     });
@@ -94,15 +90,15 @@ const WARN_BEFORE: usize = 64;
 /// What the threads pass around: whose turn it is has it and plays.
 struct Table<'t> {
     player: Player<'t>,
-    batch: Vec<Next<'t>>,
+    batch: Batch<'t>,
     /// Where in the batch the next call is.
     next: usize,
     /// How far in the batch threads have been woken for their calls.
     warned: usize,
     /// `None` when all is over, so that the reader ends.
-    receiver: Option<Receiver<Vec<Next<'t>>>>,
+    receiver: Option<Receiver<Batch<'t>>>,
     /// Takes batches back to the reader.
-    spent: SyncSender<Vec<Next<'t>>>,
+    spent: SyncSender<Batch<'t>>,
     error: Option<Error>,
 }
 
@@ -110,16 +106,15 @@ impl Table<'_> {
     /// Finds out whose the next call is, which may have to be read yet.
     fn turn(&mut self) -> u64 {
         loop {
-            if let Some((call, _)) = self.batch.get(self.next) {
-                return u64::from(call.thread);
+            if let Some(thread) = self.batch.thread(self.next) {
+                return u64::from(thread);
             }
             let batch = self.receiver.as_ref().map(Receiver::recv);
             let Some(Ok(batch)) = batch else {
                 return OVER;
             };
-            let mut played = std::mem::replace(&mut self.batch, batch);
+            let played = std::mem::replace(&mut self.batch, batch);
             (self.next, self.warned) = (0, 0);
-            played.clear();
             // One that the reader does not want is freed.
             let _ = self.spent.try_send(played);
         }
@@ -173,15 +168,19 @@ impl<'t> Turns<'t> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         running: &'scope Running,
-        mut calls: impl Iterator<Item = Next<'t>>,
-        sender: &SyncSender<Vec<Next<'t>>>,
-        emptied: &Receiver<Vec<Next<'t>>>,
+        (mut calls, options): (Ordered<'t>, &Options),
+        sender: &SyncSender<Batch<'t>>,
+        emptied: &Receiver<Batch<'t>>,
     ) {
         let mut is_first = true;
+        let mut reader = Reader::default();
         loop {
-            let batch = emptied.try_recv();
-            let mut batch = batch.unwrap_or_else(|_| Vec::with_capacity(BATCH));
-            batch.extend(calls.by_ref().take(BATCH));
+            let mut batch = emptied.try_recv().unwrap_or_default();
+            batch.clear();
+            for call in calls.by_ref().take(BATCH) {
+                let compared = is_selected(options, &call);
+                reader.add(&mut batch, call, compared);
+            }
             let (false, Ok(())) = (batch.is_empty(), self.start_all(scope, running, &batch)) else {
                 // Those that play find that nothing more comes; of the others nobody has begun.
                 if is_first {
@@ -206,9 +205,9 @@ impl<'t> Turns<'t> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         running: &'scope Running,
-        batch: &[Next<'t>],
+        batch: &Batch<'t>,
     ) -> Result<(), ()> {
-        for &(Call { thread, .. }, _) in batch {
+        for thread in (0..batch.len()).filter_map(|at| batch.thread(at)) {
             let place = &self.threads[thread as usize];
             if place.get().is_some() {
                 continue;
@@ -256,7 +255,7 @@ impl<'t> Turns<'t> {
     fn warn(&self, table: &mut Table<'t>, thread: u32) {
         let until = table.batch.len().min(table.next + WARN_BEFORE);
         while table.warned < until {
-            let other = table.batch[table.warned].0.thread;
+            let other = table.batch.thread(table.warned).unwrap_or(thread);
             table.warned += 1;
             if other != thread {
                 self.threads.get(other as usize).into_iter().for_each(wake);
@@ -268,10 +267,21 @@ impl<'t> Turns<'t> {
 
     /// Plays a call; says whose turn is next.
     fn play_next(&self, table: &mut Table<'t>) -> u64 {
-        let Some((call, compared)) = table.batch.get(table.next) else {
+        let (batch, at) = (&table.batch, table.next);
+        let Some(next) = batch.call(at) else {
             return OVER;
         };
-        let outcome = table.player.play_selected(call, *compared);
+        let launched = match batch.launch(at) {
+            Some((launch, parameters)) => {
+                batch.fetch_behind(at);
+                table.player.launch(&next.0, launch, parameters)
+            }
+            None => false,
+        };
+        let outcome = match launched {
+            true => Ok(()),
+            false => table.player.play_selected(&next.0, next.1),
+        };
         table.next += 1;
         let done = &self.position.done;
         done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -325,3 +325,198 @@ fn questions_about_launch_configurations_are_asked_again() {
     assert_agrees(&report);
     assert_eq!(skipped(&report), []);
 }
+
+/// NCCL: memory of another rank is mapped here, and kernels get at it by way of structures in memory of their own.
+#[test]
+fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
+    const MIB: u64 = 1 << 20;
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let mut function = [0; 8];
+    let behind = &mut [
+        (0, Behind::Output(&mut function)),
+        (2, Behind::Input(b"k\0")),
+    ];
+    let module = u64::from_le_bytes(module);
+    recorder.call("cuModuleGetFunction", &[0, module, 0], behind);
+    let function = u64::from_le_bytes(function);
+    let [structure, inner, own] = [(); 3].map(|()| recorder.allocate(4096));
+    let shared = recorder.make("cuMemAddressReserve", &[0, 4 * MIB, 0, 0, 0]);
+    let none = |_: &mut _| {};
+    // One structure leads to the other, from before anything is imported.
+    recorder.upload(structure, &bytes(inner + 128));
+    recorder.upload(own, &bytes(own));
+    let handle = bytes(0x1f);
+    let import = recorder.write(
+        "cuMemImportFromShareableHandle",
+        &[0x1000, 77, 1],
+        &[],
+        none,
+        0,
+        &[Captured::pointee(0, &handle)],
+    );
+    let access = [1u32, 0, 3].map(u32::to_le_bytes).concat();
+    let access = [Captured::pointee(2, &access)];
+    recorder.write(
+        "cuMemMap",
+        &[shared, 2 * MIB, 0, 0x1f, 0],
+        &[],
+        none,
+        0,
+        &[],
+    );
+    let set = [shared, 2 * MIB, 0x1000, 1];
+    recorder.write("cuMemSetAccess", &set, &access, none, 0, &[]);
+    recorder.upload(inner, &bytes(shared + 4096));
+    let parameters = |address| [&bytes(address)[..], &[0; 16]].concat();
+    launch(&mut recorder, function, &parameters(own + 64), None);
+    let compared = recorder.download(own, 8);
+    for address in [shared, shared + 2 * MIB - 1, inner, structure] {
+        launch(&mut recorder, function, &parameters(address), None);
+    }
+    // Behind the mapping; and what nothing absent can be got at from.
+    launch(&mut recorder, function, &parameters(shared + 2 * MIB), None);
+    launch(&mut recorder, function, &parameters(own), None);
+    let fill = [shared + 8, 1, 16];
+    recorder.write("cuMemsetD8_v2", &fill, &[], none, 0, &[]);
+    let there = [Captured::pointee(0, &[9; 16])];
+    let copy = [0x1000, shared + 8, 16];
+    recorder.write("cuMemcpyDtoH_v2", &copy, &[], none, 0, &there);
+    // A kernel that was left out may have written it.
+    let other = [Captured::pointee(0, &[5; 16])];
+    recorder.write("cuMemcpyDtoH_v2", &[0x1000, own, 16], &[], none, 0, &other);
+    recorder.write("cuMemUnmap", &[shared, 2 * MIB], &[], none, 0, &[]);
+    recorder.write("cuMemRelease", &[0x1f], &[], none, 0, &[]);
+    // Nothing is absent there any more, only unknown to the driver as it was to the recorded one.
+    recorder.call("cuMemsetD8_v2", &[shared, 1, 16], &mut []);
+    recorder.call("cuMemAddressFree", &[shared, 4 * MIB], &mut []);
+    // The older way: an address at once, of a length that nobody says.
+    let opened = 0x7d00_0020_0000;
+    let address = bytes(opened);
+    let open = [0x1000, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let there = [Captured::pointee(0, &address)];
+    let open = recorder.write("cuIpcOpenMemHandle_v2", &open, &[], none, 0, &there);
+    launch(&mut recorder, function, &parameters(opened + MIB), None);
+    recorder.write("cuIpcCloseMemHandle", &[opened], &[], none, 0, &[]);
+    launch(&mut recorder, function, &parameters(opened), None);
+    recorder.end(context);
+
+    for flags in ["", "no-placement", "threads"] {
+        let report = recorder.replayed("foreign", flags);
+        assert_agrees(&report);
+        let because = |what, function, call| {
+            format!(
+                "depends on the {what} of another process or API that does not exist here ({function}, call {call})"
+            )
+        };
+        let memory = because("memory", "cuMemImportFromShareableHandle", import);
+        let allocation = because("allocation", "cuMemImportFromShareableHandle", import);
+        let opened = because("memory", "cuIpcOpenMemHandle_v2", open);
+        let system = "needs an operating system's handle of another process";
+        let expected = [
+            ("cuMemImportFromShareableHandle", system, 1),
+            ("cuMemMap", &allocation, 1),
+            ("cuMemSetAccess", &memory, 1),
+            ("cuLaunchKernel", &memory, 4),
+            ("cuMemsetD8_v2", &memory, 1),
+            ("cuMemcpyDtoH_v2", &memory, 1),
+            ("cuMemUnmap", &memory, 1),
+            ("cuMemRelease", &allocation, 1),
+            (
+                "cuIpcOpenMemHandle_v2",
+                "needs a handle of another process",
+                1,
+            ),
+            ("cuLaunchKernel", &opened, 1),
+            (
+                "cuIpcCloseMemHandle",
+                "needs a handle of another process",
+                1,
+            ),
+        ];
+        let skipped: Vec<_> = report
+            .skipped
+            .iter()
+            .map(|known| (known.function.as_str(), known.reason.as_str(), known.count))
+            .collect();
+        assert_eq!(skipped, expected, "{flags}");
+        assert_eq!(compared, bytes(own));
+        assert_eq!(
+            (report.bytes_compared, report.bytes_not_compared),
+            (8, 16),
+            "{flags}"
+        );
+        let told = |note: &&String| note.contains("bytes are not compared from there on");
+        assert_eq!(report.notes.keys().filter(told).count(), 1, "{flags}");
+    }
+}
+
+/// Launches that are issued from what was found out about their handles before.
+#[test]
+fn launches_follow_handles_that_the_driver_gives_out_again() {
+    const STREAM: u64 = ELSEWHERE + 0x100;
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let none = |_: &mut _| {};
+    let (function, stream) = (bytes(ELSEWHERE), bytes(STREAM));
+    let mut launches = Vec::new();
+    let load = |recorder: &mut Recorder| {
+        let mut module = [0; 8];
+        let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+        assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+        u64::from_le_bytes(module)
+    };
+    for round in 0..3u8 {
+        // Others have the driver's handles of the last round until this one has its own.
+        let taken = (
+            load(&mut recorder),
+            recorder.make("cuStreamCreate", &[0, 0]),
+        );
+        let mut other = [0; 8];
+        let behind = &mut [(0, Behind::Output(&mut other)), (2, Behind::Input(b"k\0"))];
+        recorder.call("cuModuleGetFunction", &[0, taken.0, 0], behind);
+        let module = load(&mut recorder);
+        let (name, there) = (
+            [Captured::pointee(2, b"k")],
+            [Captured::pointee(0, &function)],
+        );
+        let arguments = [0x1000, module, 0x2000];
+        recorder.write("cuModuleGetFunction", &arguments, &name, none, 0, &there);
+        let there = [Captured::pointee(0, &stream)];
+        recorder.write("cuStreamCreate", &[0x1000, 0], &[], none, 0, &there);
+        recorder.call("cuModuleUnload", &[taken.0], &mut []);
+        recorder.call("cuStreamDestroy_v2", &[taken.1], &mut []);
+        let values = [round; 24];
+        for stream in [STREAM, STREAM, 0, 1] {
+            let arguments = [ELSEWHERE, 1, 1, 1, 1, 1, 1, 0, stream, 0x1000, 0];
+            let packed = [Captured::piece(9, field::KERNEL_PARAMETERS, &values)];
+            launches.push(recorder.write("cuLaunchKernel", &arguments, &packed, none, 0, &[]));
+        }
+        recorder.write("cuStreamDestroy_v2", &[STREAM], &[], none, 0, &[]);
+        recorder.call("cuModuleUnload", &[module], &mut []);
+    }
+    recorder.end(context);
+    for flags in ["", "threads", "timing", "span"] {
+        let report = recorder.replayed("again", flags);
+        assert_agrees(&report);
+        assert_eq!(report.calls_replayed, report.calls, "{flags}");
+        let timed = report
+            .timing
+            .get("cuLaunchKernel")
+            .map(|timing| timing.calls);
+        assert_eq!(timed, (flags == "timing").then_some(12));
+    }
+    // One that fails here and did not there is told as any call is.
+    let fails = [("CUTAPE_NULL_FAIL", "cuLaunchKernel@6=719")];
+    let report = recorder.replayed_with("fails", "", &fails, std::time::Duration::from_secs(60));
+    assert_eq!(report.divergence_count, 1);
+    let divergence = &report.divergences[0];
+    assert_eq!(
+        (divergence.call, divergence.function.as_str()),
+        (launches[5], "cuLaunchKernel")
+    );
+    assert_eq!(divergence.received, "CUDA_ERROR_LAUNCH_FAILED");
+}

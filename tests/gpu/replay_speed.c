@@ -1,5 +1,6 @@
 /* A loop of launches that measures itself, between two calls of cuCtxGetApiVersion by which its replay finds it.
  *   replay_speed host N    a kernel that does next to nothing: the host is what takes the time
+ *   replay_speed packed N  the same with the parameters in one piece (`extra`): what that way through the driver takes
  *   replay_speed gpu N     a kernel of about 50 us: the device is
  * Prints the nanoseconds from before the first launch until all of them are done. */
 #include "program.h"
@@ -30,9 +31,10 @@ static double now(void)
 int main(int count, char **words)
 {
     int of_device = count == 3 && strcmp(words[1], "gpu") == 0;
+    int is_packed = count == 3 && strcmp(words[1], "packed") == 0;
     int launches = count == 3 ? atoi(words[2]) : 0;
-    if (launches <= 0 || (!of_device && strcmp(words[1], "host") != 0)) {
-        fputs("replay_speed host|gpu N\n", stderr);
+    if (launches <= 0 || (!of_device && !is_packed && strcmp(words[1], "host") != 0)) {
+        fputs("replay_speed host|packed|gpu N\n", stderr);
         return 2;
     }
     begin();
@@ -44,14 +46,18 @@ int main(int count, char **words)
     unsigned version = 0;
     CHECK(cuMemAlloc(&out, 4096));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    void *parameters[] = {&out, &nanoseconds};
+    void *pointers[] = {&out, &nanoseconds};
+    size_t length = sizeof out;
+    void *list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &out, CU_LAUNCH_PARAM_BUFFER_SIZE, &length, CU_LAUNCH_PARAM_END};
+    void **parameters = is_packed ? NULL : pointers;
+    void **extra = is_packed ? list : NULL;
     for (int i = 0; i < 1000; i++) /* clocks rise, code is loaded */
-        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, extra));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuCtxGetApiVersion(context, &version));
     double start = now();
     for (int i = 0; i < launches; i++)
-        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, extra));
     CHECK(cuStreamSynchronize(stream));
     double end_of_loop = now();
     CHECK(cuCtxGetApiVersion(context, &version));

@@ -293,10 +293,10 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
 
 /// Where the length and the packed parameters stand behind the list for `extra`, in one piece of memory.
 const LENGTH_AT: usize = 48;
-const PARAMETERS_AT: usize = 64;
+pub(crate) const PARAMETERS_AT: usize = 64;
 
 /// Writes the list for `extra`, the length, and the packed parameters.
-fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
+pub(crate) fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
     let address = buffer.address();
     let list = [
         BUFFER_POINTER,
