@@ -330,7 +330,9 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
             handed = [handed[0] + counts[0], handed[1] + counts[1]];
         }
         ended.store(true, Ordering::SeqCst);
-        mover.map(|mover| mover.join().unwrap());
+        if let Some(mover) = mover {
+            mover.join().unwrap();
+        }
     });
     assert_eq!(seen, [CALLS; 3]);
     assert!(!recording.control().is_attended());
