@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     /// Without it the trace is PROGRAM.cutape in the current folder, or
     /// PROGRAM.1.cutape and so on if there is one already.
     /// Further processes that call the driver get FILE.PID.cutape,
-    /// and those with a rank (RANK, LOCAL_RANK, OMPI_COMM_WORLD_RANK,
-    /// SLURM_PROCID) FILE.rankN.cutape; `info FOLDER` shows them all.
+    /// and those of mpirun, torchrun and srun, which have a rank,
+    /// FILE.rankN.cutape; `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
     /// Leave the trace as recorded: larger, without names of callers.

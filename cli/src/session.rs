@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use cutape_format::rank::is_rank;
 use cutape_format::{Missing, PackSummary, Trace};
 
 use crate::arrival::{Subject, Watch};
@@ -17,8 +18,8 @@ use crate::library::{self, LibraryFolder};
 use crate::output;
 use crate::program_file;
 use crate::reservation::Reservation;
+use crate::symbols;
 use crate::via::{self, Via, Way};
-use crate::{rank, symbols};
 
 /// What is kept of the bytes that are copied to and from devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -221,7 +222,7 @@ fn relative(stem: &[u8], name: &[u8]) -> Option<Relative> {
     let digits = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
     let mut words = rest.strip_prefix(b".")?.split(|&byte| byte == b'.');
     let mut word = words.next()?;
-    if word.strip_prefix(b"rank").is_some_and(rank::is_rank) {
+    if word.strip_prefix(b"rank").is_some_and(is_rank) {
         match words.next() {
             Some(process) => word = process,
             None => return Some(Relative::Rank),
