@@ -13,6 +13,7 @@ use crate::output;
 use crate::rank;
 use crate::reservation::Reservation;
 use crate::session::{self, Recording};
+use crate::starter;
 
 /// What `record` takes.
 #[derive(clap::Args)]
@@ -81,8 +82,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let ended = session.wait()?;
     if ended.traces.is_empty() {
+        let program = arguments.program.first();
+        let advice = program
+            .and_then(|program| starter::advice(Path::new(program)))
+            .unwrap_or_else(|| {
+                "if it uses CUDA, docs/guide.md says what may be the matter".to_owned()
+            });
         eprintln!(
-            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; if it uses CUDA, docs/guide.md says what may be the matter",
+            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; {advice}",
             ended.describe()
         );
     }

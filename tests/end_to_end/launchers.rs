@@ -131,11 +131,20 @@ fn here(launcher: &Launcher) -> Result<String, String> {
         let said = |words: &String| version.stdout.contains(words.as_str());
         launcher.says.is_empty() || launcher.says.iter().any(said)
     };
-    [first, short]
+    let found = [first, short]
         .into_iter()
         .find(|name| is_installed(name) && says(name))
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{first} is not installed"))
+        .ok_or_else(|| format!("{first} is not installed"))?;
+    // A parallel program needs more of a machine than there may be: ports, names, memory that processes share.
+    if !launcher.says.is_empty() {
+        let mut words = launcher.command[1..].to_vec();
+        words.retain(|word| word != "{parallel}");
+        let nothing = run(as_root(Command::new(found).args(words).arg("true")));
+        if nothing.code() != Some(0) {
+            return Err(format!("{found} cannot start `true` here"));
+        }
+    }
+    Ok(found.to_owned())
 }
 
 fn is_installed(program: &str) -> bool {
@@ -205,6 +214,10 @@ fn launched(launcher: &Launcher, via: &str, order: Order) -> Result<(), String> 
     )?;
     let nothing = output.stderr.contains("nothing was recorded");
     ensure(nothing == (recorded == 0), "other words", &output)?;
+    if nothing {
+        let advice = format!("{} ... cutape record -- PROGRAM", launcher.command[0]);
+        ensure(output.stderr.contains(&advice), "no advice", &output)?;
+    }
     let names = names(&folder)?;
     ensure(
         names.len() == recorded,

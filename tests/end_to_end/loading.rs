@@ -223,9 +223,18 @@ fn auto() -> Result<(), String> {
 
 /// A running program that has the driver, and whose calls do not arrive, is named; also a child of what was started.
 fn told() -> Result<(), String> {
-    for (name, launcher) in [
-        ("itself", &[][..]),
-        ("child", &["sh", "-c", "\"$@\"; exit $?", "sh"]),
+    for (name, launcher, advice) in [
+        ("itself", &[][..], "try --via audit"),
+        (
+            "child",
+            &["sh", "-c", "\"$@\"; exit $?", "sh"],
+            "try --via audit",
+        ),
+        (
+            "cleaned",
+            &["env", "-u", "CUTAPE_TRACE"],
+            "gave it another environment",
+        ),
     ] {
         let words = words(&[
             "open".to_owned(),
@@ -260,12 +269,7 @@ fn told() -> Result<(), String> {
         // SAFETY: no memory is involved; the process sleeps, as a descendant of our own child.
         unsafe { libc::kill(process, libc::SIGTERM) };
         child.wait().map_err(|error| error.to_string())?;
-        for part in [
-            "(open)",
-            "libcutape_null.so",
-            "no call has arrived",
-            "try --via audit",
-        ] {
+        for part in ["(open)", "libcutape_null.so", "no call has arrived", advice] {
             if !line.contains(part) {
                 return Err(format!("{name}: not said: {part}: {line}"));
             }
@@ -341,7 +345,14 @@ fn refused() -> Result<(), String> {
     };
     cc(&["-static"], &statically)?;
     cc(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], &foreign)?;
-    for (program, why) in [(&statically, "linked statically"), (&foreign, "musl")] {
+    // The name of a program that is known to start others elsewhere.
+    let container = folder.join("docker");
+    fs::copy(&statically, &container).map_err(|error| error.to_string())?;
+    for (program, why) in [
+        (&statically, "linked statically"),
+        (&foreign, "musl"),
+        (&container, "docker starts runs in a container"),
+    ] {
         for via in ["auto", "preload", "audit"] {
             let trace = folder.join("t.cutape");
             let output = record(via, &trace, &[program.display().to_string()]);
