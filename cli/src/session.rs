@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
 use crate::output;
 use crate::program_file;
-use crate::reservation::Reservation;
+use crate::reservation::{Reservation, is_reserved};
 use crate::symbols;
 use crate::via::{self, Via, Way};
 
@@ -251,11 +251,14 @@ fn family(trace: &Path) -> Vec<PathBuf> {
         })
         .filter(|(relative, path)| match relative {
             Relative::Rank => true,
-            // What cannot be read is not known to be another's.
-            Relative::Process(number) => Trace::follow(path).map_or(true, |trace| {
-                let process = u64::from(trace.head().process);
-                [*number, number / PROGRAMS_OF_A_PROCESS].contains(&process)
-            }),
+            Relative::Process(number) => match Trace::follow(path) {
+                Ok(trace) => {
+                    let process = u64::from(trace.head().process);
+                    [*number, number / PROGRAMS_OF_A_PROCESS].contains(&process)
+                }
+                // What cannot be read is not known to be another's, unless that one is about to write it.
+                Err(_) => !is_reserved(path),
+            },
         })
         .map(|(_, path)| path)
         .collect();
@@ -455,6 +458,13 @@ mod tests {
             );
             fs::remove_file(&path).unwrap();
         }
+        // One that another recording is just creating, and one that is damaged.
+        let begun = folder.join("run.1.cutape");
+        let reservation = Reservation::named(&begun).unwrap();
+        fs::write(&begun, "").unwrap();
+        assert_eq!(family(&folder.join("run.cutape")), [] as [PathBuf; 0]);
+        drop(reservation);
+        assert_eq!(family(&folder.join("run.cutape")), [begun]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
