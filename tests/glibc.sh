@@ -15,6 +15,7 @@ export source toolchain="$(rustc --print sysroot)" registry="${CARGO_HOME:-$HOME
 first=$(cd "$1" && pwd)
 mkdir -p "$first/target"
 export target="$first/target"
+status=0
 for root; do
     export root="$(cd "$root" && pwd)"
     echo "== $(chroot "$root" ldd --version | head -n 1)"
@@ -33,5 +34,6 @@ for root; do
         mount -t proc proc "$root/proc"
         exec chroot "$root" env -i PATH=/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root CARGO_HOME=/cargo CARGO_TARGET_DIR=/target \
             sh -c "cd /src && cargo test --offline --quiet -p cutape-tests --test loading --test launchers --no-fail-fast"
-    '
+    ' || status=1
 done
+exit $status

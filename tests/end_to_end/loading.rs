@@ -1,6 +1,7 @@
 //! Every way by which a program gets at libcuda, under every back end of `record`: what is recorded is what
 //! `programs/loading/ways.toml` says, no less and no more. And what is refused, and what is said while it runs.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -26,6 +27,7 @@ struct Way {
     recorded: Vec<String>,
     #[serde(default)]
     why: String,
+    glibc: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -82,6 +84,13 @@ fn main() -> ExitCode {
                 trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
                 continue;
             }
+            if let Some(needed) = way.glibc.as_deref()
+                && version(glibc()) < version(needed)
+            {
+                let name = format!("{name} (skipped: it needs glibc {needed})");
+                trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
+                continue;
+            }
             let way = way.clone();
             trials.push(Trial::test(name, move || {
                 as_the_table_says(&way, back_end).map_err(Failed::from)
@@ -98,6 +107,20 @@ fn main() -> ExitCode {
         parts().clean_up();
     }
     conclusion.exit_code()
+}
+
+/// The version of the C library that runs this.
+fn glibc() -> &'static str {
+    // SAFETY: gives a string that lasts for ever.
+    let text = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    text.to_str().unwrap_or_default()
+}
+
+/// `2.36` in an order that numbers have.
+fn version(text: &str) -> Vec<u32> {
+    text.split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
 }
 
 /// Known back ends, and a reason wherever one of them does not see a way.
