@@ -3,8 +3,9 @@
 use std::path::Path;
 
 /// They start a program in a container: with its environment, on its files.
-const CONTAINERS: [&str; 12] = [
+const CONTAINERS: [&str; 13] = [
     "apptainer",
+    "bwrap",
     "crictl",
     "ctr",
     "docker",
