@@ -11,7 +11,7 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 source=$(cd "$(dirname "$0")/.." && pwd)
-export source toolchain="$(rustc --print sysroot)" registry="${CARGO_HOME:-$HOME/.cargo}/registry"
+export source toolchain="$(cd "$source" && rustc --print sysroot)" registry="${CARGO_HOME:-$HOME/.cargo}/registry"
 first=$(cd "$1" && pwd)
 mkdir -p "$first/target"
 export target="$first/target"
