@@ -28,7 +28,7 @@ pub(crate) struct Subject {
     pub(crate) ours: Vec<PathBuf>,
     /// The traces that are being written, asked when needed.
     pub(crate) traces: Box<dyn Fn() -> Vec<PathBuf> + Send>,
-    /// What to do about calls that do not arrive.
+    /// What to do about calls that go past us.
     pub(crate) advice: &'static str,
 }
 
@@ -93,7 +93,7 @@ fn watch(subject: &Subject, stopped: &mpsc::Receiver<()>) {
                 settled.insert(process);
             } else if waiting.contains(&process) {
                 settled.insert(process);
-                say(process, &mapped.driver, subject.advice);
+                say(process, &mapped.driver, advice(process, subject));
             } else {
                 wait.insert(process);
             }
@@ -132,6 +132,30 @@ impl Recorded {
         numbers.iter().any(|number| self.processes.contains(number))
             || mapped.inodes.iter().any(|inode| self.files.contains(inode))
     }
+}
+
+/// What to do about calls that do not arrive: we may not have been brought in at all.
+fn advice(process: u32, subject: &Subject) -> &'static str {
+    // What cannot be read is not judged.
+    let environment = fs::read(format!("/proc/{process}/environ"));
+    let is_told = |bytes: &[u8]| {
+        bytes
+            .split(|&byte| byte == 0)
+            .any(|variable| variable.starts_with(b"CUTAPE_TRACE="))
+    };
+    if environment.is_ok_and(|bytes| !is_told(&bytes)) {
+        return "what started it gave it another environment, so put that before `cutape record`";
+    }
+    // The process's own view of the files.
+    let root = PathBuf::from(format!("/proc/{process}/root"));
+    let sees = |path: &PathBuf| {
+        let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+        inside.symlink_metadata().is_ok()
+    };
+    if root.read_link().is_ok() && !subject.ours.iter().any(sees) {
+        return "our files are not where it runs, so run `cutape record` there (docs/guide.md, \"In a container\")";
+    }
+    subject.advice
 }
 
 fn say(process: u32, path: &Path, advice: &str) {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use cutape_replay::Driver;
 
 use crate::failure::{Failure, UNUSABLE};
-use crate::{forward, library};
+use crate::{forward, library, via};
 
 /// What `doctor` takes.
 #[derive(clap::Args)]
@@ -63,7 +63,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
     let interposer = sheet.path("interposer", library::interposer())?;
     match library::audit() {
-        Ok(path) => sheet.line("audit library", path.display().to_string())?,
+        Ok(path) => {
+            sheet.line("audit library", path.display().to_string())?;
+            if let Some(why) = via::why_no_audit_here() {
+                sheet.line("", format!("recording goes by --via preload: {why}"))?;
+            }
+        }
         Err(_) => sheet.line(
             "audit library",
             "not there: recording goes by --via preload",

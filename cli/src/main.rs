@@ -26,6 +26,7 @@ mod repair;
 mod replay;
 mod reservation;
 mod session;
+mod starter;
 mod symbols;
 mod via;
 

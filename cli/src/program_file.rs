@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::starter;
 
 /// As much of a file as is looked at: headers come first.
 const HEAD: u64 = 1 << 20;
@@ -67,9 +68,12 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
     if metadata.mode() & 0o111 == 0 {
         return Err(cannot("not executable"));
     }
+    // Who starts others is not what was meant, and needs other advice.
+    let or_starter = |advice: &str| starter::advice(path).unwrap_or_else(|| advice.to_owned());
     if let Some(why) = raised_rights(path, &Rights::of(&metadata)) {
         return Err(cannot(&format!(
-            "{why}, and the loader ignores what the environment says in such a program; record a copy without it (`cp` makes one), as a user who may use the GPU"
+            "{why}, and the loader ignores what the environment says in such a program; {}",
+            or_starter("record a copy without it (`cp` makes one), as a user who may use the GPU")
         )));
     }
     let mut bytes = Vec::new();
@@ -78,7 +82,23 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
     if read.is_err() {
         return Ok(Loader::Unknown);
     }
-    loader(&bytes, Path::exists).map_err(|why| cannot(&why))
+    loader(&bytes, Path::exists).map_err(|why| match why {
+        NoWayIn::Static => cannot(&format!(
+            "it is linked statically, so it has no loader that could bring our library in; {}",
+            or_starter(
+                "if it starts the program that uses CUDA, record that one, or a shell that runs it: cutape record -- sh -c '...'"
+            )
+        )),
+        NoWayIn::Other(why) => cannot(&why),
+    })
+}
+
+/// Why a loader would not let us in.
+#[derive(Debug, PartialEq, Eq)]
+enum NoWayIn {
+    /// There is none.
+    Static,
+    Other(String),
 }
 
 /// With whose rights a file runs, and who we are.
@@ -129,12 +149,14 @@ fn raised_rights(path: &Path, rights: &Rights) -> Option<&'static str> {
 }
 
 /// The loader that the first bytes of a file ask for, or why that one would not let us in.
-fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, String> {
+fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, NoWayIn> {
     if !bytes.starts_with(b"\x7fELF") {
         return Ok(Loader::Unknown);
     }
     if bytes.get(4) != Some(&2) || bytes.get(18..20) != Some(&[62, 0]) {
-        return Err("it is not a 64-bit x86-64 program".to_owned());
+        return Err(NoWayIn::Other(
+            "it is not a 64-bit x86-64 program".to_owned(),
+        ));
     }
     let word = |at: usize| {
         let bytes = bytes.get(at..at.checked_add(8)?)?;
@@ -157,23 +179,20 @@ fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, String
         Some(PathBuf::from(OsString::from_vec(text.to_vec())))
     });
     let Some(interpreter) = interpreter else {
-        return Err(
-            "it is linked statically, so it has no loader that could bring our library in; if it starts the program that uses CUDA, record that one, or a shell that runs it: cutape record -- sh -c '...'"
-                .to_owned(),
-        );
+        return Err(NoWayIn::Static);
     };
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-musl") {
-        return Err(format!(
+        return Err(NoWayIn::Other(format!(
             "its loader is musl's ({}), and our library, as NVIDIA's driver, is made for glibc; record it in an image with glibc",
             interpreter.display()
-        ));
+        )));
     }
     if !exists(&interpreter) {
-        return Err(format!(
+        return Err(NoWayIn::Other(format!(
             "its loader {} is not on this machine; run it where the program was made for",
             interpreter.display()
-        ));
+        )));
     }
     Ok(Loader::Named(interpreter))
 }
@@ -240,7 +259,7 @@ mod tests {
             (program(2, 62, 3, glibc), named),
             (b"#!/bin/sh\n".to_vec(), Ok(Loader::Unknown)),
             (Vec::new(), Ok(Loader::Unknown)),
-            (program(2, 62, 1, ""), Err("linked statically")),
+            (program(2, 62, 1, ""), Err("Static")),
             (
                 program(1, 3, 3, "/lib/ld-linux.so.2"),
                 Err("not a 64-bit x86-64"),
@@ -259,7 +278,9 @@ mod tests {
             match expected {
                 Ok(expected) => assert_eq!(found, Ok(expected)),
                 Err(why) => assert!(
-                    found.as_ref().is_err_and(|text| text.contains(why)),
+                    found
+                        .as_ref()
+                        .is_err_and(|found| format!("{found:?}").contains(why)),
                     "{found:?}"
                 ),
             }

@@ -5,29 +5,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The variables by which launchers of parallel programs tell a process its rank; the recorder knows the same.
-const RANKS: [&str; 6] = [
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "SLURM_PROCID",
-    "LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "SLURM_LOCALID",
-];
+use cutape_format::rank;
 
 /// The name for a trace if we ourselves are a process of a parallel program, so that its processes do not meet:
 /// `run.cutape` → `run.rank3.cutape`.
 pub(crate) fn trace_name(trace: &Path) -> PathBuf {
-    let rank = RANKS.into_iter().find_map(|name| {
-        let value = env::var(name).ok()?;
-        is_rank(value.as_bytes()).then_some(value)
-    });
+    let rank = rank::in_name(|name| env::var(name.to_str().ok()?).ok());
     rank.map_or_else(|| trace.to_owned(), |rank| with_rank(trace, &rank))
-}
-
-/// Whether that is a rank: a number of at most nine digits.
-pub(crate) fn is_rank(digits: &[u8]) -> bool {
-    (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
 }
 
 fn with_rank(trace: &Path, rank: &str) -> PathBuf {

@@ -13,6 +13,7 @@ use crate::output;
 use crate::rank;
 use crate::reservation::Reservation;
 use crate::session::{self, Recording};
+use crate::starter;
 
 /// What `record` takes.
 #[derive(clap::Args)]
@@ -23,8 +24,8 @@ pub(crate) struct Arguments {
     /// Without it the trace is PROGRAM.cutape in the current folder, or
     /// PROGRAM.1.cutape and so on if there is one already.
     /// Further processes that call the driver get FILE.PID.cutape,
-    /// and those with a rank (RANK, LOCAL_RANK, OMPI_COMM_WORLD_RANK,
-    /// SLURM_PROCID) FILE.rankN.cutape; `info FOLDER` shows them all.
+    /// and those of mpirun, torchrun and srun, which have a rank,
+    /// FILE.rankN.cutape; `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
     /// Leave the trace as recorded: larger, without names of callers.
@@ -81,8 +82,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let ended = session.wait()?;
     if ended.traces.is_empty() {
+        let program = arguments.program.first();
+        let advice = program
+            .and_then(|program| starter::advice(Path::new(program)))
+            .unwrap_or_else(|| {
+                "if it uses CUDA, docs/guide.md says what may be the matter".to_owned()
+            });
         eprintln!(
-            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; if it uses CUDA, docs/guide.md says what may be the matter",
+            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; {advice}",
             ended.describe()
         );
     }

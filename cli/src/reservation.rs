@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -116,9 +116,23 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     }))
 }
 
+/// Whether a trace's name is reserved, by us or by another cutape.
+pub(crate) fn is_reserved(trace: &Path) -> bool {
+    let (Some(folder), Some(name)) = (trace.parent(), trace.file_name()) else {
+        return false;
+    };
+    // Who has the name listens, and never answers.
+    address(folder, name).is_ok_and(|address| UnixStream::connect_addr(&address).is_ok())
+}
+
+/// Takes the name.
+fn lock(folder: &Path, name: &OsStr) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&address(folder, name)?)
+}
+
 /// A name that the system gives to one process at a time, and takes back when that ends; nothing of it is in the folder, where
 /// the program would meet it.
-fn lock(folder: &Path, name: &OsStr) -> io::Result<UnixListener> {
+fn address(folder: &Path, name: &OsStr) -> io::Result<SocketAddr> {
     let folder = folder.metadata()?;
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
@@ -128,7 +142,7 @@ fn lock(folder: &Path, name: &OsStr) -> io::Result<UnixListener> {
         folder.ino(),
         hasher.finish()
     );
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(text)?)
+    SocketAddr::from_abstract_name(text)
 }
 
 #[cfg(test)]
@@ -156,7 +170,10 @@ mod tests {
             0,
             "nothing is in the folder"
         );
+        assert!(is_reserved(&run));
+        assert!(!is_reserved(&folder.join("other.cutape")));
         drop(first);
+        assert!(!is_reserved(&run));
         drop(Reservation::named(&run).unwrap());
         fs::write(&run, "").unwrap();
         assert!(

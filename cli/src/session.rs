@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use cutape_format::rank::is_rank;
 use cutape_format::{Missing, PackSummary, Trace, process_of};
 
 use crate::arrival::{Subject, Watch};
@@ -17,9 +18,9 @@ use crate::library::{self, LibraryFolder};
 use crate::mover::{self, Moving};
 use crate::output;
 use crate::program_file;
-use crate::reservation::Reservation;
+use crate::reservation::{Reservation, is_reserved};
+use crate::symbols;
 use crate::via::{self, Via, Way};
-use crate::{rank, symbols};
 
 /// What is kept of the bytes that are copied to and from devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -230,7 +231,7 @@ fn relative(stem: &[u8], name: &[u8]) -> Option<Relative> {
     let digits = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
     let mut words = rest.strip_prefix(b".")?.split(|&byte| byte == b'.');
     let mut word = words.next()?;
-    if word.strip_prefix(b"rank").is_some_and(rank::is_rank) {
+    if word.strip_prefix(b"rank").is_some_and(is_rank) {
         match words.next() {
             Some(process) => word = process,
             None => return Some(Relative::Rank),
@@ -259,10 +260,13 @@ fn family(trace: &Path) -> Vec<PathBuf> {
         })
         .filter(|(relative, path)| match relative {
             Relative::Rank => true,
-            // What cannot be read is not known to be another's.
-            Relative::Process(number) => process_of(path).is_none_or(|process| {
-                [*number, number / PROGRAMS_OF_A_PROCESS].contains(&u64::from(process))
-            }),
+            Relative::Process(number) => match process_of(path) {
+                Some(process) => {
+                    [*number, number / PROGRAMS_OF_A_PROCESS].contains(&u64::from(process))
+                }
+                // What cannot be read is not known to be another's, unless that one is about to write it.
+                None => !is_reserved(path),
+            },
         })
         .map(|(_, path)| path)
         .collect();
@@ -464,6 +468,13 @@ mod tests {
             );
             fs::remove_file(&path).unwrap();
         }
+        // One that another recording is just creating, and one that is damaged.
+        let begun = folder.join("run.1.cutape");
+        let reservation = Reservation::named(&begun).unwrap();
+        fs::write(&begun, "").unwrap();
+        assert_eq!(family(&folder.join("run.cutape")), [] as [PathBuf; 0]);
+        drop(reservation);
+        assert_eq!(family(&folder.join("run.cutape")), [begun]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -25,9 +25,9 @@ pub(crate) enum Via {
     Gum,
 }
 
-/// The oldest glibc with which `auto` takes `audit`: of 2.36, 2.39 and 2.41 it was seen that programs run as without. Before 2.35
-/// calls through the PLT are slower under any auditing library, as the notes of that release say.
-const GLIBC_FOR_AUDIT: (u32, u32) = (2, 36);
+/// The oldest glibc with which `auto` takes `audit`: of 2.35, 2.36, 2.39 and 2.41 it was seen that programs run as without. Before,
+/// calls through the PLT are slower under any auditing library, as the notes of 2.35 say, and `dlmopen` crashes (seen with 2.27 and 2.31).
+const GLIBC_FOR_AUDIT: (u32, u32) = (2, 35);
 
 /// What the interposer exports if it can patch.
 const PATCHES: &str = "cutape_interposer_patches";
@@ -88,10 +88,15 @@ fn why_no_audit(loader: &Loader, glibc: Option<(u32, u32)>) -> Option<String> {
     match glibc {
         Some(version) if version >= GLIBC_FOR_AUDIT => None,
         Some((a, b)) => Some(format!(
-            "--via audit was tried with glibc {major}.{minor} and later, this is {a}.{b}"
+            "--via audit is for glibc {major}.{minor} and later, this is {a}.{b}"
         )),
         None => Some("the version of glibc is not known".to_owned()),
     }
+}
+
+/// Why `auto` does not take `audit` on this machine, for programs with the system's own loader.
+pub(crate) fn why_no_audit_here() -> Option<String> {
+    why_no_audit(&Loader::Unknown, glibc())
 }
 
 /// Whether that is the loader of this system, whose version is the one we know.
@@ -193,10 +198,10 @@ mod tests {
         let named = |path: &str| Loader::Named(PathBuf::from(path));
         let own = "/lib64/ld-linux-x86-64.so.2";
         for (loader, glibc, why) in [
-            (named(own), Some((2, 36)), None),
+            (named(own), Some((2, 35)), None),
             (Loader::Unknown, Some((2, 41)), None),
             (Loader::Unknown, Some((3, 0)), None),
-            (named(own), Some((2, 35)), Some("this is 2.35")),
+            (named(own), Some((2, 34)), Some("this is 2.34")),
             (named(own), Some((2, 28)), Some("this is 2.28")),
             (named(own), None, Some("not known")),
             (

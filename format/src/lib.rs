@@ -8,6 +8,7 @@ pub mod codec;
 pub mod control;
 pub mod file_range;
 pub mod layout;
+pub mod rank;
 pub mod write;
 
 /// The checksum that guards heads and bodies: crc32 (IEEE).

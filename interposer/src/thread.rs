@@ -428,7 +428,8 @@ impl Thread {
         // SAFETY: the name buffer has the 16 bytes that the request writes.
         let number = unsafe {
             libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
-            libc::gettid()
+            // By number: glibc has a function for it since 2.30, and older ones would not load us.
+            libc::syscall(libc::SYS_gettid)
         };
         let note = ThreadNote {
             number: number as u32,

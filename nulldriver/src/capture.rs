@@ -110,9 +110,10 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
-fn this_thread() -> u64 {
+/// The number of the calling thread. By system call: glibc has a function for it since 2.30, and older ones would not load us.
+pub(crate) fn this_thread() -> u64 {
     // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u64 }
+    unsafe { libc::syscall(libc::SYS_gettid) as u64 }
 }
 
 impl Captures {

@@ -9,6 +9,7 @@ use crate::answer::{
     Answer, CONTEXT_IS_DESTROYED, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED,
 };
 use crate::argument::{In, LEGACY, Out, PER_THREAD, Stream};
+use crate::capture;
 use crate::context::PRIORITIES;
 use crate::copy::move_bytes;
 use crate::crash;
@@ -256,8 +257,7 @@ fn get_id(stream: Stream, id: Out<u64>) -> Answer {
     let context = state.stream_context(stream)?;
     let object = state.contexts.get(&context).ok_or(CONTEXT_IS_DESTROYED)?;
     // Each thread has a per-thread stream in each context.
-    // SAFETY: gettid has no preconditions.
-    let thread = unsafe { libc::gettid() } as u64;
+    let thread = capture::this_thread();
     id.set(match stream.0 {
         LEGACY => object.stream_id,
         PER_THREAD => thread << 32 | object.stream_id,

@@ -286,6 +286,7 @@ fn ranks_have_traces_of_their_own() {
             "-c",
             &format!("{program} end 1; {program} end 1"),
         ])
+        .env("SLURM_STEP_NUM_TASKS", "2")
         .env("SLURM_PROCID", "1"));
     output.assert_code(0);
     assert!(folder.join("u.rank1.cutape").exists());

@@ -4,6 +4,7 @@
 
 mod case;
 mod findings;
+pub mod loading;
 mod parts;
 mod process;
 mod program;
