@@ -4,6 +4,7 @@ mod ci;
 mod codegen;
 mod coverage;
 mod demo;
+mod frida;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
@@ -50,6 +51,8 @@ usage: cargo xtask TASK
   demo              record, replay and check a program that has a hidden bug
   package FOLDER    what a machine without Rust needs for tests/gpu/run.sh
   gum-test          the interposer's back end gum, linked and tried (CUTAPE_GUM_DEVKIT: frida-gum's library)
+  gum-test --frida  the same with the gum of Frida's package for Python (CUTAPE_FRIDA_WHEEL: its file)
+  gum-bench         what a call costs by each back end, with that gum
   instructions [--update]
                     how many instructions recording adds to a call, against benches/instructions.txt (needs valgrind)
   ci                everything that has to hold: format, lints, generated files, tests";
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         ["demo"] => demo::run_all(&root()),
         ["package", folder] => package::run(&root(), folder),
         ["gum-test"] => gum::test(&root()),
+        ["gum-test", "--frida"] => gum::test_with_frida(&root()),
+        ["gum-bench"] => gum::bench_with_frida(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["ci"] => ci::run_all(&root()),
