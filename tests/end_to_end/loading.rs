@@ -14,6 +14,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 
 const BACK_ENDS: [&str; 3] = ["preload", "audit", "gum"];
+/// Is set where gum is Frida's own, by way of `interposer/tests/gum/bridge.c`; which refuses what the second one says.
+const BRIDGE: &str = "GUM_BRIDGE_SOCKET";
+const REFUSES: &str = "GUM_BRIDGE_REFUSES";
 
 #[derive(Deserialize)]
 struct Table {
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
             move || equal(name).map_err(Failed::from),
         ));
     }
+    let bridged = std::env::var_os(BRIDGE).is_some();
     for way in table.way {
         for back_end in BACK_ENDS {
             let name = format!("{back_end}: {}", way.name);
@@ -88,11 +92,22 @@ fn main() -> ExitCode {
                 trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
                 continue;
             }
+            if back_end == "gum" && bridged {
+                let way = way.clone();
+                trials.push(Trial::test(format!("{name}, by `replace`"), move || {
+                    as_the_table_says(&way, back_end, "fast").map_err(Failed::from)
+                }));
+            }
             let way = way.clone();
             trials.push(Trial::test(name, move || {
-                as_the_table_says(&way, back_end).map_err(Failed::from)
+                as_the_table_says(&way, back_end, "").map_err(Failed::from)
             }));
         }
+    }
+    if bridged {
+        trials.push(Trial::test("gum: what cannot be patched", || {
+            not_patched().map_err(Failed::from)
+        }));
     }
     let listing = arguments.list;
     if !listing {
@@ -149,6 +164,11 @@ fn words(command: &[String]) -> Vec<String> {
 
 /// Records a command; the driver is where the command looks for it.
 fn record(via: &str, trace: &Path, words: &[String]) -> Output {
+    record_where(via, trace, words, "")
+}
+
+/// The same, where gum refuses something.
+fn record_where(via: &str, trace: &Path, words: &[String], refused: &str) -> Output {
     let driver = built().join("driver/libcuda.so.1");
     let mut command = parts().cutape(&[
         &"record",
@@ -162,6 +182,7 @@ fn record(via: &str, trace: &Path, words: &[String]) -> Output {
     ]);
     run(command
         .args(words)
+        .env(REFUSES, refused)
         .env("LD_LIBRARY_PATH", built().join("driver")))
 }
 
@@ -208,14 +229,14 @@ fn whole(ways: &[Way]) -> Result<(), String> {
     Ok(())
 }
 
-fn as_the_table_says(way: &Way, back_end: &str) -> Result<(), String> {
+fn as_the_table_says(way: &Way, back_end: &str, refused: &str) -> Result<(), String> {
     let words = words(&way.command);
     let bare = run(Command::new(&words[0])
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", built().join("driver")));
     bare.expect(0)?;
-    let folder = folder(&format!("{back_end} {}", way.name));
-    let output = record(back_end, &folder.join("t.cutape"), &words);
+    let folder = folder(&format!("{back_end} {refused} {}", way.name));
+    let output = record_where(back_end, &folder.join("t.cutape"), &words, refused);
     output.expect_code(0)?;
     ensure(
         output.stdout == bare.stdout,
@@ -243,6 +264,36 @@ fn as_the_table_says(way: &Way, back_end: &str) -> Result<(), String> {
         ensure(
             output.stderr.contains("nothing was recorded"),
             "silence",
+            &output,
+        )?;
+    }
+    Ok(())
+}
+
+/// If gum can patch many functions and then one not, all are as they were: calls come as with preload, once each.
+fn not_patched() -> Result<(), String> {
+    for (name, expected) in [
+        (
+            "libcuda.so.1",
+            &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"][..],
+        ),
+        ("{folder}/driver/other_name.so", &[]),
+    ] {
+        let folder = folder(&format!("not patched {name}"));
+        let words = words(&["open".to_owned(), name.to_owned()]);
+        let output = record_where("gum", &folder.join("t.cutape"), &words, "any");
+        output.expect_code(0)?;
+        ensure(
+            output
+                .stderr
+                .contains("the driver cannot be patched, because of"),
+            "the reason is not said",
+            &output,
+        )?;
+        let calls = calls(&folder);
+        ensure(
+            calls == expected,
+            &format!("{name}: recorded: {calls:?}"),
             &output,
         )?;
     }

@@ -129,6 +129,21 @@ static int ask(enum Kind kind, void *function, void *replacement, void **origina
     return answer.code;
 }
 
+/*
+ * So that what comes after a refusal is tested where no function needs one. GUM_BRIDGE_REFUSES says what is refused: "fast" for
+ * all, or from the hundredth function on "any".
+ */
+static int refuses(enum Kind kind)
+{
+    static int replaced;
+    const char *refused = getenv("GUM_BRIDGE_REFUSES");
+    if (!refused)
+        return 0;
+    if (strcmp(refused, "any") == 0)
+        return ++replaced > 100;
+    return kind == REPLACE_FAST && strcmp(refused, "fast") == 0;
+}
+
 void gum_init_embedded(void) {}
 void gum_deinit_embedded(void) {}
 void *gum_interceptor_obtain(void) { return &interceptor; }
@@ -144,6 +159,8 @@ void gum_interceptor_begin_transaction(void *self)
 int gum_interceptor_replace_fast(void *self, void *function, void *replacement, void **original)
 {
     (void)self;
+    if (refuses(REPLACE_FAST))
+        return REPLACE_WRONG_SIGNATURE;
     return ask(REPLACE_FAST, function, replacement, original);
 }
 
@@ -151,6 +168,8 @@ int gum_interceptor_replace(void *self, void *function, void *replacement, void 
 {
     (void)self;
     (void)data;
+    if (refuses(REPLACE))
+        return REPLACE_WRONG_SIGNATURE;
     return ask(REPLACE, function, replacement, original);
 }
 

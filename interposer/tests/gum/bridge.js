@@ -10,8 +10,8 @@ const CODES = [
     ['type', -4],
 ];
 
-// `Interceptor.replace` keeps to itself where the original goes on living, which the C function answers: it is the third of
-// three pieces of code of the trampoline, all within a page, to which the beginning of the function jumps.
+// `Interceptor.replace` keeps to itself where the original goes on living, which the C function answers: it is the last
+// of four pieces of code of the trampoline, and the beginning of the function jumps to the first (seen with 17.9.5).
 function originalOf(target) {
     const jump = Instruction.parse(target);
     let enter = null;
@@ -21,7 +21,7 @@ function originalOf(target) {
         enter = jump.next.add(jump.operands[0].value.disp).readPointer();
     if (enter === null)
         throw new Error(`${target}: no jump was written: ${jump}`);
-    // The trampoline begins with the context's address, and the context holds the three addresses.
+    // In front of the first is the context's address, and the context holds the addresses of all.
     const context = enter.sub(8).readPointer();
     const pieces = [];
     for (let offset = 0; offset < 256; offset += 8) {
@@ -30,9 +30,9 @@ function originalOf(target) {
             pieces.push(word);
     }
     pieces.sort((one, other) => one.compare(other));
-    if (pieces.length !== 3 || !pieces[0].equals(enter))
+    if (pieces.length !== 4 || !pieces[0].equals(enter))
         throw new Error(`${target}: ${enter} is not a trampoline as was expected: ${pieces}`);
-    return pieces[2];
+    return pieces[3];
 }
 
 function nameOf(target) {
