@@ -21,7 +21,7 @@ BRIDGE = loading.ROOT / "interposer/tests/gum/bridge.py"
 INTERPOSER = "test/libcutape_interposer_gum_bridge.so"
 PROGRAMS = ["streams", "events", "launch_ex", "graph", "proc_address"]
 # What a call costs: runs of each, calls of one.
-ROUNDS, CALLS = 15, "300000"
+ROUNDS, CALLS = 60, "10000"
 
 
 def unpacked(scratch):
@@ -62,6 +62,7 @@ def counts(bridge, cutape, folder, results):
     for refused in ["", "fast"]:
         os.environ["GUM_BRIDGE_REFUSES"] = refused
         words = [cutape, "record", "--via", "gum", "--driver", folder / "driver/libcuda.so.1", "-o", results / "count.cutape", "--", folder / "open", folder / "driver/other_name.so"]
+        (results / "count.cutape").unlink(missing_ok=True)
         begun = time.monotonic()
         status, _, err = loading.run(words)
         done = bridge.last()
@@ -105,6 +106,7 @@ def programs(cutape, package, folder, results):
         runs, outputs = [], []
         for via in ["preload", "gum"]:
             trace = results / f"{name}.{via}.cutape"
+            trace.unlink(missing_ok=True)
             words = [cutape, "record", "--via", via, "--driver", folder / "driver/libcuda.so.1", "-o", trace, "--", package / f"programs/clean.{name}"]
             status, out, err = loading.run(words, env=environment)
             if status != 0 or not trace.exists():
@@ -134,11 +136,12 @@ def costs(cutape, package, folder, results):
     for _ in range(ROUNDS):
         for kind, (via, driver, refused) in kinds.items():
             record = [cutape, "record", "--via", via, "--driver", usual, "--no-pack", "-o", results / "cost.cutape", "--"] if via else []
+            (results / "cost.cutape").unlink(missing_ok=True)
             status, out, err = loading.run([*record, program, driver, CALLS], env={**os.environ, "GUM_BRIDGE_REFUSES": refused})
             if status != 0:
                 return [f"cost of a call: {kind}: status {status}: {err[-200:]}"], 1
             figures[kind].append(float(out))
-    (results / "cost.cutape").unlink()
+    (results / "cost.cutape").unlink(missing_ok=True)
     lines = [f"a call of cuCtxGetCurrent, ns, the least of {ROUNDS} rounds of {CALLS}; and what is added to preload"]
     preload = min(figures["preload"])
     lines += [f"  {kind:40} {min(values):8.1f} {min(values) - preload:+8.1f}" for kind, values in figures.items()]

@@ -21,18 +21,18 @@ function originalOf(target) {
         enter = jump.next.add(jump.operands[0].value.disp).readPointer();
     if (enter === null)
         throw new Error(`${target}: no jump was written: ${jump}`);
-    // In front of the first is the context's address, and the context holds the addresses of all.
+    // In front of the first is the context's address. The context holds the addresses: the first's, further on the last's, and
+    // right behind that another.
     const context = enter.sub(8).readPointer();
-    const pieces = [];
-    for (let offset = 0; offset < 256; offset += 8) {
-        const word = context.add(offset).readPointer();
-        if (word.compare(enter) >= 0 && word.compare(enter.add(256)) < 0)
-            pieces.push(word);
-    }
-    pieces.sort((one, other) => one.compare(other));
-    if (pieces.length !== 4 || !pieces[0].equals(enter))
-        throw new Error(`${target}: ${enter} is not a trampoline as was expected: ${pieces}`);
-    return pieces[3];
+    const words = [];
+    for (let offset = 0; offset < 160; offset += 8)
+        words.push(context.add(offset).readPointer());
+    const isInside = word => word.compare(enter) > 0 && word.compare(enter.add(256)) < 0;
+    const at = words.findIndex(word => word.equals(enter));
+    const last = words.findIndex((word, index) => index > at && isInside(word));
+    if (at < 0 || last < 0 || !isInside(words[last + 1]) || words[last + 1].compare(words[last]) >= 0)
+        throw new Error(`${target}: ${enter} is not a trampoline as was expected: ${words}`);
+    return words[last];
 }
 
 function nameOf(target) {
