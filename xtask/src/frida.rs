@@ -34,6 +34,8 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
             "install",
             "--quiet",
             "--disable-pip-version-check",
+            "--retries",
+            "1",
         ])
         .arg(wheel);
     for command in [&mut make, &mut install] {
