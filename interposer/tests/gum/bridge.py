@@ -21,6 +21,13 @@ import frida
 # What the crate frida-gum is made for.
 VERSION = "17.9.5"
 SOURCE = (Path(__file__).parent / "bridge.js").read_text()
+# A process that any other of the user may trace, as bridge.c makes its own: PR_SET_PTRACER, PR_SET_PTRACER_ANY.
+OPEN_TO_ALL = """
+import ctypes, time
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
+print(flush=True)
+time.sleep(60)
+"""
 # Sessions and their scripts, kept while their processes live: without them the patches would be taken back.
 kept = {}
 # How many processes ended up alike.
@@ -70,7 +77,8 @@ def serve(channel, log):
 def try_it():
     if frida.__version__ != VERSION:
         return f"Frida {frida.__version__} is here, and {VERSION} is needed"
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen([sys.executable, "-c", OPEN_TO_ALL], stdout=subprocess.PIPE)
+    process.stdout.readline()
     try:
         attach(process.pid)
     except Exception as error:
