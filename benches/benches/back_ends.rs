@@ -11,8 +11,9 @@ use cutape_tests::{parts, root, run};
 
 /// How often each is run.
 const ROUNDS: usize = 15;
-/// Calls of one run.
-const CALLS: &str = "200000";
+/// Calls of one run, and runs of a round: the shorter a run, the sooner one is not disturbed.
+const CALLS: &str = "20000";
+const RUNS: usize = 5;
 /// The driver is opened by a name that is not led to us, so that each call comes from the driver's function, which is patched.
 const PATCHED: &str = "gum, past us";
 /// Programs that are started in one measurement: the session around them is not to count.
@@ -50,10 +51,12 @@ fn main() {
                 &driver
             };
             let words = [program.as_os_str(), driver.as_os_str(), CALLS.as_ref()];
-            let output = run(command(via, &trace).args(words));
-            output.assert_code(0);
-            figures[0].push(output.stdout.trim().parse::<f64>().expect("a number"));
-            let _ = std::fs::remove_file(&trace);
+            for _ in 0..RUNS {
+                let output = run(command(via, &trace).args(words));
+                output.assert_code(0);
+                figures[0].push(output.stdout.trim().parse::<f64>().expect("a number"));
+                let _ = std::fs::remove_file(&trace);
+            }
             let opens = format!("{} {} 0", program.display(), driver.display());
             for (what, figures) in ["/bin/true", &opens].into_iter().zip(&mut figures[1..]) {
                 figures.push(start(via, &trace, what));
