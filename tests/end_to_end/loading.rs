@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use cutape_format::Trace;
-use cutape_tests::loading::{BACK_ENDS, built, calls, ensure, folder, gum_is_built, record, words};
+use cutape_tests::loading::{
+    BACK_ENDS, BRIDGE, built, calls, ensure, folder, gum_is_built, record, record_where, words,
+};
 use cutape_tests::{parts, programs, root, run, stable_dump};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
             move || equal(name).map_err(Failed::from),
         ));
     }
+    let bridged = std::env::var_os(BRIDGE).is_some();
     for way in table.way {
         for back_end in BACK_ENDS {
             let name = format!("{back_end}: {}", way.name);
@@ -91,11 +94,22 @@ fn main() -> ExitCode {
                 trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
                 continue;
             }
+            if back_end == "gum" && bridged {
+                let way = way.clone();
+                trials.push(Trial::test(format!("{name}, by `replace`"), move || {
+                    as_the_table_says(&way, back_end, "fast").map_err(Failed::from)
+                }));
+            }
             let way = way.clone();
             trials.push(Trial::test(name, move || {
-                as_the_table_says(&way, back_end).map_err(Failed::from)
+                as_the_table_says(&way, back_end, "").map_err(Failed::from)
             }));
         }
+    }
+    if bridged {
+        trials.push(Trial::test("gum: what cannot be patched", || {
+            not_patched().map_err(Failed::from)
+        }));
     }
     let listing = arguments.list;
     if !listing {
@@ -140,14 +154,14 @@ fn whole(ways: &[Way]) -> Result<(), String> {
     Ok(())
 }
 
-fn as_the_table_says(way: &Way, back_end: &str) -> Result<(), String> {
+fn as_the_table_says(way: &Way, back_end: &str, refused: &str) -> Result<(), String> {
     let words = words(&way.command);
     let bare = run(Command::new(&words[0])
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", built().join("driver")));
     bare.expect(0)?;
-    let folder = folder(&format!("{back_end} {}", way.name));
-    let output = record(back_end, &folder.join("t.cutape"), &words);
+    let folder = folder(&format!("{back_end} {refused} {}", way.name));
+    let output = record_where(back_end, &folder.join("t.cutape"), &words, refused);
     output.expect_code(0)?;
     ensure(
         output.stdout == bare.stdout,
@@ -175,6 +189,36 @@ fn as_the_table_says(way: &Way, back_end: &str) -> Result<(), String> {
         ensure(
             output.stderr.contains("nothing was recorded"),
             "silence",
+            &output,
+        )?;
+    }
+    Ok(())
+}
+
+/// If gum can patch many functions and then one not, all are as they were: calls come as with preload, once each.
+fn not_patched() -> Result<(), String> {
+    for (name, expected) in [
+        (
+            "libcuda.so.1",
+            &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"][..],
+        ),
+        ("{folder}/driver/other_name.so", &[]),
+    ] {
+        let folder = folder(&format!("not patched {name}"));
+        let words = words(&["open".to_owned(), name.to_owned()]);
+        let output = record_where("gum", &folder.join("t.cutape"), &words, "any");
+        output.expect_code(0)?;
+        ensure(
+            output
+                .stderr
+                .contains("the driver cannot be patched, because of"),
+            "the reason is not said",
+            &output,
+        )?;
+        let calls = calls(&folder);
+        ensure(
+            calls == expected,
+            &format!("{name}: recorded: {calls:?}"),
             &output,
         )?;
     }

@@ -126,14 +126,14 @@ def difference(one, other):
     return ""
 
 
-def framework(source, package, cutape, results):
-    """The lines of one framework's program: recorded twice by preload, for what differs from run to run, and once by audit."""
+def framework(source, package, cutape, results, other="audit"):
+    """The lines of one framework's program: recorded twice by preload, for what differs from run to run, and once by another way."""
     if importlib.util.find_spec(package) is None:
         return [f"{source:20} skipped: Python has no {package}"], False
     path = ROOT / "tests/gpu/programs" / source
     run([sys.executable, path])
     runs, outputs = [], []
-    for number, via in enumerate(["preload", "preload", "audit"]):
+    for number, via in enumerate(["preload", "preload", other]):
         trace = results / f"{source}.{number}.{via}.cutape"
         trace.unlink(missing_ok=True)
         status, out, err = run([cutape, "record", "--via", via, "-o", trace, "--", sys.executable, path])
@@ -146,7 +146,7 @@ def framework(source, package, cutape, results):
     launches = [sum(shape[0].startswith("cuLaunchKernel") for calls in one for shape in calls) for one in runs]
     lines = [f"{source:20} calls {counts}, launches {launches}, threads {[len(one) for one in runs]}, output {'same' if len(set(outputs)) == 1 else 'OTHER'}"]
     lines.append(f"{'':20} preload twice: {again or 'equal'}")
-    lines.append(f"{'':20} preload, audit: {across or 'equal'}")
+    lines.append(f"{'':20} preload, {other}: {across or 'equal'}")
     # What differs from run to run by itself is not the back end's doing.
     return lines, bool(across not in ("", SPREAD) and not again) or len(set(outputs)) != 1
 

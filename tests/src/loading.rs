@@ -59,8 +59,18 @@ pub fn filled_in(word: &str) -> String {
         .replace("{folder}", &folder)
 }
 
+/// Is set where gum is Frida's own, by way of `interposer/tests/gum/bridge.c`.
+pub const BRIDGE: &str = "GUM_BRIDGE_SOCKET";
+/// What that gum is to refuse.
+const REFUSES: &str = "GUM_BRIDGE_REFUSES";
+
 /// Records a command; the driver is where the command looks for it.
 pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {
+    record_where(via, trace, words, "")
+}
+
+/// The same, where gum refuses something.
+pub fn record_where(via: &str, trace: &Path, words: &[String], refused: &str) -> Output {
     let driver = built().join("driver/libcuda.so.1");
     let mut command = parts().cutape(&[
         &"record",
@@ -74,6 +84,7 @@ pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {
     ]);
     run(command
         .args(words)
+        .env(REFUSES, refused)
         .env("LD_LIBRARY_PATH", built().join("driver")))
 }
 

@@ -102,7 +102,8 @@ const STEPS: &[Step] = &[
             "--benches",
         ],
     ),
-    // What records by patching: checked against frida-gum's header, and run with a stand-in for its library.
+    // What records by patching: checked against frida-gum's header, run with a stand-in for its library, and with the gum of
+    // Frida's package for Python.
     Step {
         needs: &["libclang"],
         optional: true,
@@ -128,6 +129,22 @@ const STEPS: &[Step] = &[
         ..Step::new(
             "gum: tests",
             &["run", "--quiet", "--package", "xtask", "--", "gum-test"],
+        )
+    },
+    Step {
+        needs: &["libclang", "cc", "nm", "python3", "frida"],
+        optional: true,
+        ..Step::new(
+            "gum: Frida",
+            &[
+                "run",
+                "--quiet",
+                "--package",
+                "xtask",
+                "--",
+                "gum-test",
+                "--frida",
+            ],
         )
     },
     // Last, so that its result lines end the output. Includes every program, four ways, and the documentation's examples.

@@ -4,6 +4,7 @@ mod ci;
 mod codegen;
 mod coverage;
 mod demo;
+mod frida;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
@@ -48,8 +49,11 @@ usage: cargo xtask TASK
   codegen [--check] write the generated files, or say which are stale
   coverage          what is recorded and replayed, by section of the manual
   demo              record, replay and check a program that has a hidden bug
-  package FOLDER    what a machine without Rust needs for tests/gpu/run.sh
+  package FOLDER [--gum]
+                    what a machine without Rust needs for tests/gpu/run.sh; and for tests/gpu/gum.sh
   gum-test          the interposer's back end gum, linked and tried (CUTAPE_GUM_DEVKIT: frida-gum's library)
+  gum-test --frida  the same with the gum of Frida's package for Python (CUTAPE_FRIDA_WHEEL: its file)
+  gum-bench         what a call costs by each back end, with that gum
   instructions [--update]
                     how many instructions recording adds to a call, against benches/instructions.txt (needs valgrind)
   ci                everything that has to hold: format, lints, generated files, tests";
@@ -64,8 +68,11 @@ fn main() -> ExitCode {
         ["codegen", "--allow-missing"] => codegen::run(&root(), false, true),
         ["coverage"] => coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
-        ["package", folder] => package::run(&root(), folder),
+        ["package", folder] => package::run(&root(), folder, false),
+        ["package", folder, "--gum"] => package::run(&root(), folder, true),
         ["gum-test"] => gum::test(&root()),
+        ["gum-test", "--frida"] => gum::test_with_frida(&root()),
+        ["gum-bench"] => gum::bench_with_frida(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["ci"] => ci::run_all(&root()),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Failure, step};
+use crate::{Failure, gum, step};
 
 /// What is built, in which profile, and where cargo puts it.
 const PARTS: [(&str, &str, &str); 4] = [
@@ -14,12 +14,23 @@ const PARTS: [(&str, &str, &str); 4] = [
     ("cutape-nulldriver", "release", "libcutape_null.so"),
 ];
 
+/// The interposer that patches through Frida's agent: for `tests/gpu/gum.sh`, and under a name by which nobody takes it for gum.
+const BRIDGED: &str = "test/libcutape_interposer_gum_bridge.so";
+
 /// Builds, strips and copies; compiles the test programs.
-pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
+pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Failure> {
     let folder = std::path::absolute(folder).map_err(|error| failed(Path::new(folder), &error))?;
     let programs = folder.join("programs");
     fs::create_dir_all(&programs).map_err(|error| failed(&programs, &error))?;
     let target = step::target(root);
+    if with_bridge {
+        // First: what is built after it takes its place in the target folder.
+        let library = folder.join(BRIDGED);
+        let place = folder.join("test");
+        fs::create_dir_all(&place).map_err(|error| failed(&place, &error))?;
+        gum::Library::Bridge.build(root, "shim", &library)?;
+        step::run(Command::new("strip").arg(&library))?;
+    }
     for (package, profile, file) in PARTS {
         step::run(&mut step::cargo(
             root,
@@ -88,12 +99,17 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
     fs::create_dir_all(&bench).map_err(|error| failed(&bench, &error))?;
     for (source, file, arguments) in [
         (
-            "call_cost.c",
+            "tests/gpu/bench/call_cost.c",
             "call_cost",
             [library.as_os_str(), "-pthread".as_ref()],
         ),
         (
-            "cupti_callbacks.c",
+            "benches/programs/scalar_calls.c",
+            "scalar_calls",
+            ["-ldl".as_ref(), "-pthread".as_ref()],
+        ),
+        (
+            "tests/gpu/bench/cupti_callbacks.c",
             "cupti_callbacks.so",
             ["-fPIC".as_ref(), "-shared".as_ref()],
         ),
@@ -105,7 +121,7 @@ pub(crate) fn run(root: &Path, folder: &str) -> Result<(), Failure> {
             .arg("-Itests/programs/include")
             .arg("-o")
             .arg(bench.join(file))
-            .arg(Path::new("tests/gpu/bench").join(source))
+            .arg(source)
             .args(arguments);
         step::run(&mut command)?;
     }

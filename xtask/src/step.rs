@@ -45,10 +45,16 @@ fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Whether a program of that name can be run; of `libclang`, whether bindgen finds that library.
+/// Whether a program of that name can be run; of `libclang`, whether bindgen finds that library; of `frida`, whether Frida's
+/// package for Python is beside the build and works, or can be installed there now.
 pub(crate) fn is_installed(program: &str) -> bool {
-    if program == "libclang" {
-        return has_libclang();
+    match program {
+        "libclang" => return has_libclang(),
+        "frida" => {
+            let python = crate::frida::python(&crate::root());
+            return python.inspect_err(|failure| println!("{failure}")).is_ok();
+        }
+        _ => {}
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
