@@ -462,7 +462,7 @@ fn captured(out: &mut String, capture: Capture<'_>, style: &Style, signatures: &
         Bytes::Hashed(length, hash) => {
             let _ = write!(
                 out,
-                "({length} bytes, hash {:02x}{:02x}{:02x}{:02x}…)",
+                "({length} bytes, only their hash: {:02x}{:02x}{:02x}{:02x}…)",
                 hash[0], hash[1], hash[2], hash[3]
             );
             return;

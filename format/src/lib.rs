@@ -8,6 +8,7 @@ pub mod codec;
 pub mod control;
 pub mod file_range;
 pub mod layout;
+mod payloads;
 pub mod write;
 
 /// The checksum that guards heads and bodies: crc32 (IEEE).
@@ -34,6 +35,8 @@ mod pack;
 #[cfg(feature = "read")]
 mod records;
 #[cfg(feature = "read")]
+mod reduce;
+#[cfg(feature = "read")]
 mod repair;
 #[cfg(feature = "read")]
 mod scan;
@@ -56,7 +59,8 @@ pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use mover::Mover;
 #[cfg(feature = "read")]
-pub use pack::{Missing, PackSummary, Symbol, pack};
+pub use pack::{Missing, PackSummary, Symbol, pack, pack_keeping};
+pub use payloads::{Kept, Payloads};
 #[cfg(feature = "read")]
 pub use records::RecordSizes;
 #[cfg(feature = "read")]
