@@ -45,13 +45,7 @@ impl Launch {
             .and_then(|position| call.capture(position, field::POINTEE)?.bytes.inline());
         let number = |name: &str| match (call.argument_named(name), config) {
             (Some(value), _) => Some(value),
-            (None, Some(bytes)) => {
-                let layout = signatures.structure("CUlaunchConfig")?;
-                let field = layout.fields.iter().find(|field| field.name == name)?;
-                Some(word(
-                    bytes.get(field.offset..field.offset.checked_add(field.size)?)?,
-                ))
-            }
+            (None, Some(bytes)) => signatures.structure("CUlaunchConfig")?.number(bytes, name),
             (None, None) => None,
         };
         let shape = |stem: &str| {
