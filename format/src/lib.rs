@@ -33,6 +33,8 @@ mod ordered;
 #[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
+mod packed_file;
+#[cfg(feature = "read")]
 mod records;
 #[cfg(feature = "read")]
 mod reduce;

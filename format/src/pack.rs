@@ -2,21 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::codec::{self, Decode, Encode};
-use crate::compress::compress;
 use crate::contents::{Contents, Named};
 use crate::file_range::FileRange;
 use crate::layout::{
-    CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH,
-    FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
+    CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
 };
 use crate::ordered::for_each_ordered;
+use crate::packed_file::{Stored, Temporary, Writer, exists};
 use crate::payloads::Kept;
 use crate::reduce::{self, Reduction, Replaced};
 use crate::trace::{Damage, Trace};
@@ -247,159 +245,6 @@ fn ranges_outside<'a>(trace: &Trace, named: &'a Named) -> Vec<FileRange<'a>> {
     ranges
 }
 
-fn exists(target: &Path) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::AlreadyExists,
-        format!(
-            "{}: exists already; choose another name or remove it",
-            target.display()
-        ),
-    )
-}
-
-/// A file being written under another name; removed unless it gets its own.
-struct Temporary {
-    path: PathBuf,
-    file: File,
-}
-
-impl Temporary {
-    fn beside(target: &Path) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = target.file_name().ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{}: not a file name", target.display()),
-            )
-        })?;
-        loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            hidden.push(format!(".{}-{number}.part", std::process::id()));
-            let path = target.with_file_name(hidden);
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)
-            {
-                Ok(file) => return Ok(Self { path, file }),
-                // Left by an earlier process of the same number.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn replace(self, target: &Path) -> io::Result<()> {
-        // Dropping `self` afterwards finds nothing to remove.
-        fs::rename(&self.path, target)
-    }
-
-    fn appear_as(self, target: &Path) -> io::Result<()> {
-        // Unlike a rename, a link never replaces what somebody else has created meanwhile.
-        match fs::hard_link(&self.path, target) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(target)),
-            // A file system without hard links.
-            Err(_) if fs::symlink_metadata(target).is_err() => fs::rename(&self.path, target),
-            Err(_) => Err(exists(target)),
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Gone already if it was renamed.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Writes chunks one behind the other and keeps their index.
-struct Writer<'f> {
-    file: BufWriter<&'f File>,
-    position: u64,
-    index: Vec<IndexEntry>,
-}
-
-/// A body as it is to be stored.
-struct Stored<'a> {
-    bytes: Cow<'a, [u8]>,
-    compressed: bool,
-    checksum: u32,
-}
-
-impl<'a> Stored<'a> {
-    /// Compresses it if that makes it smaller.
-    fn of(body: Cow<'a, [u8]>) -> Self {
-        let (bytes, compressed) = match compress(&body) {
-            Some(smaller) => (Cow::Owned(smaller), true),
-            None => (body, false),
-        };
-        let checksum = crc32fast::hash(&bytes);
-        Self {
-            bytes,
-            compressed,
-            checksum,
-        }
-    }
-}
-
-impl Writer<'_> {
-    /// Writes a chunk with the identity of `head` and that body; returns its place in the index.
-    fn chunk(&mut self, head: ChunkHead, body: &[u8], names: Vec<u64>) -> io::Result<usize> {
-        self.stored(head, &Stored::of(Cow::Borrowed(body)), names)
-    }
-
-    fn stored(
-        &mut self,
-        head: ChunkHead,
-        stored: &Stored<'_>,
-        names: Vec<u64>,
-    ) -> io::Result<usize> {
-        let used = stored.bytes.len() as u64;
-        let length = (CHUNK_HEAD_LENGTH as u64 + used).next_multiple_of(8);
-        let head = ChunkHead {
-            magic: CHUNK_MAGIC,
-            flags: CHUNK_CLOSED
-                | if stored.compressed {
-                    CHUNK_COMPRESSED
-                } else {
-                    0
-                },
-            length,
-            used,
-            body_checksum: stored.checksum,
-            ..head
-        };
-        self.file.write_all(&head.encode())?;
-        self.file.write_all(&stored.bytes)?;
-        let padding = usize::try_from(length - CHUNK_HEAD_LENGTH as u64 - used).unwrap_or(0);
-        self.file.write_all([0; 8].get(..padding).unwrap_or(&[]))?;
-        let ChunkHead {
-            kind,
-            thread,
-            sequence,
-            first,
-            ticks,
-            ..
-        } = head;
-        let position = self.position;
-        self.index.push(IndexEntry {
-            position,
-            kind,
-            thread,
-            sequence,
-            first,
-            ticks,
-            names,
-        });
-        self.position += length;
-        Ok(self.index.len() - 1)
-    }
-}
-
 /// A chunk head with nothing but a kind.
 pub(crate) fn blank_head(kind: u16) -> ChunkHead {
     ChunkHead {
@@ -426,14 +271,7 @@ fn write_packed(
     reduction: Option<&Reduction<'_>>,
     whole: bool,
 ) -> io::Result<PackSummary> {
-    let mut writer = Writer {
-        file: BufWriter::with_capacity(1 << 18, file),
-        position: 0,
-        index: Vec::new(),
-    };
-    writer.file.write_all(&[0; FILE_HEAD_LENGTH])?;
-    writer.position = FILE_HEAD_LENGTH as u64;
-
+    let mut writer = Writer::behind_head(file)?;
     let meta = whole_meta(trace, meta);
     writer.chunk(
         blank_head(chunk_kind::META),
@@ -471,8 +309,7 @@ fn write_packed(
         writer.chunk(head, &codec::encode_to_vec(part), Vec::new())?;
     }
     summary.after = writer.position;
-    writer.file.flush()?;
-    drop(writer);
+    writer.finish()?;
     let source = trace.head();
     let minor = source.minor.max(MINOR);
     let head = FileHead {
