@@ -11,7 +11,7 @@ pub(crate) fn words() -> impl TypedValueParser<Value = Payloads> {
     let words = Payloads::EVERY.map(|payloads| {
         let what = match payloads {
             Payloads::All => "All bytes",
-            Payloads::Hash => "Their number and their blake3 hash",
+            Payloads::Hash => "Their number and a blake3 hash, taken when the trace is packed",
             Payloads::None => "Their number",
         };
         PossibleValue::new(payloads.word()).help(what)
