@@ -6,9 +6,10 @@ use cutape_format::Call;
 use cutape_registry::Kind;
 
 use crate::context::TraceContext;
+use crate::decode::Names;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
 use crate::plan::{Plan, Special};
-use crate::render::{Renderer, result_of};
+use crate::render::{render_call, result_of};
 use crate::rules::{self, Check, Draft};
 use crate::state::State;
 use crate::state::objects::{Lookup, ObjectId, Origin, Site, kind_word};
@@ -22,7 +23,6 @@ pub struct Analyzer {
     /// By the number that the trace gives the function; `None` inside: not in the registry.
     plans: Vec<Option<Option<Box<Plan>>>>,
     state: State,
-    renderer: Renderer,
     said: HashSet<(&'static str, u16, u64, u64)>,
     /// Findings that a later success of the same function takes back.
     deferred: Vec<(&'static str, Finding)>,
@@ -173,39 +173,9 @@ impl Analyzer {
         })
     }
 
-    fn call_site(&mut self, context: &dyn TraceContext, call: &Call<'_>) -> CallSite {
-        let mut text = String::new();
+    fn call_site(&self, context: &dyn TraceContext, call: &Call<'_>) -> CallSite {
         let state = &self.state;
-        let labels = |c_type: &str, handle: u64| {
-            let kind = match c_type {
-                "CUmodule" => Kind::Module,
-                "CUfunction" => Kind::Function,
-                "CUlibrary" => Kind::Library,
-                "CUkernel" => Kind::Kernel,
-                "CUlinkState" => Kind::Link,
-                "CUstream" => Kind::Stream,
-                "CUevent" => Kind::Event,
-                "CUcontext" => Kind::Context,
-                _ => return None,
-            };
-            match state.find(kind, handle) {
-                Lookup::Live(id) | Lookup::Dead(id) => {
-                    let object = state.objects.get(id)?;
-                    let name = object
-                        .name
-                        .as_ref()
-                        .map_or(String::new(), |name| format!(" \"{name}\""));
-                    Some(format!(
-                        "{}#{}{name}",
-                        kind_word(object.kind),
-                        object.generation
-                    ))
-                }
-                Lookup::Unknown => None,
-            }
-        };
-        self.renderer
-            .write_text(&mut text, call, context, Some(&labels));
+        let text = render_call(call, context, state);
         CallSite {
             index: call.index,
             function: call.signature.name.clone(),
@@ -254,6 +224,37 @@ impl Analyzer {
             }),
             parents,
         })
+    }
+}
+
+impl Names for State {
+    fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
+        let has_name = matches!(
+            kind,
+            Kind::Module
+                | Kind::Function
+                | Kind::Library
+                | Kind::Kernel
+                | Kind::Link
+                | Kind::Stream
+                | Kind::Event
+                | Kind::Context
+        );
+        let (Lookup::Live(id) | Lookup::Dead(id)) = self.find(kind, handle) else {
+            return None;
+        };
+        let object = self.objects.get(id).filter(|_| has_name)?;
+        let name = object
+            .name
+            .as_ref()
+            .map_or(String::new(), |name| format!(" \"{name}\""));
+        let word = kind_word(object.kind);
+        Some(format!("{word}#{}{name}", object.generation))
+    }
+
+    /// Memory that is misused is told with the finding.
+    fn place(&self, _address: u64) -> Option<String> {
+        None
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod analyzer;
 mod context;
+pub mod decode;
 mod finding;
 pub mod output;
 mod plan;

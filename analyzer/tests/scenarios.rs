@@ -3,8 +3,9 @@
 
 mod script;
 
+use cutape_analyzer::decode::Nameless;
 use cutape_analyzer::output::{Style, json, junit_cases, sarif, text};
-use cutape_analyzer::render::{Renderer, render_call};
+use cutape_analyzer::render::render_call;
 use cutape_analyzer::{Analyzer, Baseline, Severity, Suppressions};
 use proptest::prelude::*;
 use script::{PTX, findings, rules, trace};
@@ -237,20 +238,12 @@ fn calls_are_rendered() {
         "cuDeviceGetAttribute(pi: 0x7ff000000000 -> 9, attrib: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev: 0)",
         "cuCtxSetLimit(limit: CU_LIMIT_STACK_SIZE, value: 18446744073709551615)",
         "cuModuleGetFunction(hfunc: NULL, hmod: 0x100, name: 0x7ff000000200 (unreadable))",
-        "cuLinkCreate_v2(numOptions: 1, options: 0x7ff100000000 options CU_JIT_OPTIMIZATION_LEVEL, optionValues: \
-         0x7ff200000000 values 0x3, stateOut: 0x7ff000000300)",
+        "cuLinkCreate_v2(numOptions: 1, options: 0x7ff100000000 options [CU_JIT_OPTIMIZATION_LEVEL], optionValues: \
+         0x7ff200000000 option values [0x3], stateOut: 0x7ff000000300)",
     ];
-    let mut renderer = Renderer::new();
     for (call, expected) in calls.iter().zip(expected) {
-        assert_eq!(render_call(call, &trace), expected);
-        assert_eq!(renderer.text(call, &trace), expected);
+        assert_eq!(render_call(call, &trace, &Nameless), expected);
     }
-    let value = renderer.json(&calls[1], &trace);
-    assert_eq!(value["function"], "cuModuleGetFunction");
-    assert_eq!(value["arguments"][2]["before"][0]["text"], "\"k\"");
-    assert_eq!(value["arguments"][0]["after"][0]["text"], "0x200");
-    assert_eq!(value["result"]["name"], "CUDA_SUCCESS");
-    assert!(renderer.json(&calls[6], &trace)["result"].is_null());
 }
 
 /// Any sequence of calls over few handles.
@@ -295,13 +288,12 @@ proptest! {
     fn nothing_panics(script in any_script()) {
         let trace = trace(&script);
         let mut analyzer = Analyzer::new();
-        let mut renderer = Renderer::new();
         for call in trace.calls() {
             for finding in analyzer.push(&trace, &call) {
                 prop_assert!(cutape_registry::rule(finding.rule).is_some(), "{}", finding.rule);
                 prop_assert!(!text(&finding, &Style::COLOUR).is_empty());
             }
-            prop_assert!(renderer.json(&call, &trace).is_object());
+            prop_assert!(render_call(&call, &trace, &Nameless).ends_with(')'));
         }
         analyzer.finish(&trace);
     }

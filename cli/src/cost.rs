@@ -30,6 +30,8 @@ struct Cost {
     payloads: u64,
     /// Bytes that were left out because the user asked for it.
     omitted: u64,
+    /// Those of them whose hash is kept.
+    hashed: u64,
     /// Why recording stopped before the program did.
     stopped: Option<String>,
     /// Nanoseconds in the recorder, in all and for the slowest side of a call; unknown if the process did not end in order.
@@ -57,6 +59,7 @@ impl Cost {
             payload: 0,
             payloads: 0,
             omitted: 0,
+            hashed: 0,
             stopped: None,
             time: measured(trace),
         };
@@ -68,19 +71,30 @@ impl Cost {
             cost.calls += 1;
             let after = call.leave.iter().flat_map(|leave| leave.captures());
             for capture in call.captures().chain(after) {
-                cost.omitted += left_out(capture.bytes);
+                cost.add_left_out(capture.bytes);
             }
             for note in call.notes() {
                 match note {
                     Note::Stopped(why) => cost.stopped = Some(why),
                     Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
-                        cost.omitted += left_out(capture.bytes);
+                        cost.add_left_out(capture.bytes);
                     }
                     _ => {}
                 }
             }
         }
         cost
+    }
+
+    fn add_left_out(&mut self, bytes: Bytes<'_>) {
+        match bytes {
+            Bytes::Omitted(length) => self.omitted += length,
+            Bytes::Hashed(length, _) => {
+                self.omitted += length;
+                self.hashed += length;
+            }
+            _ => {}
+        }
     }
 
     fn text(&self) -> String {
@@ -111,6 +125,9 @@ impl Cost {
         );
         text += &match self.omitted {
             0 => "; nothing left out".to_owned(),
+            omitted if omitted == self.hashed => {
+                format!("; {} kept only as hashes", quantity::bytes(omitted))
+            }
             omitted => format!("; {} left out", quantity::bytes(omitted)),
         };
         if let Some(why) = &self.stopped {
@@ -129,17 +146,11 @@ impl Cost {
             "payload_bytes": self.payload,
             "payloads": self.payloads,
             "omitted_bytes": self.omitted,
+            "hashed_bytes": self.hashed,
             "stopped": self.stopped,
             "recorder_ns": self.time.map(|time| time.0),
             "longest_ns": self.time.map(|time| time.1),
         })
-    }
-}
-
-fn left_out(bytes: Bytes<'_>) -> u64 {
-    match bytes {
-        Bytes::Omitted(length) | Bytes::Hashed(length, _) => length,
-        _ => 0,
     }
 }
 

@@ -1,12 +1,9 @@
 //! `cutape dump`: the calls of a trace, one a line, with every argument decoded.
 
-mod flags;
 pub(crate) mod labels;
 mod launch;
 pub(crate) mod notes;
 pub(crate) mod render;
-mod types;
-mod value;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,14 +13,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use cutape_analyzer::CallResult;
-use cutape_analyzer::TraceContext;
+use cutape_analyzer::decode::{Argument, Value, write_joined};
+use cutape_analyzer::{CallResult, TraceContext};
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use self::render::{Argument, Limits, Rendered, Renderer};
-use self::value::{Value, write_joined};
+use self::render::{Limits, Rendered, Renderer};
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::info::clock::Clock;
@@ -272,15 +268,16 @@ fn text_lines(
             let _ = write!(out, " = {code}");
         }
     }
-    if !rendered.outputs.is_empty() {
+    let outputs = &rendered.decoded.outputs;
+    if !outputs.is_empty() {
         out.push_str(" → ");
-        write_joined(&rendered.outputs, out, |(name, piece, value), out| {
-            out.push_str(name);
-            if let Some(piece) = piece {
+        write_joined(outputs, out, |output, out| {
+            out.push_str(output.name);
+            if let Some(piece) = output.piece {
                 let _ = write!(out, ".{piece}");
             }
             out.push_str(" = ");
-            value.write(out);
+            output.value.write(out);
         });
     }
     let took = places
@@ -304,7 +301,7 @@ fn text_lines(
 fn write_arguments(rendered: &Rendered<'_>, out: &mut String) {
     match &rendered.launch {
         Some(launch) => launch.write(out),
-        None => write_joined(&rendered.arguments, out, write_argument),
+        None => write_joined(&rendered.decoded.arguments, out, write_argument),
     }
 }
 
@@ -313,9 +310,9 @@ fn write_argument(argument: &Argument<'_>, out: &mut String) {
     out.push_str(" = ");
     match &argument.pointee {
         // What is there says more than where it is.
-        Some(pointee @ (Value::Text(_) | Value::Image(_) | Value::Fields(_) | Value::List(..))) => {
-            pointee.write(out)
-        }
+        Some(
+            pointee @ (Value::Text(_) | Value::Described(..) | Value::Fields(_) | Value::List(..)),
+        ) => pointee.write(out),
         Some(pointee) => {
             argument.value.write(out);
             out.push_str(" → ");
@@ -368,7 +365,7 @@ fn json_line<'c>(
     places: &'c mut Places<'_>,
 ) -> JsonLine<'c> {
     let rendered = renderer.render(call);
-    let arguments = rendered.arguments.iter().map(|argument| {
+    let arguments = rendered.decoded.arguments.iter().map(|argument| {
         let mut object = argument.value.argument_json();
         if let Some(pointee) = &argument.pointee {
             object.insert("pointee".into(), pointee.json());
@@ -383,12 +380,12 @@ fn json_line<'c>(
         }
         (argument.name.to_owned(), Json::Object(object))
     });
-    let outputs = rendered.outputs.iter().map(|(name, piece, value)| {
-        let key = match piece {
-            Some(piece) => format!("{name}.{piece}"),
-            None => (*name).to_owned(),
+    let outputs = rendered.decoded.outputs.iter().map(|output| {
+        let key = match output.piece {
+            Some(piece) => format!("{}.{piece}", output.name),
+            None => output.name.to_owned(),
         };
-        (key, Json::Object(value.argument_json()))
+        (key, Json::Object(output.value.argument_json()))
     });
     let notes = call
         .notes()

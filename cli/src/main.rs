@@ -18,6 +18,7 @@ mod library;
 mod mover;
 mod output;
 mod pack;
+mod payloads;
 mod program_file;
 mod progress;
 mod rank;

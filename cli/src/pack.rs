@@ -1,11 +1,13 @@
-//! `cutape pack`: the same trace, compressed, complete and indexed.
+//! `cutape pack`: the same trace, compressed, complete and indexed; if asked, without the bytes that were copied.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cutape_format::{Kept, Payloads};
+
 use crate::failure::Failure;
 use crate::info::quantity;
-use crate::{session, symbols};
+use crate::{payloads, session, symbols};
 
 /// What `pack` takes.
 #[derive(clap::Args)]
@@ -15,6 +17,13 @@ pub(crate) struct Arguments {
     /// Where to write; without it the trace itself is replaced.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What to keep of the bytes that the program copied to devices, if the
+    /// trace has them.
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT", verbatim_doc_comment)]
+    payloads: Payloads,
+    /// What to keep of the bytes that came back.
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
+    outputs: Payloads,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -24,16 +33,28 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         return Err(session::still_written(&arguments.trace, process));
     }
     let symbols = symbols::of_callers(&trace);
-    let summary = cutape_format::pack(&trace, target, &[], &symbols)
+    let kept = Kept {
+        payloads: arguments.payloads,
+        outputs: arguments.outputs,
+    };
+    let summary = cutape_format::pack_keeping(&trace, target, &[], &symbols, kept)
         .map_err(|error| Failure::cannot_make(target, &error))?;
     let repeated = match summary.duplicate_blobs {
         0 => String::new(),
         number => format!("; {} stored once", quantity::count(number, "repeated blob")),
     };
+    let left_out = match summary.payloads {
+        0 => String::new(),
+        number => format!(
+            "; {} left out, {} in all",
+            quantity::count(number, "payload"),
+            quantity::bytes(summary.payload_bytes)
+        ),
+    };
     session::say_missing(&summary.missing);
     let [before, after] = [summary.before, summary.after].map(quantity::bytes);
     eprintln!(
-        "cutape: {}: {after}, before {before}{repeated}",
+        "cutape: {}: {after}, before {before}{repeated}{left_out}",
         target.display()
     );
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ use crate::cost;
 use crate::failure::Failure;
 use crate::info::quantity;
 use crate::output;
+use crate::payloads;
 use crate::rank;
 use crate::reservation::Reservation;
 use crate::session::{self, Recording};
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.no_pack {
+        payloads::can_stay_unpacked(arguments.recording.kept())?;
+    }
     let trace = match &arguments.output {
         Some(path) => Reservation::named(&rank::trace_name(path))?,
         None => {

@@ -322,9 +322,13 @@ fn text(trace: &Trace, report: &Report) -> String {
             report.stale.len() - STALE_SHOWN
         );
     }
+    let by_hash = match report.bytes_compared_by_hash {
+        0 => String::new(),
+        bytes => format!(" ({bytes} by their hash)"),
+    };
     let _ = writeln!(
         out,
-        "returned bytes: {} compared, {} not",
+        "returned bytes: {} compared{by_hash}, {} not",
         report.bytes_compared, report.bytes_not_compared
     );
     for difference in &report.machine {

@@ -10,35 +10,18 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use cutape_format::rank::is_rank;
-use cutape_format::{Missing, PackSummary, Trace, process_of};
+use cutape_format::{Kept, Missing, PackSummary, Payloads, Trace, process_of};
 
 use crate::arrival::{Subject, Watch};
 use crate::failure::Failure;
 use crate::library::{self, LibraryFolder};
 use crate::mover::{self, Moving};
 use crate::output;
+use crate::payloads;
 use crate::program_file;
 use crate::reservation::{Reservation, is_reserved};
 use crate::symbols;
 use crate::via::{self, Via, Way};
-
-/// What is kept of the bytes that are copied to and from devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Payloads {
-    /// All bytes.
-    All,
-    /// Their number.
-    None,
-}
-
-impl Payloads {
-    fn word(self) -> &'static str {
-        match self {
-            Payloads::All => "all",
-            Payloads::None => "none",
-        }
-    }
-}
 
 /// Which host memory that the device reads without a copy is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -65,10 +48,10 @@ impl HostMemory {
 #[derive(clap::Args)]
 pub(crate) struct Recording {
     /// What to keep of the bytes that the program copies to devices.
-    #[arg(long, value_enum, default_value = "all", value_name = "WHAT")]
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
     pub(crate) payloads: Payloads,
     /// What to keep of the bytes that come back.
-    #[arg(long, value_enum, default_value = "all", value_name = "WHAT")]
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
     pub(crate) outputs: Payloads,
     /// Pinned and managed host memory that kernels see: record changes of
     /// what their parameters point into, of all of it, or none.
@@ -89,6 +72,16 @@ pub(crate) struct Recording {
     /// What recording costs is measured, which costs a little itself.
     #[arg(skip)]
     pub(crate) measures_cost: bool,
+}
+
+impl Recording {
+    /// What is kept of payloads when the trace is packed.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            payloads: self.payloads,
+            outputs: self.outputs,
+        }
+    }
 }
 
 /// A running program.
@@ -385,8 +378,12 @@ impl Ended {
             meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
         }
         cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace)).map_err(|error| {
+            let still_whole = match payloads::are_to_be_hashed(&trace) {
+                true => ", with all bytes in it: `cutape pack` makes hashes of them",
+                false => "",
+            };
             Failure::unusable(format!(
-                "cannot pack {}: {error}; it stays as it was recorded",
+                "cannot pack {}: {error}; it stays as it was recorded{still_whole}",
                 path.display()
             ))
         })

@@ -8,6 +8,7 @@ pub mod codec;
 pub mod control;
 pub mod file_range;
 pub mod layout;
+mod payloads;
 pub mod rank;
 pub mod write;
 
@@ -33,7 +34,11 @@ mod ordered;
 #[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
+mod packed_file;
+#[cfg(feature = "read")]
 mod records;
+#[cfg(feature = "read")]
+mod reduce;
 #[cfg(feature = "read")]
 mod repair;
 #[cfg(feature = "read")]
@@ -57,7 +62,8 @@ pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use mover::Mover;
 #[cfg(feature = "read")]
-pub use pack::{Missing, PackSummary, Symbol, pack};
+pub use pack::{Missing, PackSummary, Symbol, pack, pack_keeping};
+pub use payloads::{Kept, Payloads};
 #[cfg(feature = "read")]
 pub use records::RecordSizes;
 #[cfg(feature = "read")]

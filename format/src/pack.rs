@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::codec::{self, Decode, Encode};
-use crate::compress::compress;
 use crate::contents::{Contents, Named};
 use crate::file_range::FileRange;
 use crate::layout::{
-    CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH,
-    FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
+    CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAJOR, MINOR, chunk_kind,
 };
 use crate::ordered::for_each_ordered;
+use crate::packed_file::{Stored, Temporary, Writer, exists};
+use crate::payloads::Kept;
+use crate::reduce::{self, Reduction, Replaced};
 use crate::trace::{Damage, Trace};
 
 /// A caller's address and the symbol there.
@@ -93,6 +93,10 @@ pub struct PackSummary {
     pub files: u64,
     /// Those that could not be.
     pub missing: Vec<Missing>,
+    /// Payloads of which less is kept than before.
+    pub payloads: u64,
+    /// Bytes of these.
+    pub payload_bytes: u64,
 }
 
 /// Bytes that the trace names by a file, and that are no longer there.
@@ -112,7 +116,7 @@ pub struct Missing {
 ///
 /// `target` must not exist, unless it is the trace's own file, which is then replaced in one step. The file is readable for its
 /// owner only. Blobs that no record names are left out. Bytes that the trace names by a file are brought in from there;
-/// the summary says which could not be.
+/// the summary says which could not be. Payloads are kept as the recorder was told.
 ///
 /// # Errors
 /// `AlreadyExists`; `InvalidData` if the trace is damaged (see [`crate::repair`]); whatever writing meets. Nothing is left
@@ -122,6 +126,22 @@ pub fn pack(
     target: &Path,
     meta: &[(String, String)],
     symbols: &[Symbol],
+) -> io::Result<PackSummary> {
+    pack_keeping(trace, target, meta, symbols, Kept::default())
+}
+
+/// As [`pack`], with no more of the payloads than `kept` says; what is not there already does not come back. The meta entries
+/// `payloads` and `outputs` say what is left.
+///
+/// # Errors
+/// As [`pack`], and `InvalidData` if payloads are to be left out of a trace of a later minor version, which may have them where
+/// this one does not look.
+pub fn pack_keeping(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    kept: Kept,
 ) -> io::Result<PackSummary> {
     if let Some(first) = trace.damage().first() {
         return Err(io::Error::new(
@@ -134,17 +154,26 @@ pub fn pack(
             ),
         ));
     }
-    rewrite(trace, target, meta, symbols, true)
+    rewrite(trace, target, meta, symbols, kept, true)
 }
 
-/// As [`pack`], but of whatever the trace still has unless it is to be `whole`.
+/// As [`pack_keeping`], but of whatever the trace still has unless it is to be `whole`.
 pub(crate) fn rewrite(
     trace: &Trace,
     target: &Path,
     meta: &[(String, String)],
     symbols: &[Symbol],
+    kept: Kept,
     whole: bool,
 ) -> io::Result<PackSummary> {
+    let kept = reduce::kept_by_pack(trace, kept);
+    let reduction = Reduction::of(trace, kept, whole).map_err(|why| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{}: {why}", trace.path().display()),
+        )
+    })?;
+    let meta = [meta, &reduce::meta(trace, kept)].concat();
     let source = trace.file_metadata()?;
     let in_place = match fs::metadata(target) {
         Ok(there) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => true,
@@ -159,7 +188,8 @@ pub(crate) fn rewrite(
         target.to_owned()
     };
     let temporary = Temporary::beside(&target)?;
-    let summary = write_packed(trace, &temporary.file, meta, symbols, whole)?;
+    let file = &temporary.file;
+    let summary = write_packed(trace, file, &meta, symbols, reduction.as_ref(), whole)?;
     if in_place {
         temporary.file.sync_data()?;
         temporary.replace(&target)?;
@@ -215,159 +245,6 @@ fn ranges_outside<'a>(trace: &Trace, named: &'a Named) -> Vec<FileRange<'a>> {
     ranges
 }
 
-fn exists(target: &Path) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::AlreadyExists,
-        format!(
-            "{}: exists already; choose another name or remove it",
-            target.display()
-        ),
-    )
-}
-
-/// A file being written under another name; removed unless it gets its own.
-struct Temporary {
-    path: PathBuf,
-    file: File,
-}
-
-impl Temporary {
-    fn beside(target: &Path) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = target.file_name().ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{}: not a file name", target.display()),
-            )
-        })?;
-        loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            hidden.push(format!(".{}-{number}.part", std::process::id()));
-            let path = target.with_file_name(hidden);
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)
-            {
-                Ok(file) => return Ok(Self { path, file }),
-                // Left by an earlier process of the same number.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn replace(self, target: &Path) -> io::Result<()> {
-        // Dropping `self` afterwards finds nothing to remove.
-        fs::rename(&self.path, target)
-    }
-
-    fn appear_as(self, target: &Path) -> io::Result<()> {
-        // Unlike a rename, a link never replaces what somebody else has created meanwhile.
-        match fs::hard_link(&self.path, target) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(target)),
-            // A file system without hard links.
-            Err(_) if fs::symlink_metadata(target).is_err() => fs::rename(&self.path, target),
-            Err(_) => Err(exists(target)),
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Gone already if it was renamed.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Writes chunks one behind the other and keeps their index.
-struct Writer<'f> {
-    file: BufWriter<&'f File>,
-    position: u64,
-    index: Vec<IndexEntry>,
-}
-
-/// A body as it is to be stored.
-struct Stored<'a> {
-    bytes: Cow<'a, [u8]>,
-    compressed: bool,
-    checksum: u32,
-}
-
-impl<'a> Stored<'a> {
-    /// Compresses it if that makes it smaller.
-    fn of(body: Cow<'a, [u8]>) -> Self {
-        let (bytes, compressed) = match compress(&body) {
-            Some(smaller) => (Cow::Owned(smaller), true),
-            None => (body, false),
-        };
-        let checksum = crc32fast::hash(&bytes);
-        Self {
-            bytes,
-            compressed,
-            checksum,
-        }
-    }
-}
-
-impl Writer<'_> {
-    /// Writes a chunk with the identity of `head` and that body; returns its place in the index.
-    fn chunk(&mut self, head: ChunkHead, body: &[u8], names: Vec<u64>) -> io::Result<usize> {
-        self.stored(head, &Stored::of(Cow::Borrowed(body)), names)
-    }
-
-    fn stored(
-        &mut self,
-        head: ChunkHead,
-        stored: &Stored<'_>,
-        names: Vec<u64>,
-    ) -> io::Result<usize> {
-        let used = stored.bytes.len() as u64;
-        let length = (CHUNK_HEAD_LENGTH as u64 + used).next_multiple_of(8);
-        let head = ChunkHead {
-            magic: CHUNK_MAGIC,
-            flags: CHUNK_CLOSED
-                | if stored.compressed {
-                    CHUNK_COMPRESSED
-                } else {
-                    0
-                },
-            length,
-            used,
-            body_checksum: stored.checksum,
-            ..head
-        };
-        self.file.write_all(&head.encode())?;
-        self.file.write_all(&stored.bytes)?;
-        let padding = usize::try_from(length - CHUNK_HEAD_LENGTH as u64 - used).unwrap_or(0);
-        self.file.write_all([0; 8].get(..padding).unwrap_or(&[]))?;
-        let ChunkHead {
-            kind,
-            thread,
-            sequence,
-            first,
-            ticks,
-            ..
-        } = head;
-        let position = self.position;
-        self.index.push(IndexEntry {
-            position,
-            kind,
-            thread,
-            sequence,
-            first,
-            ticks,
-            names,
-        });
-        self.position += length;
-        Ok(self.index.len() - 1)
-    }
-}
-
 /// A chunk head with nothing but a kind.
 pub(crate) fn blank_head(kind: u16) -> ChunkHead {
     ChunkHead {
@@ -391,16 +268,10 @@ fn write_packed(
     file: &File,
     meta: &[(String, String)],
     symbols: &[Symbol],
+    reduction: Option<&Reduction<'_>>,
     whole: bool,
 ) -> io::Result<PackSummary> {
-    let mut writer = Writer {
-        file: BufWriter::with_capacity(1 << 18, file),
-        position: 0,
-        index: Vec::new(),
-    };
-    writer.file.write_all(&[0; FILE_HEAD_LENGTH])?;
-    writer.position = FILE_HEAD_LENGTH as u64;
-
+    let mut writer = Writer::behind_head(file)?;
     let meta = whole_meta(trace, meta);
     writer.chunk(
         blank_head(chunk_kind::META),
@@ -416,10 +287,12 @@ fn write_packed(
         let symbols = codec::encode_to_vec(&symbols);
         writer.chunk(blank_head(chunk_kind::SYMBOLS), &symbols, Vec::new())?;
     }
-    let (named, counts) = write_calls(trace, &mut writer, whole)?;
-    let mut summary = write_blobs(trace, &mut writer, &named)?;
+    let calls = write_calls(trace, &mut writer, reduction, whole)?;
+    let mut summary = write_blobs(trace, &mut writer, &calls.named)?;
+    summary.payloads = calls.replaced.payloads;
+    summary.payload_bytes = calls.replaced.bytes;
 
-    for (sequence, part) in (0..).zip(counts.chunks(ENTRIES_PER_INDEX)) {
+    for (sequence, part) in (0..).zip(calls.counts.chunks(ENTRIES_PER_INDEX)) {
         let head = ChunkHead {
             sequence,
             ..blank_head(chunk_kind::CALL_COUNTS)
@@ -436,8 +309,7 @@ fn write_packed(
         writer.chunk(head, &codec::encode_to_vec(part), Vec::new())?;
     }
     summary.after = writer.position;
-    writer.file.flush()?;
-    drop(writer);
+    writer.finish()?;
     let source = trace.head();
     let minor = source.minor.max(MINOR);
     let head = FileHead {
@@ -455,15 +327,22 @@ fn write_packed(
     Ok(summary)
 }
 
-/// Writes the signature table, the calls, and chunks of later versions, in the order of the file; what the calls name, and what is to
-/// be said of their chunks.
+/// What is to be said of the chunks of calls that were written.
+#[derive(Default)]
+struct WrittenCalls {
+    named: Named,
+    counts: Vec<CallsEntry>,
+    replaced: Replaced,
+}
+
+/// Writes the signature table, the calls, and chunks of later versions, in the order of the file.
 fn write_calls(
     trace: &Trace,
     writer: &mut Writer<'_>,
+    reduction: Option<&Reduction<'_>>,
     whole: bool,
-) -> io::Result<(Named, Vec<CallsEntry>)> {
-    let mut named = Named::default();
-    let mut counts = Vec::new();
+) -> io::Result<WrittenCalls> {
+    let mut written = WrittenCalls::default();
     // The rest is written anew, or elsewhere.
     let chunks = (0..trace.chunk_count()).filter(|&chunk| {
         !matches!(
@@ -479,9 +358,18 @@ fn write_calls(
     for_each_ordered(
         chunks,
         |chunk| {
-            let body = trace.load(chunk)?;
+            let mut body = trace.load(chunk)?;
             let calls = trace.chunk_head(chunk).kind == chunk_kind::CALLS;
-            let contents = calls.then(|| Contents::of(trace, &body));
+            let mut replaced = Replaced::default();
+            if let Some(reduction) = reduction.filter(|_| calls) {
+                let reduced = reduction.body(chunk, &body)?;
+                (body, replaced) = (Cow::Owned(reduced.0), reduced.1);
+            }
+            let mut contents = calls.then(|| Contents::of(trace, &body));
+            if let Some(contents) = &mut contents {
+                // What a record that cannot be read may name is not kept where payloads are not.
+                contents.named.unknown &= reduction.is_none();
+            }
             let body = match (&contents, body) {
                 (Some(contents), Cow::Borrowed(bytes)) => {
                     Cow::Borrowed(bytes.get(..contents.end).unwrap_or(bytes))
@@ -493,24 +381,27 @@ fn write_calls(
                 // Not known to this version: such a body is kept as it is.
                 (None, body) => body,
             };
-            Ok((chunk, contents, Stored::of(body)))
+            Ok((chunk, contents, replaced, Stored::of(body)))
         },
         |outcome: Result<_, Damage>| {
-            let (chunk, contents, stored) = match outcome {
+            let (chunk, contents, replaced, stored) = match outcome {
                 Ok(result) => result,
                 Err(damage) if whole => return Err(unreadable(trace, &damage)),
                 // A repair tells it.
                 Err(_) => return Ok(()),
             };
             if let Some(contents) = contents {
-                counts.push(CallsEntry::of(writer.position, &contents));
-                named.append(contents.named);
+                let entry = CallsEntry::of(writer.position, &contents);
+                written.counts.push(entry);
+                written.named.append(contents.named);
             }
+            written.replaced.payloads += replaced.payloads;
+            written.replaced.bytes += replaced.bytes;
             writer.stored(*trace.chunk_head(chunk), &stored, Vec::new())?;
             Ok(())
         },
     )?;
-    Ok((named, counts))
+    Ok(written)
 }
 
 fn unreadable(trace: &Trace, damage: &Damage) -> io::Error {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::pack::rewrite;
+use crate::payloads::Kept;
 use crate::trace::{Damage, Trace};
 
 /// What a repair kept and lost.
@@ -22,7 +23,8 @@ pub struct RepairSummary {
 ///
 /// Of a chunk of calls with a wrong checksum the records up to the first malformed one are kept. They may still be wrong in a
 /// value, so each damage is told in the new trace's meta entries `repair.0`, `repair.1`, ...: `byte POSITION: WHAT`.
-/// A blob that cannot be read is left out; reading it from the new trace says that it is missing.
+/// A blob that cannot be read is left out; reading it from the new trace says that it is missing. Payloads are kept as the
+/// recorder was told.
 ///
 /// # Errors
 /// As [`crate::pack`], and `InvalidData` if the signature table is lost, without which no call can be read.
@@ -52,7 +54,7 @@ pub fn repair(trace: &Trace, target: &Path) -> io::Result<RepairSummary> {
             )
         })
         .collect();
-    rewrite(trace, target, &meta, &[], false)?;
+    rewrite(trace, target, &meta, &[], Kept::default(), false)?;
     let mut summary = RepairSummary {
         damage,
         ..RepairSummary::default()

@@ -7,30 +7,20 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cutape_format::layout::{
-    CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind,
-    record_kind,
+    CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind, record_kind,
 };
 use cutape_format::write::{Record, close_chunk};
 use cutape_format::{Cursor, Event, Note, Trace, TraceBuilder};
 use proptest::prelude::*;
-use sample::{SIGNATURES, place};
+use sample::{SIGNATURES, open_head, place};
 
 const CHUNK: usize = 4096;
 
-fn calls_head(thread: u32, sequence: u32, first: u64, length: u64) -> ChunkHead {
+fn calls_head(thread: u32, sequence: u32, first: u64) -> ChunkHead {
     ChunkHead {
-        magic: CHUNK_MAGIC,
-        kind: chunk_kind::CALLS,
-        flags: 0,
-        length,
-        thread,
         sequence,
-        used: 0,
         first,
-        ticks: 0,
-        nanoseconds: 0,
-        body_checksum: 0,
-        head_checksum: 0,
+        ..open_head(chunk_kind::CALLS, thread, CHUNK)
     }
 }
 
@@ -72,8 +62,7 @@ fn write_calls(
                 .map_mut(file)
                 .unwrap()
         };
-        map[..CHUNK_HEAD_LENGTH]
-            .copy_from_slice(&calls_head(thread, sequence, number, CHUNK as u64).encode());
+        map[..CHUNK_HEAD_LENGTH].copy_from_slice(&calls_head(thread, sequence, number).encode());
         sequence += 1;
         chunk = Some((map, CHUNK_HEAD_LENGTH));
     };
@@ -255,7 +244,7 @@ fn what_later_versions_add_is_passed_over() {
     bytes[..68].copy_from_slice(&head.encode());
     let position = bytes.len();
     bytes.resize(position + CHUNK, 0);
-    let mut chunk = calls_head(0, 0, 0, CHUNK as u64);
+    let mut chunk = calls_head(0, 0, 0);
     chunk.kind = 500;
     bytes[position..position + CHUNK_HEAD_LENGTH].copy_from_slice(&chunk.encode());
     fs::write(&path, &bytes).unwrap();
@@ -330,7 +319,7 @@ fn meta_is_read_once_it_is_closed() {
     let mut bytes = closed.clone();
     let open = ChunkHead {
         kind: chunk_kind::META,
-        ..calls_head(0, 0, 0, CHUNK as u64)
+        ..calls_head(0, 0, 0)
     };
     bytes[at..at + CHUNK_HEAD_LENGTH].copy_from_slice(&open.encode());
     bytes[at + CHUNK_HEAD_LENGTH..at + CHUNK].fill(0);

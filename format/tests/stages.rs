@@ -9,31 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Slot};
 use cutape_format::layout::{
-    CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_LENGTH, STAGED_PADDED_LENGTH, StagedNote,
-    chunk_kind, note_kind, record_kind,
+    CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH, STAGED_PADDED_LENGTH, StagedNote, chunk_kind,
+    note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
 use cutape_format::{Cursor, Mover, Trace, TraceBuilder};
-use sample::{SIGNATURES, place};
+use sample::{SIGNATURES, open_head, place};
 
 const STAGE: usize = 4096;
-
-fn head(kind: u16, thread: u32, length: usize) -> ChunkHead {
-    ChunkHead {
-        magic: CHUNK_MAGIC,
-        kind,
-        flags: 0,
-        length: length as u64,
-        thread,
-        sequence: 0,
-        used: 0,
-        first: 0,
-        ticks: 0,
-        nanoseconds: 0,
-        body_checksum: 0,
-        head_checksum: 0,
-    }
-}
 
 /// A file that is being recorded, and what its threads share with a mover.
 struct Recording {
@@ -93,7 +76,7 @@ impl<'f> Writer<'f> {
                     .unwrap()
             };
             map[..CHUNK_HEAD_LENGTH]
-                .copy_from_slice(&head(chunk_kind::STAGE, thread, STAGE).encode());
+                .copy_from_slice(&open_head(chunk_kind::STAGE, thread, STAGE).encode());
             Stage {
                 map,
                 note: StagedNote {
@@ -233,7 +216,7 @@ fn new_trace(name: &str) -> (std::path::PathBuf, Recording) {
         .map_raw(&file)
         .unwrap();
     let recording = Recording { file, control };
-    let head = head(chunk_kind::CONTROL, 0, CONTROL_LENGTH);
+    let head = open_head(chunk_kind::CONTROL, 0, CONTROL_LENGTH);
     recording
         .control()
         .begin(start.len() as u64, 0, &head.encode());

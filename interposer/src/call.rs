@@ -1,8 +1,9 @@
 //! Around every call: what is written before the driver is entered and after it has returned.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use cutape_format::Payloads;
 use cutape_format::layout::{
     EnterHead, LeaveHead, RECORD_HEAD_LENGTH, SHORT_TICKS_END, VALUE_TICKS_END, field, record_kind,
 };
@@ -10,7 +11,7 @@ use cutape_format::write::Record;
 use cutape_registry::FUNCTIONS;
 
 use crate::plan::{self, Entering, MOST_PARAMETERS, Place, Plan};
-use crate::settings::{Payloads, Settings};
+use crate::settings::Settings;
 use crate::thread::{self, Thread};
 use crate::{
     capture, clock, cost, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
@@ -57,19 +58,16 @@ const MEASURING: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 static THREADS: AtomicU32 = AtomicU32::new(0);
-static KEEPS_INPUTS: AtomicBool = AtomicBool::new(true);
-static KEEPS_OUTPUTS: AtomicBool = AtomicBool::new(true);
+static PAYLOADS: AtomicU8 = AtomicU8::new(Payloads::All as u8);
+static OUTPUTS: AtomicU8 = AtomicU8::new(Payloads::All as u8);
 
 /// What is kept of bytes that go to devices, and of bytes that come back.
 pub(crate) fn payload_policy() -> (Payloads, Payloads) {
-    let policy = |keeps: &AtomicBool| {
-        if keeps.load(Ordering::Relaxed) {
-            Payloads::All
-        } else {
-            Payloads::None
-        }
+    let policy = |kept: &AtomicU8| {
+        let kept = usize::from(kept.load(Ordering::Relaxed));
+        Payloads::EVERY.get(kept).copied().unwrap_or(Payloads::None)
     };
-    (policy(&KEEPS_INPUTS), policy(&KEEPS_OUTPUTS))
+    (policy(&PAYLOADS), policy(&OUTPUTS))
 }
 
 /// The ordinal of a thread that makes its first call.
@@ -465,8 +463,8 @@ fn start() -> u8 {
     plan::prepare();
     thread::watch_ends();
     layouts::forget_notes();
-    KEEPS_INPUTS.store(settings.payloads == Payloads::All, Ordering::Relaxed);
-    KEEPS_OUTPUTS.store(settings.outputs == Payloads::All, Ordering::Relaxed);
+    PAYLOADS.store(settings.payloads as u8, Ordering::Relaxed);
+    OUTPUTS.store(settings.outputs as u8, Ordering::Relaxed);
     host_memory::configure(settings.host_memory);
     stages::expect_mover(settings.expects_mover);
     trace_file::close();

@@ -1,5 +1,6 @@
 //! What stands behind pointers, by the roles of the registry.
 
+use cutape_format::Payloads;
 use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, capture_flag, field};
 use cutape_format::write::Record;
@@ -8,7 +9,6 @@ use cutape_registry::{FUNCTIONS, Length, Role};
 use crate::call::{Frame, payload_policy};
 use crate::memory as safe_memory;
 use crate::pending;
-use crate::settings::Payloads;
 use crate::trace_file::{NotKept, Rows};
 
 /// Longer strings are not the names, paths and ids that the API takes.

@@ -8,7 +8,6 @@ use cutape_format::layout::chunk_kind;
 use cutape_registry::id;
 
 use crate::call::payload_policy;
-use crate::settings::Payloads;
 use crate::{driver, rank, settings, trace_file};
 
 /// Devices are asked once, after `cuInit`.
@@ -52,15 +51,9 @@ pub(crate) fn write_program() {
     pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
     pairs.put("recorder.via", settings::via().word());
     let (payloads, outputs) = payload_policy();
-    let name = |policy| {
-        if policy == Payloads::All {
-            "all"
-        } else {
-            "none"
-        }
-    };
-    pairs.put("payloads", name(payloads));
-    pairs.put("outputs", name(outputs));
+    // Also what `pack` is to make of them.
+    pairs.put("payloads", payloads.word());
+    pairs.put("outputs", outputs.word());
     if let Ok(path) = std::env::current_exe() {
         pairs.put("program", path.as_os_str().as_bytes());
     }

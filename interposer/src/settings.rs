@@ -2,14 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-/// What is kept of the bytes that are copied to and from devices.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Payloads {
-    /// All of them.
-    All,
-    /// Their length and hash; here their length, the launcher's `pack` cannot hash what was not kept.
-    None,
-}
+use cutape_format::Payloads;
 
 /// Which host memory that the device reads without a copy is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) trace: Option<CString>,
     /// `CUTAPE_DRIVER`: the real library.
     pub(crate) driver: Option<CString>,
-    /// `CUTAPE_PAYLOADS`: what is kept of the bytes that programs copy to devices.
+    /// `CUTAPE_PAYLOADS`: what is kept of the bytes that programs copy to devices. Here `hash` is as `all`: `pack` makes hashes.
     pub(crate) payloads: Payloads,
     /// `CUTAPE_OUTPUTS`: what is kept of the bytes that come back.
     pub(crate) outputs: Payloads,
@@ -106,9 +99,10 @@ impl Settings {
 }
 
 fn policy(name: &CStr) -> Payloads {
-    match variable(name).as_deref().map(CStr::to_bytes) {
-        None | Some(b"all") => Payloads::All,
-        Some(_) => Payloads::None,
+    match variable(name) {
+        None => Payloads::All,
+        // Of what nobody understands, the least is kept.
+        Some(word) => Payloads::from_word(word.to_bytes()).unwrap_or(Payloads::None),
     }
 }
 

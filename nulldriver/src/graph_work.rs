@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_HOST_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeParams, CUlaunchAttributeValue,
-    CUstreamBatchMemOpParams,
+    CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeParams, CUgraphNodeType_enum,
+    CUlaunchAttributeValue, CUstreamBatchMemOpParams,
 };
 
 use crate::answer::{Answer, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED};
@@ -18,18 +18,18 @@ use crate::memset;
 use crate::state::{State, lock};
 
 // Numbers of CUgraphNodeType.
-pub(crate) const KERNEL: u32 = 0;
-pub(crate) const COPY: u32 = 1;
-pub(crate) const SET: u32 = 2;
-pub(crate) const HOST: u32 = 3;
-pub(crate) const CHILD: u32 = 4;
-pub(crate) const EMPTY: u32 = 5;
-pub(crate) const WAIT: u32 = 6;
-pub(crate) const RECORD: u32 = 7;
-pub(crate) const ALLOCATE: u32 = 10;
-pub(crate) const FREE: u32 = 11;
-pub(crate) const OPERATIONS: u32 = 12;
-pub(crate) const CONDITION: u32 = 13;
+pub(crate) const KERNEL: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL.0;
+pub(crate) const COPY: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMCPY.0;
+pub(crate) const SET: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMSET.0;
+pub(crate) const HOST: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_HOST.0;
+pub(crate) const CHILD: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH.0;
+pub(crate) const EMPTY: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EMPTY.0;
+pub(crate) const WAIT: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_WAIT_EVENT.0;
+pub(crate) const RECORD: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EVENT_RECORD.0;
+pub(crate) const ALLOCATE: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEM_ALLOC.0;
+pub(crate) const FREE: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEM_FREE.0;
+pub(crate) const OPERATIONS: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP.0;
+pub(crate) const CONDITION: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL.0;
 
 /// A kernel with its parameters, which the node owns.
 pub(crate) struct Kernel {

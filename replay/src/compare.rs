@@ -39,6 +39,12 @@ fn excerpt(bytes: &[u8], from: usize) -> String {
     )
 }
 
+/// The first bytes of a hash, enough to tell two of them apart.
+fn start_of(hash: &[u8]) -> String {
+    let start = hash.iter().take(8).map(|byte| format!("{byte:02x}"));
+    start.chain(["…".to_owned()]).collect()
+}
+
 /// Offset of the first byte that differs, and how many do; a missing tail counts as different.
 pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usize, usize)> {
     if expected == received {
@@ -267,24 +273,30 @@ impl<'t> Player<'t> {
                     );
                 }
             },
-            Payload::Left(expected, Some(hash)) if expected == length => {
-                let here = blake3::hash(received);
-                if here.as_bytes().starts_with(&hash) {
+            Payload::Left(expected, Some(hash)) => {
+                let here = *blake3::hash(received).as_bytes();
+                if expected == length && here.starts_with(&hash) {
                     self.report.bytes_compared += length;
-                } else {
-                    let expected = format!("{length} bytes of which only the hash was recorded");
-                    let received = excerpt(received, 0);
-                    self.diverge(
-                        call,
-                        function,
-                        What::Bytes,
-                        Some(position),
-                        expected,
-                        received,
-                        None,
-                        enqueued_by,
-                    );
+                    self.report.bytes_compared_by_hash += length;
+                    return;
                 }
+                let text =
+                    |length, hash: &[u8]| format!("{length} bytes of hash {}", start_of(hash));
+                let texts = (
+                    text(expected, &hash)
+                        + "; the trace holds no more of them, so which byte differs cannot be told",
+                    text(length, &here),
+                );
+                self.diverge(
+                    call,
+                    function,
+                    What::Bytes,
+                    Some(position),
+                    texts.0,
+                    texts.1,
+                    None,
+                    enqueued_by,
+                );
             }
             Payload::Left(..) | Payload::Unreadable => self.report.bytes_not_compared += length,
         }

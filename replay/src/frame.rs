@@ -405,8 +405,8 @@ impl<'t> Player<'t> {
             .map(|capture| self.payload(&capture))
         {
             Some(Payload::Here(bytes)) => bytes,
-            Some(Payload::Left(..)) => {
-                self.bytes_are_missing();
+            Some(Payload::Left(_, hash)) => {
+                self.bytes_are_missing(hash);
                 vec![0; usable(length)?].into()
             }
             _ => {

@@ -3,12 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
@@ -16,102 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::plan::{Plan, plan};
+use crate::position::Page;
+pub(crate) use crate::position::Position;
 use crate::report::{Died, InHand, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{Options, replay_measured, replay_watched};
 
-/// Threads of which it is known where they are; the shared page has no room for more.
-const THREADS: usize = 500;
-
-/// Numbers that another process may read at any time.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Counters {
-    /// Index of the call that was last given to the driver.
-    pub call: AtomicU64,
-    /// How many calls are done.
-    pub done: AtomicU64,
-    /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of its call, plus one if the
-    /// driver has it.
-    threads: [AtomicU64; THREADS],
-}
-
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            call: AtomicU64::new(0),
-            done: AtomicU64::new(0),
-            threads: [const { AtomicU64::new(0) }; THREADS],
-        }
-    }
-}
-
-impl Counters {
-    fn put(&self, thread: usize, value: u64) {
-        if let Some(place) = self.threads.get(thread) {
-            place.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// The thread has a call that waits for calls of other threads.
-    pub(crate) fn waits(&self, thread: usize, call: u64) {
-        self.put(thread, (call + 1) << 1);
-    }
-
-    /// The driver has a call of the thread.
-    pub(crate) fn enters(&self, thread: usize, call: u64) {
-        self.put(thread, ((call + 1) << 1) | 1);
-    }
-
-    /// The thread has no call in hand.
-    pub(crate) fn leaves(&self, thread: usize) {
-        self.put(thread, 0);
-    }
-
-    /// The calls that threads have in hand: thread, call index, whether the driver has it.
-    fn in_hand(&self) -> Vec<(u32, u64, bool)> {
-        let places = self.threads.iter().enumerate();
-        places
-            .filter_map(|(thread, place)| {
-                let value = place.load(Ordering::Relaxed);
-                let call = (value >> 1).checked_sub(1)?;
-                Some((thread as u32, call, value & 1 != 0))
-            })
-            .collect()
-    }
-}
-
-/// Where a replay is.
-#[derive(Debug)]
-pub(crate) enum Position {
-    /// Known to this process alone.
-    Own(Box<Counters>),
-    /// Seen by the guarding process.
-    Shared(Page),
-}
-
-impl Default for Position {
-    fn default() -> Self {
-        Self::Own(Box::default())
-    }
-}
-
-impl Deref for Position {
-    type Target = Counters;
-
-    fn deref(&self) -> &Counters {
-        match self {
-            Self::Own(counters) => counters,
-            Self::Shared(page) => page.counters(),
-        }
-    }
-}
-
 /// Names the descriptors for the child: `page,pipe,last`.
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
-/// Bytes of the shared page; it begins with [`Counters`].
-const PAGE: usize = 4096;
-const _: () = assert!(size_of::<Counters>() <= PAGE);
 /// How often the guard looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of a child that could write its message.
@@ -411,12 +321,12 @@ fn one_child(
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
     let text = format!(
         "{},{},{}",
-        page.file.as_raw_fd(),
+        page.descriptor(),
         writer.as_raw_fd(),
         u8::from(tried.last)
     );
     command.env(VARIABLE, text);
-    let inherited = [page.file.as_raw_fd(), writer.as_raw_fd()];
+    let inherited = [page.descriptor(), writer.as_raw_fd()];
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
     unsafe { command.pre_exec(move || prepare(inherited, tried.randomise)) };
     let mut child = command.spawn().map_err(failed("starting it"))?;
@@ -489,79 +399,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
             return Err(io::Error::last_os_error());
         }
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
-}
-
-/// A page that two processes see.
-#[derive(Debug)]
-pub(crate) struct Page {
-    file: OwnedFd,
-    address: *const Counters,
-}
-
-// SAFETY: the page holds nothing but atomics and is unmapped only when its one owner is dropped.
-unsafe impl Send for Page {}
-// SAFETY: as above.
-unsafe impl Sync for Page {}
-
-impl Page {
-    fn create() -> io::Result<Self> {
-        // SAFETY: the name is a C string; the descriptor is owned from here on.
-        let file = unsafe {
-            let descriptor = libc::memfd_create(c"cutape-replay".as_ptr(), libc::MFD_CLOEXEC);
-            if descriptor < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(descriptor)
-        };
-        // SAFETY: plain system call on an owned descriptor.
-        if unsafe { libc::ftruncate(file.as_raw_fd(), PAGE as libc::off_t) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Self::map(file)
-    }
-
-    fn map(file: OwnedFd) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh shared mapping of a whole page of the file; it stays mapped while `self` lives.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE,
-                protection,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self {
-            file,
-            address: address.cast(),
-        })
-    }
-
-    fn counters(&self) -> &Counters {
-        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and all fields are atomics.
-        unsafe { &*self.address }
-    }
-
-    /// The call in the driver, and how many are done.
-    fn read(&self) -> (u64, u64) {
-        let counters = self.counters();
-        (
-            counters.call.load(Ordering::Relaxed),
-            counters.done.load(Ordering::Relaxed),
-        )
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` and nothing borrows it any more.
-        unsafe { libc::munmap(self.address as *mut libc::c_void, PAGE) };
     }
 }
 
@@ -672,15 +509,6 @@ mod tests {
         ] {
             assert_eq!(descriptors(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn a_page_is_shared_by_its_descriptor() {
-        let page = Page::create().unwrap();
-        let other = Page::map(page.file.try_clone().unwrap()).unwrap();
-        page.counters().call.store(17, Ordering::Relaxed);
-        page.counters().done.store(16, Ordering::Relaxed);
-        assert_eq!(other.read(), (17, 16));
     }
 
     #[test]

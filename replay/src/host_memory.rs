@@ -51,7 +51,7 @@ impl<'t> Player<'t> {
     fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, capture: &Capture<'t>) {
         let bytes = match self.payload(capture) {
             Payload::Here(bytes) => bytes,
-            Payload::Left(..) => return self.bytes_are_missing(),
+            Payload::Left(_, hash) => return self.bytes_are_missing(hash),
             Payload::Unreadable => {
                 self.bytes_comparable = false;
                 self.report

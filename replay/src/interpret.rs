@@ -522,10 +522,13 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Says once more that bytes of the program are not in the trace, so that what comes back cannot be compared.
-    pub(crate) fn bytes_are_missing(&mut self) {
+    /// Says once more that bytes of the program are not in the trace, at most their hash, so that what comes back cannot be compared.
+    pub(crate) fn bytes_are_missing(&mut self, hash: Option<[u8; 16]>) {
         self.bytes_comparable = false;
-        self.report.note("host bytes were left out of the trace: zeros were copied instead, bytes are not compared");
+        self.report.note(match hash {
+            None => "host bytes were left out of the trace: zeros were copied instead, bytes are not compared",
+            Some(_) => "of host bytes the trace has only a hash: zeros were copied instead, bytes are not compared",
+        });
     }
 
     /// In one phrase, why placed memory is not where it was.

@@ -58,6 +58,7 @@ mod outcome;
 mod overrides;
 mod placement;
 mod plan;
+mod position;
 mod primary;
 mod received;
 mod report;

@@ -36,6 +36,9 @@ pub struct Report {
     pub notes: BTreeMap<String, u64>,
     /// Bytes that came back from the device and were equal.
     pub bytes_compared: u64,
+    /// Those of them of which the trace has only a hash.
+    #[serde(default)]
+    pub bytes_compared_by_hash: u64,
     /// Bytes that came back and could not be compared: left out of the trace, or depending on what was left out.
     pub bytes_not_compared: u64,
     /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were put where they had been.

@@ -86,6 +86,19 @@ fn the_whole_trace_is_measured_as_one() {
 }
 
 #[test]
+fn payloads_that_are_only_hashes_are_told() {
+    let folder = parts().new_folder("bench-hashed");
+    let hashed = folder.join("hashed.cutape");
+    let mut pack = parts().cutape(&[&"pack", &trace(), &"-o", &hashed]);
+    run(pack.args(["--payloads", "hash", "--outputs", "hash"])).assert_code(0);
+    let mut command = parts().cutape(&[&"bench", &hashed, &"--output", &folder]);
+    let output = run(command.args(QUICK).args(["--driver", "null", "--no-plots"]));
+    output.assert(0);
+    let note = "note: of host bytes the trace has only a hash: zeros were copied instead";
+    assert!(output.stdout.contains(note), "{}", output.describe());
+}
+
+#[test]
 fn a_set_of_calls_is_measured_on_the_state_before_it() {
     let folder = parts().new_folder("bench-set");
     let options = [

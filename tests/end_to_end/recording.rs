@@ -382,50 +382,158 @@ fn host_memory_that_kernels_see() {
     assert_eq!(counts["left-out"], (0, here, 1));
 }
 
+/// What is to be of a payload of `length` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Bytes,
+    Hash,
+    Length,
+}
+
 #[test]
 fn payload_policies() {
+    use Left::{Bytes as All, Hash, Length};
     let folder = parts().new_folder("payloads");
     let program = compiled("clean/copies_linear");
+    let raw = folder.join("raw.cutape");
+    record(&["--no-pack"], &raw, &[&program]).assert(0);
+    // By `record`, and by `pack` of a trace with all bytes.
     for (options, up, down) in [
-        (vec![], true, true),
-        (vec!["--payloads", "none"], false, true),
-        (vec!["--outputs", "none"], true, false),
-        (
-            vec!["--payloads", "none", "--outputs", "none"],
-            false,
-            false,
-        ),
+        (&[][..], All, All),
+        (&["--payloads", "none"], Length, All),
+        (&["--outputs", "none"], All, Length),
+        (&["--payloads", "none", "--outputs", "none"], Length, Length),
+        (&["--payloads", "hash"], Hash, All),
+        (&["--outputs", "hash"], All, Hash),
+        (&["--payloads", "hash", "--outputs", "hash"], Hash, Hash),
+        (&["--payloads", "hash", "--outputs", "none"], Hash, Length),
     ] {
-        let path = folder.join(format!("t{}.cutape", options.concat()));
-        record(&options, &path, &[&program]).assert(0);
-        let trace = Trace::open(&path).unwrap();
-        let mut seen = [false; 2];
-        for call in trace.calls() {
-            let kept = |capture: Option<cutape_format::Capture<'_>>| {
-                let capture = capture.unwrap_or_else(|| {
-                    panic!("{options:?}: call {} has no payload record", call.index)
-                });
-                match capture.bytes {
-                    Bytes::Inline(_) | Bytes::Blob(_) => true,
-                    Bytes::Omitted(length) => {
-                        assert!(length > 0);
-                        false
-                    }
-                    other => panic!("{options:?}: {other:?}"),
-                }
-            };
-            match call.signature.base.as_str() {
-                "cuMemcpyHtoD" => {
-                    assert_eq!(kept(call.capture(1, 0)), up, "{options:?}");
-                    seen[0] = true;
-                }
-                "cuMemcpyDtoH" => {
-                    assert_eq!(kept(call.leave.unwrap().capture(0, 0)), down, "{options:?}");
-                    seen[1] = true;
-                }
-                _ => {}
-            }
+        let name = options.concat();
+        let recorded = folder.join(format!("recorded{name}.cutape"));
+        record(options, &recorded, &[&program]).assert(0);
+        let packed = folder.join(format!("packed{name}.cutape"));
+        let mut pack = parts().cutape(&[&"pack", &raw, &"-o", &packed]);
+        run(pack.args(options)).assert_code(0);
+        for path in [recorded, packed] {
+            expect_left(&path, up, down);
         }
-        assert_eq!(seen, [true; 2]);
     }
+}
+
+/// Holds what a trace has of each copy against what was asked, and what the tools say of it.
+fn expect_left(path: &Path, up: Left, down: Left) {
+    let name = path.display();
+    let trace = Trace::open(path).unwrap();
+    assert!(trace.verify().is_empty(), "{name}");
+    let mut seen = [0_u64; 2];
+    for call in trace.calls() {
+        let (capture, side, expected) = match call.signature.base.as_str() {
+            "cuMemcpyHtoD" => (call.capture(1, 0), 0, up),
+            "cuMemcpyDtoH" => (call.leave.unwrap().capture(0, 0), 1, down),
+            _ => continue,
+        };
+        let bytes = capture.unwrap().bytes;
+        let left = match bytes {
+            Bytes::Inline(_) | Bytes::Blob(_) => Left::Bytes,
+            Bytes::Hashed(..) => Left::Hash,
+            Bytes::Omitted(_) => Left::Length,
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(left, expected, "{name}: call {}", call.index);
+        assert_eq!(bytes.length(), Some(call.argument(2)), "{name}");
+        seen[side] += 1;
+    }
+    assert!(seen.iter().all(|&copies| copies > 0), "{name}: {seen:?}");
+
+    let says = |verb: &str| {
+        let output = run(&mut parts().cutape(&[&verb, &path]));
+        output.assert(0);
+        output.stdout
+    };
+    assert_eq!(says("check"), format!("{name}: no findings\n"));
+    let dumped = says("dump");
+    let is_hashed = [up, down].contains(&Left::Hash);
+    assert_eq!(dumped.contains("blake3 "), is_hashed, "{name}: {dumped}");
+    let words = |left| match left {
+        Left::Bytes => "all bytes",
+        Left::Hash => "only hashes",
+        Left::Length => "only lengths",
+    };
+    let expected = match (words(up), words(down)) {
+        (up, down) if up == down => up.to_owned(),
+        (up, down) => format!("copied to devices: {up}; that came back: {down}"),
+    };
+    let info = says("info");
+    let line = format!("payloads    {expected}\n");
+    assert!(info.contains(&line), "{name}: {info}");
+
+    let replay = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
+    replay.assert(0);
+    let came_back = 49_999;
+    let expected = match (up, down) {
+        (Left::Bytes, Left::Bytes) => format!("{came_back} compared, 0 not"),
+        (Left::Bytes, Left::Hash) => {
+            format!("{came_back} compared ({came_back} by their hash), 0 not")
+        }
+        _ => format!("0 compared, {came_back} not"),
+    };
+    let line = format!("returned bytes: {expected}\n");
+    assert!(replay.stdout.contains(&line), "{name}: {}", replay.stdout);
+    let note = match up {
+        Left::Bytes => None,
+        Left::Hash => Some("the trace has only a hash"),
+        Left::Length => Some("left out of the trace"),
+    };
+    let notes: Vec<_> = replay
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("note:"))
+        .collect();
+    assert_eq!(
+        notes.len(),
+        usize::from(note.is_some()),
+        "{name}: {notes:?}"
+    );
+    assert!(
+        note.is_none_or(|note| notes[0].contains(note)),
+        "{name}: {notes:?}"
+    );
+}
+
+#[test]
+fn bytes_that_are_to_be_hashed_are_there_until_the_trace_is_packed() {
+    let folder = parts().new_folder("to-be-hashed");
+    let program = compiled("clean/copies_linear");
+    let path = folder.join("refused.cutape");
+    for option in ["--payloads", "--outputs"] {
+        let output = record(&["--no-pack", option, "hash"], &path, &[&program]);
+        output.assert_code(2);
+        assert_eq!(output.stdout, "", "the program was not started");
+        let named = output
+            .stderr
+            .contains(&format!("{option} hash does not go with --no-pack"));
+        assert!(named, "{}", output.stderr);
+        assert!(!path.exists());
+    }
+    // As a recording that its launcher did not live to pack leaves it.
+    let path = folder.join("left.cutape");
+    let mut alone = std::process::Command::new(&program);
+    alone
+        .env("LD_PRELOAD", &parts().interposer)
+        .env("CUTAPE_DRIVER", &parts().null_driver)
+        .env("CUTAPE_TRACE", &path)
+        .env("CUTAPE_PAYLOADS", "hash")
+        .env("LD_LIBRARY_PATH", &parts().driver_folder);
+    run(&mut alone).assert(0);
+    let info = run(&mut parts().cutape(&[&"info", &path])).stdout;
+    let line = "payloads    copied to devices: all bytes, only hashes once it is packed; that came back: all bytes\n";
+    assert!(info.contains(line), "{info}");
+    let packed = run(&mut parts().cutape(&[&"pack", &path]));
+    packed.assert_code(0);
+    assert!(
+        packed.stderr.contains("payloads left out, "),
+        "{}",
+        packed.stderr
+    );
+    expect_left(&path, Left::Hash, Left::Bytes);
 }

@@ -29,17 +29,20 @@ pub enum Way {
     Replayed,
     /// `cutape replay --threads TRACE`, of programs with several threads.
     Concurrent,
+    /// `cutape pack --payloads hash --outputs hash`: nothing changes for `check`, nor for `replay` where what came back is hashed.
+    Hashed,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 6] = [
+    pub const ALL: [Way; 7] = [
         Way::Bare,
         Way::Recorded,
         Way::Checked,
         Way::Live,
         Way::Replayed,
         Way::Concurrent,
+        Way::Hashed,
     ];
 
     /// Whether a program is tried that way.
@@ -56,6 +59,7 @@ impl Way {
             Way::Live => "live",
             Way::Replayed => "replayed",
             Way::Concurrent => "concurrent",
+            Way::Hashed => "hashed",
         }
     }
 }
@@ -100,6 +104,7 @@ impl Case {
             Way::Live => self.expect_live(),
             Way::Replayed => self.expect_replayed(&[]),
             Way::Concurrent => self.expect_replayed(&["--threads"]),
+            Way::Hashed => self.expect_hashed(),
         };
         outcome.map_err(|message| format!("{message}{}", self.kept_traces()))
     }
@@ -239,8 +244,12 @@ impl Case {
     }
 
     fn expect_checked(&self) -> Result<(), String> {
+        self.expect_traces_checked(self.traces()?)
+    }
+
+    fn expect_traces_checked(&self, traces: &[PathBuf]) -> Result<(), String> {
         let mut findings = Vec::new();
-        for trace in self.traces()? {
+        for trace in traces {
             let output =
                 process::run(&mut parts().cutape(&[&"check", &"--format", &"json", trace]));
             let found = read_findings(&output.stdout)
@@ -250,6 +259,25 @@ impl Case {
             findings.extend(found);
         }
         self.expect_findings(&findings)
+    }
+
+    fn expect_hashed(&self) -> Result<(), String> {
+        let mut all = Vec::new();
+        for trace in self.traces()? {
+            let hashed = trace.with_extension("hashed");
+            let outputs = trace.with_extension("outputs-hashed");
+            let kept: [(&Path, &[&str]); 2] = [
+                (&hashed, &["--payloads", "hash", "--outputs", "hash"]),
+                (&outputs, &["--outputs", "hash"]),
+            ];
+            for (path, options) in kept {
+                let mut pack = parts().cutape(&[&"pack", trace, &"-o", &path]);
+                process::run(pack.args(options)).expect_code(0)?;
+            }
+            self.expect_trace_replayed(&outputs, &[])?;
+            all.push(hashed);
+        }
+        self.expect_traces_checked(&all)
     }
 
     fn expect_live(&self) -> Result<(), String> {

@@ -60,7 +60,7 @@ impl State {
         for &(position, effect) in &plan.effects {
             self.effect(plan, call, site, position, effect);
         }
-        self.special_after(plan, call, site);
+        self.special_after(plan, call, context, site);
         if matches!(plan.special, Special::LinkAddData | Special::LinkAddFile) {
             self.input_added(plan, call, context, site);
         }
@@ -403,7 +403,13 @@ impl State {
         }
     }
 
-    fn special_after(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+    fn special_after(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        context: &dyn TraceContext,
+        site: Site,
+    ) {
         let current = self.current(call.thread);
         match plan.special {
             Special::ContextCreate => {
@@ -507,7 +513,7 @@ impl State {
                 }
             }
             Special::LinkComplete => self.completed(plan, call, site),
-            Special::GraphAllocation => self.graph_memory(plan, call),
+            Special::GraphAllocation => self.graph_memory(plan, call, context),
             _ => {}
         }
         if let Some(shape) = plan.options {

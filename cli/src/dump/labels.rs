@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cutape_analyzer::decode::{Names, word};
 use cutape_format::Call;
 use cutape_registry::{Function, Kind, Role};
-
-use super::types::word;
-use super::value::Value;
 
 /// The objects that were seen, numbered by kind in the order in which they were made, from 1.
 ///
@@ -55,37 +53,23 @@ impl Labels {
         *count += 1;
         self.ordinals.insert((kind, handle), *count);
     }
+}
 
-    /// A handle with its label, if it was seen.
-    pub(crate) fn handle(&self, kind: Kind, handle: u64) -> Value {
-        if handle == 0 {
-            return Value::Null;
-        }
+impl Names for Labels {
+    fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
         // cuda.h: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-        let label = match (kind, handle) {
+        match (kind, handle) {
             (Kind::Stream, 1) => Some("legacy default".into()),
             (Kind::Stream, 2) => Some("per-thread default".into()),
-            (Kind::Memory | Kind::Global | Kind::Reservation, _) => {
-                return self.device_address(handle);
-            }
             _ => self
                 .ordinals
                 .get(&(kind, handle))
                 .map(|n| format!("{}#{n}", kind_name(kind))),
-        };
-        Value::Address(handle, label)
-    }
-
-    /// A device address with what it lies in.
-    pub(crate) fn device_address(&self, address: u64) -> Value {
-        if address == 0 {
-            return Value::Null;
         }
-        Value::Address(address, self.place(address))
     }
 
-    /// What a device address lies in, e.g. `memory#1+0x40`.
-    pub(crate) fn place(&self, address: u64) -> Option<String> {
+    /// E.g. `memory#1+0x40`.
+    fn place(&self, address: u64) -> Option<String> {
         let (&start, &(bytes, kind)) = self.ranges.range(..=address).next_back()?;
         let offset = address - start;
         if offset >= bytes.max(1) {
@@ -129,6 +113,7 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cutape_analyzer::decode::handle as handle_of;
     use cutape_format::{Captured, Event, TraceBuilder};
 
     use super::*;
@@ -175,7 +160,7 @@ mod tests {
             (Kind::Memory, 0x1100, "0x1100"),
         ] {
             let mut out = String::new();
-            labels.handle(kind, handle).write(&mut out);
+            handle_of(&labels, kind, handle).write(&mut out);
             assert_eq!(out, expected);
         }
     }

@@ -1,13 +1,12 @@
 //! What a launch launches: kernel, shape, parameters by size.
 
+use cutape_analyzer::decode::{Names, Value, attributes, block, handle, word, write_joined};
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
 use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
-use super::types::{self, Type, word};
-use super::value::{Value, write_joined};
 
 /// A decoded launch.
 #[derive(Debug)]
@@ -31,10 +30,10 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Decodes a launch of `handle`; `layout` is the offset and size of each of its parameters.
+    /// Decodes a launch of the handle `launched`; `layout` is the offset and size of each of its parameters.
     pub(crate) fn of(
         call: &Call<'_>,
-        handle: u64,
+        launched: u64,
         kernel: Option<&str>,
         layout: Option<&[(u32, u32)]>,
         signatures: &Signatures,
@@ -46,13 +45,7 @@ impl Launch {
             .and_then(|position| call.capture(position, field::POINTEE)?.bytes.inline());
         let number = |name: &str| match (call.argument_named(name), config) {
             (Some(value), _) => Some(value),
-            (None, Some(bytes)) => {
-                let layout = signatures.structure("CUlaunchConfig")?;
-                let field = layout.fields.iter().find(|field| field.name == name)?;
-                Some(word(
-                    bytes.get(field.offset..field.offset.checked_add(field.size)?)?,
-                ))
-            }
+            (None, Some(bytes)) => signatures.structure("CUlaunchConfig")?.number(bytes, name),
             (None, None) => None,
         };
         let shape = |stem: &str| {
@@ -67,12 +60,12 @@ impl Launch {
         if let Some(bytes) = piece(field::KERNEL_PARAMETERS).and_then(|c| c.bytes.inline()) {
             match layout.and_then(|layout| split(bytes, layout, labels)) {
                 Some(values) => parameters = values,
-                None => buffer = Some(types::block(bytes, 64)),
+                None => buffer = Some(block(bytes, 64)),
             }
         }
         // A kernel may be launched by its own handle, cast to CUfunction (CUDA driver API, "cuLaunchKernel").
-        let function = match labels.handle(Kind::Function, handle) {
-            Value::Address(_, None) => labels.handle(Kind::Kernel, handle),
+        let function = match handle(labels, Kind::Function, launched) {
+            Value::Address(_, None) => handle(labels, Kind::Kernel, launched),
             known => known,
         };
         Some(Self {
@@ -81,7 +74,7 @@ impl Launch {
             grid: shape("gridDim"),
             block: shape("blockDim"),
             shared: number("sharedMemBytes"),
-            stream: number("hStream").map(|stream| labels.handle(Kind::Stream, stream)),
+            stream: number("hStream").map(|stream| handle(labels, Kind::Stream, stream)),
             parameters,
             buffer,
             attributes: piece(field::ATTRIBUTES)
@@ -188,70 +181,13 @@ fn parameter(raw: &[u8], labels: &Labels) -> Value {
             }
         }
         1 | 2 => Value::Unsigned(bits),
-        _ => types::block(raw, 64),
+        _ => block(raw, 64),
     }
 }
 
 /// Within what programs compute with, so that other bits rarely look like it.
 fn sensible(float: f64) -> bool {
     (1e-9..1e12).contains(&float.abs())
-}
-
-/// `CUlaunchAttribute`s: the name of each and the member of the union that it uses.
-pub(crate) fn attributes(bytes: &[u8], signatures: &Signatures, labels: &Labels) -> Value {
-    let (Some(layout), Some(ids)) = (
-        signatures.structure("CUlaunchAttribute"),
-        signatures.enumeration("CUlaunchAttributeID"),
-    ) else {
-        return types::block(bytes, 64);
-    };
-    if layout.size == 0 || !bytes.len().is_multiple_of(layout.size) {
-        return types::block(bytes, 64);
-    }
-    let elements = bytes.chunks_exact(layout.size).map(|raw| {
-        let id = word(&raw[..4.min(raw.len())]) as u32;
-        let name = ids
-            .name_of(i64::from(id))
-            .map_or_else(|| format!("attribute {id}"), str::to_owned);
-        let Some(member) = union_member(id) else {
-            return Value::Fields(vec![(name, types::block(&raw[8.min(raw.len())..], 64))]);
-        };
-        let members = layout.fields.iter().filter_map(|field| {
-            let rest = field.name.strip_prefix("value.")?.strip_prefix(member)?;
-            let short = match rest.strip_prefix('.') {
-                Some(short) => short,
-                None if rest.is_empty() => "value",
-                None => return None,
-            };
-            let raw = raw.get(field.offset..field.offset.checked_add(field.size)?)?;
-            let kind = Type::of(&field.c_type, signatures);
-            Some((short.to_owned(), kind.decode(raw, labels, signatures, 16)))
-        });
-        Value::Fields(vec![(name, Value::Fields(members.collect()))])
-    });
-    Value::List(elements.collect(), 0)
-}
-
-/// Which member of `CUlaunchAttributeValue` an attribute uses (CUDA driver API, "CUlaunchAttributeValue").
-fn union_member(id: u32) -> Option<&'static str> {
-    Some(match id {
-        1 => "accessPolicyWindow",
-        2 => "cooperative",
-        3 => "syncPolicy",
-        4 => "clusterDim",
-        5 => "clusterSchedulingPolicyPreference",
-        6 => "programmaticStreamSerializationAllowed",
-        7 => "programmaticEvent",
-        8 => "priority",
-        9 => "memSyncDomainMap",
-        10 => "memSyncDomain",
-        11 => "preferredClusterDim",
-        12 => "launchCompletionEvent",
-        13 => "deviceUpdatableKernelNode",
-        14 => "sharedMemCarveout",
-        16 => "nvlinkUtilCentricScheduling",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -295,31 +231,6 @@ mod tests {
                 fits,
                 "{layout:?}"
             );
-        }
-    }
-
-    #[test]
-    fn launch_attributes() {
-        let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
-        let labels = Labels::default();
-        let mut bytes = [0; 72 * 2];
-        bytes[0] = 4;
-        bytes[8] = 2;
-        bytes[12] = 1;
-        bytes[16] = 1;
-        bytes[72] = 2;
-        bytes[80] = 1;
-        for (bytes, text) in [
-            (
-                &bytes[..],
-                "[{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = {x = 2, y = 1, z = 1}}, \
-                 {CU_LAUNCH_ATTRIBUTE_COOPERATIVE = {value = 1}}]",
-            ),
-            (&bytes[..3], "<3 bytes: 040000>"),
-        ] {
-            let mut out = String::new();
-            attributes(bytes, &signatures, &labels).write(&mut out);
-            assert_eq!(out, text);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! What was noted while a call was in progress, as text and as JSON.
 
+use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
 use cutape_format::layout::{OriginNote, host_skip};
 use serde_json::{Value as Json, json};
 
-use super::render::{Renderer, piece_name};
-use super::types;
-use super::value::hexadecimal;
+use super::render::Renderer;
 
 /// A note for people; `None` for one that is shown with the arguments.
 pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
@@ -16,7 +15,7 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
             format!(
                 "thread is {} \"{}\"",
                 thread.number,
-                types::text(&thread.name).escape_debug()
+                text_of(&thread.name).escape_debug()
             )
         }
         Note::Layout(handle, layout) => {
@@ -82,7 +81,7 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
         Note::Thread(thread) => json!({
             "kind": "thread",
             "number": thread.number,
-            "name": types::text(&thread.name),
+            "name": text_of(&thread.name),
         }),
         Note::Layout(handle, layout) => json!({
             "kind": "layout",

@@ -118,13 +118,7 @@ fn described(
         .trim_start_matches("const ")
         .trim_end_matches([' ', '*']);
     let layout = signatures.structure(name)?;
-    let value = |name: &str| {
-        let field = layout.fields.iter().find(|field| field.name == name)?;
-        let raw = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
-        let mut word = [0; 8];
-        word.get_mut(..raw.len())?.copy_from_slice(raw);
-        Some(u64::from_le_bytes(word))
-    };
+    let value = |name: &str| layout.number(bytes, name);
     // CUmemorytype: 1 host, 2 device, 3 array, 4 unified.
     let side = |memory_type: &str, address: &str| match value(memory_type)? {
         1 => Some(Side::Host),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cutape_format::layout::{BlobRef, field};
+use cutape_analyzer::decode::{image_word, is_image};
+use cutape_format::layout::BlobRef;
 use cutape_format::{Bytes, Call, Capture, Trace};
 use cutape_image::{CodeKind, ImageKind};
 use serde::Serialize;
@@ -32,7 +33,7 @@ impl ImageFacts {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let kind = cutape_image::kind(bytes);
         let mut facts = Self {
-            kind: kind_name(kind),
+            kind: image_word(kind),
             bytes: bytes.len() as u64,
             targets: Vec::new(),
             entries: 0,
@@ -91,40 +92,6 @@ impl fmt::Display for ImageFacts {
             write!(f, " {}", self.targets.join(" "))?;
         }
         Ok(())
-    }
-}
-
-fn kind_name(kind: ImageKind) -> &'static str {
-    match kind {
-        ImageKind::Cubin => "cubin",
-        ImageKind::Fatbin => "fatbin",
-        ImageKind::FatbinWrapper => "fatbin wrapper",
-        ImageKind::Ptx => "PTX",
-        ImageKind::HostObject => "host object",
-        ImageKind::HostArchive => "host archive",
-        ImageKind::NvvmBitcode => "NVVM",
-        ImageKind::Unknown => "unknown",
-    }
-}
-
-/// Whether a capture of a call is a module image: of loads and link inputs, and a link's cubin.
-pub(crate) fn is_image(call: &Call<'_>, parameter: usize, piece: u8) -> bool {
-    let base = call.signature.base.as_str();
-    match piece {
-        field::FATBIN | field::FILE => true,
-        field::POINTEE => {
-            let Some(parameter) = call.signature.parameters.get(parameter) else {
-                return false;
-            };
-            match base {
-                "cuModuleLoadData" | "cuModuleLoadDataEx" => parameter.name == "image",
-                "cuModuleLoadFatBinary" => parameter.name == "fatCubin",
-                "cuLibraryLoadData" => parameter.name == "code",
-                "cuLinkAddData" => parameter.name == "data",
-                _ => false,
-            }
-        }
-        _ => false,
     }
 }
 
@@ -238,7 +205,7 @@ impl Images {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::layout::capture_flag;
+    use cutape_format::layout::{capture_flag, field};
     use cutape_format::{Captured, Event, TraceBuilder};
 
     use super::*;

@@ -64,7 +64,10 @@ pub(crate) struct TraceFacts {
     /// Uncompressed.
     pub(crate) blob_bytes: u64,
     pub(crate) recorder_version: Option<String>,
+    /// What is kept of bytes that went to devices: `all`, `hash`, `none`.
     pub(crate) payloads: Option<String>,
+    /// What is kept of bytes that came back.
+    pub(crate) outputs: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -479,6 +482,7 @@ impl TraceFacts {
             blob_bytes,
             recorder_version: text(trace, "recorder.version"),
             payloads: text(trace, "payloads"),
+            outputs: text(trace, "outputs"),
         })
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::quantity::{bytes, count, grouped, moment, time, time_or_unknown};
-use super::summary::{CallFacts, Summary};
+use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
 use crate::{session, symbols};
 
@@ -61,6 +61,21 @@ struct Page<'o> {
 
 fn unknown() -> String {
     "unknown".into()
+}
+
+/// What the trace has of bytes that were copied, and of those that came back.
+fn payloads(trace: &TraceFacts) -> String {
+    let kept = |said: &Option<String>| match said.as_deref() {
+        Some("all") => "all bytes",
+        Some("hash") if trace.packed => "only hashes",
+        Some("hash") => "all bytes, only hashes once it is packed",
+        Some("none") => "only lengths",
+        _ => "unknown",
+    };
+    match (kept(&trace.payloads), kept(&trace.outputs)) {
+        (copied, back) if copied == back => copied.to_owned(),
+        (copied, back) => format!("copied to devices: {copied}; that came back: {back}"),
+    }
 }
 
 fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -128,11 +143,8 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
         ),
     ));
     let recorder = trace.recorder_version.clone().unwrap_or_else(unknown);
-    let payloads = trace.payloads.clone().unwrap_or_else(unknown);
-    rows.push((
-        "recorder",
-        format!("version {recorder}, payloads {payloads}"),
-    ));
+    rows.push(("recorder", format!("version {recorder}")));
+    rows.push(("payloads", payloads(trace)));
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),

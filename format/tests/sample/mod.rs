@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use cutape_format::layout::{ArrivedNote, capture_flag, field, note_kind};
+use cutape_format::layout::{ArrivedNote, CHUNK_MAGIC, ChunkHead, capture_flag, field, note_kind};
 use cutape_format::{Bytes, Captured, Event, Mapping, Note, Trace, TraceBuilder};
 
 pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
@@ -26,6 +26,24 @@ pub(crate) fn place(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
     path
+}
+
+/// The head of an open chunk that holds nothing yet.
+pub(crate) fn open_head(kind: u16, thread: u32, length: usize) -> ChunkHead {
+    ChunkHead {
+        magic: CHUNK_MAGIC,
+        kind,
+        flags: 0,
+        length: length as u64,
+        thread,
+        sequence: 0,
+        used: 0,
+        first: 0,
+        ticks: 0,
+        nanoseconds: 0,
+        body_checksum: 0,
+        head_checksum: 0,
+    }
 }
 
 /// Bytes that do not compress, the same in every run.

@@ -1,12 +1,12 @@
 //! Batches of copies, whose addresses may be the host's or the device's: each is told by itself.
 
 use cutape_driver::types::{CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum};
+use cutape_format::Payloads;
 use cutape_format::layout::field;
 use cutape_format::write::Record;
 
 use super::copy::is_host;
 use crate::call::{Frame, payload_policy};
-use crate::settings::Payloads;
 use crate::thread::Thread;
 use crate::trace_file::Rows;
 use crate::{capture, memory, pending};

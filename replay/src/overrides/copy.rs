@@ -447,8 +447,8 @@ pub(super) fn source_bytes<'t>(
         Some(Payload::Here(_)) => Err(Skip::because(
             "the trace holds fewer host bytes than it reads",
         )),
-        Some(Payload::Left(..)) => {
-            player.bytes_are_missing();
+        Some(Payload::Left(_, hash)) => {
+            player.bytes_are_missing(hash);
             Ok(vec![0; total as usize])
         }
         Some(Payload::Unreadable) | None => Err(Skip::because(

@@ -86,7 +86,7 @@ pub(crate) fn launch<'t>(
                     }
                 }
             }
-            Payload::Left(..) => player.bytes_are_missing(),
+            Payload::Left(_, hash) => player.bytes_are_missing(hash),
             Payload::Unreadable => {}
         }
         for &(row, length) in &rows {

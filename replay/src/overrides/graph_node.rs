@@ -4,7 +4,8 @@ use std::ops::Range as Bytes;
 
 use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUstreamBatchMemOpParams,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeType_enum,
+    CUstreamBatchMemOpParams,
 };
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Role, structure};
@@ -70,18 +71,23 @@ impl Shape {
 
     /// By CUgraphNodeType.
     fn of_type(kind: u64) -> Self {
-        match kind {
-            0 => Self::Kernel,
-            1 => Self::Copy,
-            2 => Self::Memset,
-            3 => Self::Host,
-            4 => Self::Child,
-            6 | 7 => Self::Event,
-            8 | 9 => Self::External,
-            10 => Self::Allocation,
-            11 => Self::Free,
-            12 => Self::Operations,
-            13 => Self::Condition,
+        let Ok(kind) = u32::try_from(kind) else {
+            return Self::Plain;
+        };
+        match CUgraphNodeType_enum(kind) {
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL => Self::Kernel,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMCPY => Self::Copy,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMSET => Self::Memset,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_HOST => Self::Host,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH => Self::Child,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_WAIT_EVENT
+            | CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EVENT_RECORD => Self::Event,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
+            | CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => Self::External,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEM_ALLOC => Self::Allocation,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEM_FREE => Self::Free,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => Self::Operations,
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL => Self::Condition,
             _ => Self::Plain,
         }
     }

@@ -57,7 +57,7 @@ const ENUMS: [(&str, &str); 22] = [
 ];
 
 /// What names the bits of that parameter, or of what it points at.
-pub(crate) fn of(function: &str, parameter: &str) -> Option<&'static Enum> {
+pub(super) fn of(function: &str, parameter: &str) -> Option<&'static Enum> {
     if !parameter.eq_ignore_ascii_case("flags") {
         return None;
     }

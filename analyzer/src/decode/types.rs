@@ -3,21 +3,27 @@
 use cutape_format::{Enumeration, Signatures, StructLayout};
 use cutape_registry::{Enum, Kind};
 
-use super::labels::Labels;
 use super::value::Value;
+use super::{Names, device_address, handle};
 
 /// A C type as far as showing a value needs it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Type<'t> {
+pub enum Type<'t> {
     /// `void`, or a type that the table does not have.
     Bytes,
+    /// `char`: text.
     Character,
+    /// An integer of so many bytes.
     Unsigned(usize),
+    /// A signed integer of so many bytes.
     Signed(usize),
+    /// A floating-point number of 4 or 8 bytes.
     Float(usize),
+    /// An enum.
     Enumeration(&'t Enumeration),
     /// A word of flags whose bits an enum names.
     Flags(&'static Enum),
+    /// A struct.
     Structure(&'t StructLayout),
     /// A handle.
     Handle(Kind),
@@ -29,7 +35,7 @@ pub(crate) enum Type<'t> {
 
 impl<'t> Type<'t> {
     /// Reads a C type, qualifiers and all.
-    pub(crate) fn of(c_type: &str, signatures: &'t Signatures) -> Self {
+    pub fn of(c_type: &str, signatures: &'t Signatures) -> Self {
         let bare = c_type.trim().trim_start_matches("const ").trim();
         if bare.ends_with('*') {
             return Type::Pointer;
@@ -64,7 +70,7 @@ impl<'t> Type<'t> {
     }
 
     /// What a pointer of that C type points at.
-    pub(crate) fn behind(c_type: &str, signatures: &'t Signatures) -> Self {
+    pub fn behind(c_type: &str, signatures: &'t Signatures) -> Self {
         match c_type.trim().strip_suffix('*') {
             Some(pointee) => Self::of(pointee, signatures),
             None => Type::Bytes,
@@ -84,7 +90,7 @@ impl<'t> Type<'t> {
     }
 
     /// A value from its bits.
-    pub(crate) fn scalar(self, bits: u64, labels: &Labels) -> Value {
+    pub fn scalar(self, bits: u64, names: &dyn Names) -> Value {
         match self {
             Type::Bytes | Type::Unsigned(_) | Type::Structure(_) => Value::Unsigned(bits),
             Type::Character => Value::Signed(i64::from(bits as i8)),
@@ -93,18 +99,18 @@ impl<'t> Type<'t> {
             Type::Float(_) => Value::Float(f64::from_bits(bits)),
             Type::Enumeration(enumeration) => named(bits, enumeration),
             Type::Flags(names) => flags(bits, names.values),
-            Type::Handle(kind) => labels.handle(kind, bits),
-            Type::DeviceAddress => labels.device_address(bits),
+            Type::Handle(kind) => handle(names, kind, bits),
+            Type::DeviceAddress => device_address(names, bits),
             Type::Pointer if bits == 0 => Value::Null,
             Type::Pointer => Value::Address(bits, None),
         }
     }
 
     /// A value, or a list of values where there are bytes for several; at most `limit` of them.
-    pub(crate) fn decode(
+    pub fn decode(
         self,
         bytes: &[u8],
-        labels: &Labels,
+        names: &dyn Names,
         signatures: &Signatures,
         limit: usize,
     ) -> Value {
@@ -116,22 +122,22 @@ impl<'t> Type<'t> {
             return block(bytes, limit);
         }
         if bytes.len() == size {
-            return self.one(bytes, labels, signatures, limit);
+            return self.one(bytes, names, signatures, limit);
         }
         let count = bytes.len() / size;
         let elements: Vec<_> = bytes
             .chunks_exact(size)
             .take(limit)
-            .map(|element| self.one(element, labels, signatures, limit))
+            .map(|element| self.one(element, names, signatures, limit))
             .collect();
         let more = count - elements.len();
         Value::List(elements, more)
     }
 
-    fn one(self, bytes: &[u8], labels: &Labels, signatures: &Signatures, limit: usize) -> Value {
+    fn one(self, bytes: &[u8], names: &dyn Names, signatures: &Signatures, limit: usize) -> Value {
         match self {
-            Type::Structure(layout) => structure(layout, bytes, labels, signatures, limit),
-            _ => self.scalar(word(bytes), labels),
+            Type::Structure(layout) => structure(layout, bytes, names, signatures, limit),
+            _ => self.scalar(word(bytes), names),
         }
     }
 }
@@ -140,7 +146,7 @@ impl<'t> Type<'t> {
 fn structure(
     layout: &StructLayout,
     bytes: &[u8],
-    labels: &Labels,
+    names: &dyn Names,
     signatures: &Signatures,
     limit: usize,
 ) -> Value {
@@ -172,7 +178,7 @@ fn structure(
             Type::Character if raw.len() == 1 => Value::Unsigned(word(raw)),
             // The API's structs hold identifiers in arrays of char (CUuuid, CUipcMemHandle), never text.
             Type::Character => block(raw, limit),
-            known => known.decode(raw, labels, signatures, limit),
+            known => known.decode(raw, names, signatures, limit),
         };
         fields.push((field.name.clone(), value));
     }
@@ -180,13 +186,13 @@ fn structure(
 }
 
 /// Bytes of no known type.
-pub(crate) fn block(bytes: &[u8], limit: usize) -> Value {
+pub fn block(bytes: &[u8], limit: usize) -> Value {
     let shown = bytes.len().min(limit.max(16));
     Value::Bytes(bytes.len() as u64, bytes[..shown].to_vec())
 }
 
 /// Text up to the first NUL.
-pub(crate) fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)
@@ -195,7 +201,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// At most eight bytes as a little-endian number.
-pub(crate) fn word(bytes: &[u8]) -> u64 {
+pub fn word(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .take(8)
@@ -282,14 +288,71 @@ fn handle_kind(c_type: &str) -> Option<Kind> {
     })
 }
 
+/// `CUlaunchAttribute`s: the name of each and the member of the union that it uses.
+pub fn attributes(bytes: &[u8], signatures: &Signatures, names: &dyn Names) -> Value {
+    let (Some(layout), Some(ids)) = (
+        signatures.structure("CUlaunchAttribute"),
+        signatures.enumeration("CUlaunchAttributeID"),
+    ) else {
+        return block(bytes, 64);
+    };
+    if layout.size == 0 || !bytes.len().is_multiple_of(layout.size) {
+        return block(bytes, 64);
+    }
+    let elements = bytes.chunks_exact(layout.size).map(|raw| {
+        let id = word(&raw[..4.min(raw.len())]) as u32;
+        let name = ids
+            .name_of(i64::from(id))
+            .map_or_else(|| format!("attribute {id}"), str::to_owned);
+        let Some(member) = union_member(id) else {
+            return Value::Fields(vec![(name, block(&raw[8.min(raw.len())..], 64))]);
+        };
+        let members = layout.fields.iter().filter_map(|field| {
+            let rest = field.name.strip_prefix("value.")?.strip_prefix(member)?;
+            let short = match rest.strip_prefix('.') {
+                Some(short) => short,
+                None if rest.is_empty() => "value",
+                None => return None,
+            };
+            let raw = raw.get(field.offset..field.offset.checked_add(field.size)?)?;
+            let kind = Type::of(&field.c_type, signatures);
+            Some((short.to_owned(), kind.decode(raw, names, signatures, 16)))
+        });
+        Value::Fields(vec![(name, Value::Fields(members.collect()))])
+    });
+    Value::List(elements.collect(), 0)
+}
+
+/// Which member of `CUlaunchAttributeValue` an attribute uses (CUDA driver API, "CUlaunchAttributeValue").
+fn union_member(id: u32) -> Option<&'static str> {
+    Some(match id {
+        1 => "accessPolicyWindow",
+        2 => "cooperative",
+        3 => "syncPolicy",
+        4 => "clusterDim",
+        5 => "clusterSchedulingPolicyPreference",
+        6 => "programmaticStreamSerializationAllowed",
+        7 => "programmaticEvent",
+        8 => "priority",
+        9 => "memSyncDomainMap",
+        10 => "memSyncDomain",
+        11 => "preferredClusterDim",
+        12 => "launchCompletionEvent",
+        13 => "deviceUpdatableKernelNode",
+        14 => "sharedMemCarveout",
+        16 => "nvlinkUtilCentricScheduling",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Nameless;
     use super::*;
 
     #[test]
     fn values_from_bytes() {
         let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
-        let labels = Labels::default();
         let mut copy = vec![0; 128];
         copy[16] = 1;
         copy[72] = 2;
@@ -326,7 +389,7 @@ mod tests {
         ] {
             let kind = Type::behind(c_type, &signatures);
             let mut out = String::new();
-            kind.decode(&bytes, &labels, &signatures, 16)
+            kind.decode(&bytes, &Nameless, &signatures, 16)
                 .write(&mut out);
             assert_eq!(out, expected, "{c_type}");
         }
@@ -335,7 +398,6 @@ mod tests {
     #[test]
     fn every_struct_and_parameter_decodes() {
         let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
-        let labels = Labels::default();
         let known = cutape_registry::STRUCTS
             .iter()
             .filter_map(|s| signatures.structure(s.name));
@@ -345,16 +407,16 @@ mod tests {
             for length in [0, 1, layout.size / 2, layout.size, layout.size * 2] {
                 let bytes = vec![0xa5; length];
                 Type::Structure(layout)
-                    .decode(&bytes, &labels, &signatures, 16)
+                    .decode(&bytes, &Nameless, &signatures, 16)
                     .json();
             }
         }
         for function in signatures.functions() {
             for parameter in &function.parameters {
                 let behind = Type::behind(&parameter.c_type, &signatures);
-                behind.decode(&[0x5a; 64], &labels, &signatures, 4).json();
+                behind.decode(&[0x5a; 64], &Nameless, &signatures, 4).json();
                 Type::of(&parameter.c_type, &signatures)
-                    .scalar(u64::MAX, &labels)
+                    .scalar(u64::MAX, &Nameless)
                     .json();
             }
         }
@@ -366,6 +428,30 @@ mod tests {
         for (bits, text) in [(0, "NONE"), (2, "B"), (3, "AB_"), (6, "B|0x4"), (8, "0x8")] {
             let mut out = String::new();
             flags(bits, &values).write(&mut out);
+            assert_eq!(out, text);
+        }
+    }
+
+    #[test]
+    fn launch_attributes() {
+        let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
+        let mut bytes = [0; 72 * 2];
+        bytes[0] = 4;
+        bytes[8] = 2;
+        bytes[12] = 1;
+        bytes[16] = 1;
+        bytes[72] = 2;
+        bytes[80] = 1;
+        for (bytes, text) in [
+            (
+                &bytes[..],
+                "[{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = {x = 2, y = 1, z = 1}}, \
+                 {CU_LAUNCH_ATTRIBUTE_COOPERATIVE = {value = 1}}]",
+            ),
+            (&bytes[..3], "<3 bytes: 040000>"),
+        ] {
+            let mut out = String::new();
+            attributes(bytes, &signatures, &Nameless).write(&mut out);
             assert_eq!(out, text);
         }
     }

@@ -1,0 +1,372 @@
+//! A call decoded: every argument by name and type, what stood behind pointers, what the call left there. Of types it knows what the
+//! trace's own signature table says, of handles what a [`Names`] says; findings and `cutape dump` write what comes out here.
+
+mod flags;
+mod types;
+mod value;
+
+use std::borrow::Cow;
+
+use cutape_format::layout::{capture_flag, field};
+use cutape_format::{Call, Capture, Passing, Signature, Signatures};
+use cutape_registry::{Function, Kind, Role};
+
+pub use types::{Type, attributes, block, text, word};
+pub use value::{Form, Value, hexadecimal, write_joined};
+
+/// Knows what handles and addresses stand for.
+pub trait Names {
+    /// What an object is called; `None` if it was never seen.
+    fn handle(&self, kind: Kind, handle: u64) -> Option<String>;
+    /// What a device address lies in.
+    fn place(&self, address: u64) -> Option<String>;
+}
+
+/// Knows none.
+#[derive(Clone, Copy, Debug)]
+pub struct Nameless;
+
+impl Names for Nameless {
+    fn handle(&self, _kind: Kind, _handle: u64) -> Option<String> {
+        None
+    }
+
+    fn place(&self, _address: u64) -> Option<String> {
+        None
+    }
+}
+
+/// A handle with its name.
+pub fn handle(names: &dyn Names, kind: Kind, handle: u64) -> Value {
+    match (kind, handle) {
+        (_, 0) => Value::Null,
+        (Kind::Memory | Kind::Global | Kind::Reservation, _) => device_address(names, handle),
+        _ => Value::Address(handle, names.handle(kind, handle)),
+    }
+}
+
+/// A device address with what it lies in.
+pub fn device_address(names: &dyn Names, address: u64) -> Value {
+    match address {
+        0 => Value::Null,
+        _ => Value::Address(address, names.place(address)),
+    }
+}
+
+/// How calls are decoded.
+#[derive(Clone, Copy)]
+pub struct Decoding<'d> {
+    /// The trace's own table.
+    pub signatures: &'d Signatures,
+    /// What handles stand for.
+    pub names: &'d dyn Names,
+    /// What handles stand for that the call has left behind pointers.
+    pub names_after: &'d dyn Names,
+    /// How many elements of an array, and bytes of a block, are decoded.
+    pub elements: usize,
+}
+
+/// What is the same for all calls of a function.
+#[derive(Debug)]
+pub struct CallPlan<'t> {
+    parameters: Vec<ParameterPlan<'t>>,
+}
+
+#[derive(Debug)]
+struct ParameterPlan<'t> {
+    name: &'t str,
+    by_value: Type<'t>,
+    behind: Type<'t>,
+    is_string: bool,
+    memory: bool,
+}
+
+/// A decoded call.
+#[derive(Debug)]
+pub struct Decoded<'t> {
+    /// In the order of the prototype.
+    pub arguments: Vec<Argument<'t>>,
+    /// What the call left behind pointers, where that is not what stood there before.
+    pub outputs: Vec<Output<'t>>,
+}
+
+/// A decoded argument.
+#[derive(Debug)]
+pub struct Argument<'t> {
+    /// Its parameter's name.
+    pub name: &'t str,
+    /// The bits that were passed.
+    pub value: Value,
+    /// What stood behind it before the call.
+    pub pointee: Option<Value>,
+    /// Further pieces: name, value.
+    pub pieces: Vec<(&'static str, Value)>,
+}
+
+/// What a call left behind a pointer.
+#[derive(Debug)]
+pub struct Output<'t> {
+    /// The parameter's name.
+    pub name: &'t str,
+    /// The name of a further piece.
+    pub piece: Option<&'static str>,
+    /// What is there.
+    pub value: Value,
+}
+
+/// The function of that signature, unless the roles of this version may be about other parameters.
+pub fn function_of(signature: &Signature) -> Option<&'static Function> {
+    cutape_registry::function(&signature.name)
+        .filter(|function| function.params.len() == signature.parameters.len())
+}
+
+impl<'t> CallPlan<'t> {
+    /// For the calls of a function of a trace with that table.
+    pub fn of(signature: &'t Signature, signatures: &'t Signatures) -> Self {
+        let function = function_of(signature);
+        let parameters = signature.parameters.iter().enumerate();
+        let parameters = parameters.map(|(position, parameter)| {
+            let role = function.map(|function| function.params[position].role);
+            let is_pointer = parameter.c_type.trim_end().ends_with('*');
+            let flags = flags::of(&signature.base, &parameter.name).map(Type::Flags);
+            let by_value = match role {
+                Some(Role::Use(Kind::Device) | Role::Destroy(Kind::Device)) => Type::Signed(4),
+                Some(Role::Use(kind) | Role::Destroy(kind)) => Type::Handle(kind),
+                Some(Role::DeviceRead(_) | Role::DeviceWrite(_)) => Type::DeviceAddress,
+                Some(Role::HostAddress) => Type::Pointer,
+                _ => match (Type::of(&parameter.c_type, signatures), parameter.passing) {
+                    (Type::Bytes, Passing::Float(n)) => Type::Float(usize::from(n)),
+                    (Type::Bytes, Passing::Signed(n)) => Type::Signed(usize::from(n)),
+                    // A handle of a type without a name here, or a callback.
+                    (Type::Bytes, Passing::Unsigned(8)) => Type::Pointer,
+                    (known, _) => known,
+                },
+            };
+            let behind = match role {
+                Some(
+                    Role::Make(Kind::Device, _)
+                    | Role::Find(Kind::Device, _)
+                    | Role::Get(Kind::Device),
+                ) => Type::Signed(4),
+                Some(
+                    Role::Make(kind, _)
+                    | Role::Find(kind, _)
+                    | Role::FindMany(kind, ..)
+                    | Role::Get(kind)
+                    | Role::UseMany(kind, _),
+                ) => Type::Handle(kind),
+                Some(Role::Text(_) | Role::String) => Type::Character,
+                _ => Type::behind(&parameter.c_type, signatures),
+            };
+            let (by_value, behind) = match flags {
+                Some(flags) if is_pointer => (by_value, flags),
+                Some(flags) => (flags, behind),
+                None => (by_value, behind),
+            };
+            ParameterPlan {
+                name: &parameter.name,
+                by_value,
+                behind,
+                is_string: matches!(role, Some(Role::String)),
+                memory: matches!(parameter.passing, Passing::Memory(_)),
+            }
+        });
+        Self {
+            parameters: parameters.collect(),
+        }
+    }
+
+    /// Decodes a call; `bytes` gives those of a capture, or what stands for them.
+    pub fn decode<'c>(
+        &self,
+        call: &Call<'c>,
+        decoding: Decoding<'_>,
+        bytes: &mut dyn FnMut(Capture<'c>) -> Result<Cow<'c, [u8]>, Value>,
+    ) -> Decoded<'t> {
+        let Decoding {
+            signatures,
+            names,
+            elements,
+            ..
+        } = decoding;
+        let arguments = self.parameters.iter().enumerate();
+        let arguments = arguments.map(|(position, parameter)| Argument {
+            name: parameter.name,
+            value: match parameter.by_value {
+                // Small structs travel in a register, others as memory.
+                Type::Structure(_) => {
+                    let bytes = call.argument_bytes(position);
+                    parameter
+                        .by_value
+                        .decode(&bytes, names, signatures, elements)
+                }
+                _ if parameter.memory => block(&call.argument_bytes(position), elements),
+                known => known.scalar(call.argument(position), names),
+            },
+            pointee: None,
+            pieces: Vec::new(),
+        });
+        let mut arguments: Vec<_> = arguments.collect();
+        for capture in call.captures() {
+            let value = self.piece(capture, names, decoding, bytes);
+            let Some(argument) = arguments.get_mut(usize::from(capture.parameter)) else {
+                continue;
+            };
+            match piece_name(capture.field) {
+                None => argument.pointee = Some(value),
+                Some(name) => argument.pieces.push((name, value)),
+            }
+        }
+        // A structure table without the function says nothing of its arguments.
+        if self.parameters.is_empty() && !call.packed_arguments().is_empty() {
+            arguments.push(Argument {
+                name: "arguments",
+                value: block(&call.packed_arguments(), elements),
+                pointee: None,
+                pieces: Vec::new(),
+            });
+        }
+        let mut outputs = Vec::new();
+        for capture in call.leave.iter().flat_map(|leave| leave.captures()) {
+            let Some(parameter) = self.parameters.get(usize::from(capture.parameter)) else {
+                continue;
+            };
+            let same = call
+                .capture(usize::from(capture.parameter), capture.field)
+                .is_some_and(|before| before.bytes == capture.bytes);
+            if same || capture.flags & capture_flag::UNCHANGED != 0 {
+                continue;
+            }
+            outputs.push(Output {
+                name: parameter.name,
+                piece: piece_name(capture.field),
+                value: self.piece(capture, decoding.names_after, decoding, bytes),
+            });
+        }
+        Decoded { arguments, outputs }
+    }
+
+    fn piece<'c>(
+        &self,
+        capture: Capture<'c>,
+        names: &dyn Names,
+        decoding: Decoding<'_>,
+        bytes: &mut dyn FnMut(Capture<'c>) -> Result<Cow<'c, [u8]>, Value>,
+    ) -> Value {
+        let bytes = match bytes(capture) {
+            Ok(bytes) => bytes,
+            Err(other) => return other,
+        };
+        let Decoding {
+            signatures,
+            elements,
+            ..
+        } = decoding;
+        let typed = |kind: Type<'_>| kind.decode(&bytes, names, signatures, elements);
+        match capture.field {
+            field::POINTEE => match self.parameters.get(usize::from(capture.parameter)) {
+                Some(parameter) if parameter.is_string => Value::Text(text(&bytes)),
+                Some(parameter) => typed(parameter.behind),
+                None => block(&bytes, elements),
+            },
+            field::OPTIONS => list(typed(Type::of("CUjit_option", signatures))),
+            field::LIBRARY_OPTIONS => list(typed(Type::of("CUlibraryOption", signatures))),
+            field::OPTION_VALUES
+            | field::LIBRARY_OPTION_VALUES
+            | field::EXTRA
+            | field::SYMBOL_ADDRESSES => words(&bytes),
+            field::ATTRIBUTES => attributes(&bytes, signatures, names),
+            field::INFO_LOG | field::ERROR_LOG | field::DIRECTORY | field::TEXT => {
+                Value::Text(text(&bytes))
+            }
+            field::SYMBOL_NAMES => Value::List(
+                bytes
+                    .strip_suffix(&[0])
+                    .unwrap_or(&bytes)
+                    .split(|&byte| byte == 0)
+                    .map(|name| Value::Text(text(name)))
+                    .collect(),
+                0,
+            ),
+            field::BYTE_BEHIND => Value::Unsigned(word(&bytes)),
+            _ => block(&bytes, elements),
+        }
+    }
+}
+
+/// Eight-byte words that may be numbers or addresses.
+fn words(bytes: &[u8]) -> Value {
+    let words = bytes
+        .chunks_exact(8)
+        .map(|raw| Value::Address(word(raw), None));
+    Value::List(words.collect(), 0)
+}
+
+/// A list even of one.
+fn list(value: Value) -> Value {
+    match value {
+        Value::List(..) | Value::Bytes(..) => value,
+        one => Value::List(vec![one], 0),
+    }
+}
+
+/// The name of a piece; `None` for what the parameter itself points at.
+pub fn piece_name(piece: u8) -> Option<&'static str> {
+    Some(match piece {
+        field::POINTEE => return None,
+        field::KERNEL_PARAMETERS => "kernel_parameters",
+        field::EXTRA => "extra",
+        field::OPTIONS => "options",
+        field::OPTION_VALUES => "option_values",
+        field::INFO_LOG => "info_log",
+        field::ERROR_LOG => "error_log",
+        field::FILE => "file",
+        field::DIRECTORY => "directory",
+        field::FATBIN => "fatbin",
+        field::ATTRIBUTES => "attributes",
+        field::HOST_BYTES => "host_bytes",
+        field::SYMBOL_NAMES => "symbol_names",
+        field::SYMBOL_ADDRESSES => "symbol_addresses",
+        field::BYTE_BEHIND => "byte_behind",
+        field::LIBRARY_OPTIONS => "library_options",
+        field::LIBRARY_OPTION_VALUES => "library_option_values",
+        field::TEXT => "text",
+        _ => "other",
+    })
+}
+
+/// Whether a capture of a call is a module image: of loads and link inputs, and a link's cubin.
+pub fn is_image(call: &Call<'_>, parameter: usize, piece: u8) -> bool {
+    let base = call.signature.base.as_str();
+    match piece {
+        field::FATBIN | field::FILE => true,
+        field::POINTEE => {
+            let Some(parameter) = call.signature.parameters.get(parameter) else {
+                return false;
+            };
+            match base {
+                "cuModuleLoadData" | "cuModuleLoadDataEx" => parameter.name == "image",
+                "cuModuleLoadFatBinary" => parameter.name == "fatCubin",
+                "cuLibraryLoadData" => parameter.name == "code",
+                "cuLinkAddData" => parameter.name == "data",
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+/// The word for a kind of image: `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM`, `unknown`.
+pub fn image_word(kind: cutape_image::ImageKind) -> &'static str {
+    use cutape_image::ImageKind;
+    match kind {
+        ImageKind::Cubin => "cubin",
+        ImageKind::Fatbin => "fatbin",
+        ImageKind::FatbinWrapper => "fatbin wrapper",
+        ImageKind::Ptx => "PTX",
+        ImageKind::HostObject => "host object",
+        ImageKind::HostArchive => "host archive",
+        ImageKind::NvvmBitcode => "NVVM",
+        ImageKind::Unknown => "unknown",
+    }
+}
