@@ -30,7 +30,7 @@ pub struct Call<'a> {
     /// Captures from a note behind the `ENTER`.
     pub(crate) more_captures: &'a [u8],
     /// The one that is a record of its own.
-    pub(crate) own_capture: Option<Capture<'a>>,
+    pub(crate) own_capture: Option<OwnCapture<'a>>,
     pub(crate) notes: Vec<(u16, &'a [u8])>,
     /// What came back; `None` for a call in flight.
     pub leave: Option<Leave<'a>>,
@@ -53,8 +53,17 @@ pub struct Leave<'a> {
     /// What it returned (for nearly all functions a `CUresult`).
     pub result: i32,
     /// The one that is in the record's head.
-    pub(crate) own_capture: Option<Capture<'a>>,
+    pub(crate) own_capture: Option<OwnCapture<'a>>,
     pub(crate) captures: &'a [u8],
+}
+
+/// A capture that has no head among other bytes: its flags are 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnCapture<'a> {
+    pub(crate) parameter: u8,
+    pub(crate) field: u8,
+    /// `None` if the record is too short for them.
+    pub(crate) bytes: Option<&'a [u8]>,
 }
 
 /// What was seen behind a pointer.
@@ -136,8 +145,8 @@ pub enum Note<'a> {
 /// Iterates over captures; ends at the first that is malformed.
 #[derive(Clone, Debug)]
 pub struct Captures<'a> {
-    /// One that has no head among these bytes.
-    own: Option<Capture<'a>>,
+    /// Comes before the others.
+    own: Option<OwnCapture<'a>>,
     bytes: &'a [u8],
     /// What follows when `bytes` are through.
     more: &'a [u8],
@@ -162,8 +171,13 @@ impl<'a> Iterator for Captures<'a> {
     type Item = Capture<'a>;
 
     fn next(&mut self) -> Option<Capture<'a>> {
-        if let Some(capture) = self.own.take() {
-            return Some(capture);
+        if let Some(own) = self.own.take() {
+            return Some(Capture {
+                parameter: own.parameter,
+                field: own.field,
+                flags: 0,
+                bytes: own.bytes.map_or(Bytes::Unreadable, Bytes::Inline),
+            });
         }
         if self.bytes.len() < CAPTURE_HEAD_LENGTH && !self.more.is_empty() {
             self.bytes = core::mem::take(&mut self.more);

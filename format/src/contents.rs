@@ -6,9 +6,10 @@ use crate::call::{Bytes, Captures, Note};
 use crate::cursor::Entered;
 use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, capture_flag, note_kind,
-    record_kind,
+    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, capture_flag,
+    note_kind, record_kind,
 };
+use crate::outline::{Outline, Outlines};
 use crate::records::record_at;
 use crate::trace::{Damage, Trace};
 
@@ -94,7 +95,27 @@ pub(crate) struct Contents {
 impl Contents {
     /// Looks through a body.
     pub(crate) fn of(trace: &Trace, body: &[u8]) -> Self {
+        Self::look_through(trace, body, |_, _, _, _| {})
+    }
+
+    /// Looks through a body and puts the calls in it in outline.
+    pub(crate) fn with_outlines(trace: &Trace, body: &[u8]) -> (Self, Vec<Outline>) {
+        let mut outlines = Outlines::new(body);
+        let contents = Self::look_through(trace, body, |at, head, record, entered| {
+            outlines.record(at, head, record, entered);
+        });
+        (contents, outlines.finish())
+    }
+
+    /// `each` gets every record: where it is, its head, its bytes behind that, and what it says if a call is entered with it.
+    #[inline(always)]
+    fn look_through(
+        trace: &Trace,
+        body: &[u8],
+        mut each: impl FnMut(usize, RecordHead, &[u8], Option<&Entered<'_>>),
+    ) -> Self {
         let signatures = trace.signatures();
+        let start_ticks = trace.head().start_ticks;
         let mut contents = Self::default();
         while let Some((head, record)) = record_at(body, contents.end) {
             let at = contents.end;
@@ -103,15 +124,19 @@ impl Contents {
             match head.kind {
                 record_kind::ENTER | record_kind::ENTER_SHORT => {
                     contents.calls += 1;
-                    if signatures.function(head.function).is_none() {
+                    let known = signatures.function(head.function);
+                    if known.is_none() {
                         contents.unknown_function.get_or_insert((at, head.function));
                         contents.named.unknown = true;
                     }
                     contents.introduces |= signatures.introduces(head.function);
-                    if let Some(entered) = Entered::read(trace, head, record) {
+                    let entered = Entered::of(known, start_ticks, head, record);
+                    if let Some(entered) = &entered {
                         contents.first_ticks.get_or_insert(entered.head.ticks);
                         contents.named.add_captures(entered.captures);
                     }
+                    each(at, head, record, entered.as_ref());
+                    continue;
                 }
                 record_kind::LEAVE_SHORT | record_kind::LEAVE_VALUE | record_kind::CAPTURE => {}
                 record_kind::LEAVE => {
@@ -121,6 +146,7 @@ impl Contents {
                 record_kind::NOTE => contents.note(head.function, record),
                 _ => contents.named.unknown = true,
             }
+            each(at, head, record, None);
         }
         contents
     }

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::call::{Arguments, Bytes, Call, Capture, Leave};
+use crate::call::{Arguments, Call, Leave, OwnCapture};
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
     field, note_kind, record_kind, short_enter,
 };
 use crate::records::record_at;
+use crate::signature::Signature;
 use crate::trace::Trace;
 
 /// Where a thread's next record is.
@@ -213,7 +214,7 @@ pub(crate) fn seek_enter<'b>(
 /// What an `ENTER` or `ENTER_SHORT` says.
 pub(crate) struct Entered<'t> {
     pub(crate) head: EnterHead,
-    arguments: Arguments<'t>,
+    pub(crate) arguments: Arguments<'t>,
     pub(crate) captures: &'t [u8],
 }
 
@@ -221,6 +222,17 @@ impl<'t> Entered<'t> {
     #[inline]
     pub(crate) fn read(trace: &Trace, head: RecordHead, body: &'t [u8]) -> Option<Self> {
         let known = trace.signatures().function(head.function);
+        Self::of(known, trace.head().start_ticks, head, body)
+    }
+
+    /// Of a call of that function, in a trace that begins at that time.
+    #[inline]
+    pub(crate) fn of(
+        known: Option<&Signature>,
+        start_ticks: u64,
+        head: RecordHead,
+        body: &'t [u8],
+    ) -> Option<Self> {
         if head.kind == record_kind::ENTER {
             let enter = EnterHead::read(body)?;
             let rest = body.get(ENTER_HEAD_LENGTH..)?;
@@ -238,7 +250,7 @@ impl<'t> Entered<'t> {
         let parameters = known.map_or(0, |signature| signature.parameters.len());
         let mut numbers = short_enter::Numbers::new(body, parameters)?;
         let head = EnterHead {
-            ticks: trace.head().start_ticks.wrapping_add(numbers.next()?),
+            ticks: start_ticks.wrapping_add(numbers.next()?),
             caller: numbers.next()?,
         };
         let arguments = numbers.clone();
@@ -367,11 +379,10 @@ pub(crate) fn assemble<'t>(
                 call.leave = Some(Leave {
                     ticks: call.ticks.wrapping_add(record.value_ticks()),
                     result: 0,
-                    own_capture: Some(Capture {
+                    own_capture: Some(OwnCapture {
                         parameter: record.value_parameter(),
                         field: field::POINTEE,
-                        flags: 0,
-                        bytes: bytes.map_or(Bytes::Unreadable, Bytes::Inline),
+                        bytes,
                     }),
                     captures: &[],
                 });
@@ -383,11 +394,10 @@ pub(crate) fn assemble<'t>(
             }
             record_kind::CAPTURE => {
                 let length = body.len().saturating_sub(record.capture_padding());
-                call.own_capture = Some(Capture {
+                call.own_capture = Some(OwnCapture {
                     parameter: record.detail,
                     field: record.capture_field(),
-                    flags: 0,
-                    bytes: Bytes::Inline(body.get(..length).unwrap_or(body)),
+                    bytes: Some(body.get(..length).unwrap_or(body)),
                 });
             }
             record_kind::NOTE if function == note_kind::CAPTURES => call.more_captures = body,

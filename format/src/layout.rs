@@ -420,7 +420,22 @@ pub mod short_enter {
             }
         }
 
+        /// Those with these codes, whose bytes are given.
+        #[cfg(feature = "read")]
+        #[inline]
+        pub(crate) fn of_codes(codes: u64, rest: &'a [u8]) -> Self {
+            Self { codes, rest }
+        }
+
+        /// The codes of the numbers that have not been read.
+        #[cfg(feature = "read")]
+        #[inline]
+        pub(crate) fn codes(&self) -> u64 {
+            self.codes
+        }
+
         /// What follows the numbers that have been read.
+        #[inline]
         pub fn rest(&self) -> &'a [u8] {
             self.rest
         }

@@ -32,6 +32,8 @@ mod mover;
 #[cfg(feature = "read")]
 mod ordered;
 #[cfg(feature = "read")]
+mod outline;
+#[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
 mod packed_file;

@@ -1,23 +1,26 @@
-//! Walking over calls with memory for a few chunks, whatever the length of the trace; on two processors where there are two: one
-//! unpacks chunks and looks through them, the other puts calls together and does what is wanted with them.
+//! Walking over calls with memory for a few chunks, whatever the length of the trace; on several processors where there are several:
+//! other threads unpack chunks, look through them and put their calls in outline, this one does what is wanted with the calls.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use crate::call::Call;
 use crate::contents::{Contents, Named};
 use crate::cursor::{Bodies, Position, assemble, seek_enter};
 use crate::ordered::processors;
+use crate::outline::Outline;
 use crate::pack::{Missing, missing_ranges};
 use crate::trace::{Damage, Error, Trace};
 
 /// A walk over fewer calls loads chunks when it comes to them.
 const WORTH_LOADING_AHEAD: u64 = 1 << 16;
+/// More threads than this would wait for the one that takes the calls.
+const MOST_LOADERS: usize = 4;
 
 /// What a walk over a whole trace has seen beside the calls: see [`Walk::run`].
 #[derive(Debug, Default)]
@@ -174,22 +177,38 @@ impl<'t> Walk<'t> {
             reader.walk(&mut each)?;
             return Ok(reader.walked());
         }
-        thread::scope(move |scope| {
-            let (ask, asked) = mpsc::channel();
-            let (give, given) = mpsc::channel();
-            scope.spawn(move || {
-                for wanted in asked {
-                    // Nobody takes it if the walk is over.
-                    if give.send(Loaded::new(trace, wanted)).is_err() {
-                        return;
+        let loaders = processors().min(MOST_LOADERS);
+        let (ask, asked) = mpsc::channel();
+        let asked = Mutex::new(asked);
+        thread::scope(|scope| {
+            for _ in 0..loaders {
+                scope.spawn(|| {
+                    while let Some((wanted, give)) = next_wanted(&asked) {
+                        // Nobody takes it if the walk is over.
+                        let _ = give.send(Loaded::new(trace, wanted));
                     }
-                }
+                });
+            }
+            reader.store.loader = Some(Loader {
+                ask,
+                given: RefCell::default(),
+                ahead: 1 + loaders / reader.store.chunks.len().max(1),
             });
-            reader.store.loader = Some(Loader { ask, given });
-            reader.walk(&mut each)?;
-            Ok(reader.walked())
+            let outcome = reader.walk(&mut each);
+            // With the reader goes the end at which loaders are asked, and so do they.
+            let walked = reader.walked();
+            outcome.map(|()| walked)
         })
     }
+}
+
+/// A chunk that is wanted, and where it is to be handed in.
+type Request<'t> = (Wanted, mpsc::Sender<Loaded<'t>>);
+
+/// What a loader is to do next; `None` if nothing comes any more.
+fn next_wanted<'t>(asked: &Mutex<mpsc::Receiver<Request<'t>>>) -> Option<Request<'t>> {
+    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    asked.recv().ok()
 }
 
 /// A chunk of calls: its thread, its place among the thread's chunks that are walked over, its number in the trace.
@@ -200,38 +219,61 @@ struct Wanted {
     chunk: usize,
 }
 
-/// The chunk's body with what it holds, or why there is none.
+/// A chunk's body with what it holds, or why there is none.
 struct Loaded<'t> {
     wanted: Wanted,
-    body: Result<(Cow<'t, [u8]>, Contents), Damage>,
+    chunk: Result<(Chunk<'t>, Contents), Damage>,
 }
 
 impl<'t> Loaded<'t> {
     fn new(trace: &'t Trace, wanted: Wanted) -> Self {
-        let body = trace.load(wanted.chunk).map(|body| {
-            let contents = Contents::of(trace, &body);
-            (body, contents)
+        let chunk = trace.load(wanted.chunk).map(|body| {
+            let (contents, outlines) = Contents::with_outlines(trace, &body);
+            (Chunk { body, outlines }, contents)
         });
-        Self { wanted, body }
+        Self { wanted, chunk }
     }
 }
 
-/// A chunk's body, or why there is none.
-type Body<'t> = Result<Cow<'t, [u8]>, Damage>;
-
-/// The other processor's end: loads what it is asked for, in that order.
-struct Loader<'t> {
-    ask: mpsc::Sender<Wanted>,
-    given: mpsc::Receiver<Loaded<'t>>,
+/// A chunk of calls that is walked over.
+struct Chunk<'t> {
+    body: Cow<'t, [u8]>,
+    /// The calls that are entered in it.
+    outlines: Vec<Outline>,
 }
 
-/// The bodies of the chunks that are walked over, from when they are needed (one chunk a thread earlier where there is a loader)
-/// until they are passed.
+/// The other processors' end: they load what they are asked for.
+struct Loader<'t> {
+    ask: mpsc::Sender<Request<'t>>,
+    /// Where what was asked for comes, in the order of asking, so that what is seen in chunks has an order.
+    given: RefCell<VecDeque<mpsc::Receiver<Loaded<'t>>>>,
+    /// How many chunks of a thread are loaded before they are needed.
+    ahead: usize,
+}
+
+impl<'t> Loader<'t> {
+    fn ask(&self, wanted: Wanted) {
+        let (give, given) = mpsc::channel();
+        // If nobody is there any more, nothing will be given.
+        let _ = self.ask.send((wanted, give));
+        self.given.borrow_mut().push_back(given);
+    }
+
+    /// What was asked for first of what has not been taken; `None` if nothing was, or if the one who loaded it has ended before his
+    /// time, which comes out where he is joined.
+    fn take(&self) -> Option<Loaded<'t>> {
+        let given = self.given.borrow_mut().pop_front()?;
+        given.recv().ok()
+    }
+}
+
+/// The chunks that are walked over, from when they are needed (a few chunks a thread earlier where there is a loader) until they
+/// are passed.
 struct Store<'t> {
     trace: &'t Trace,
     /// For each thread the chunks that are walked over.
     chunks: Vec<Vec<usize>>,
-    bodies: Vec<Vec<OnceCell<Body<'t>>>>,
+    loaded: Vec<Vec<OnceCell<Result<Chunk<'t>, Damage>>>>,
     /// For each thread how many of its chunks the loader has been asked for.
     asked: Vec<Cell<usize>>,
     loader: Option<Loader<'t>>,
@@ -263,24 +305,22 @@ impl<'t> Store<'t> {
                 chunk,
             })
         };
-        let body = &self.bodies[thread][place];
+        let chunk = &self.loaded[thread][place];
         if let Some(loader) = &self.loader {
             let asked = &self.asked[thread];
-            while let Some(next) = wanted(asked.get().max(place)).filter(|n| n.place <= place + 1) {
+            let end = place + 1 + loader.ahead;
+            while let Some(next) = wanted(asked.get().max(place)).filter(|n| n.place < end) {
                 asked.set(next.place + 1);
-                if loader.ask.send(next).is_err() {
-                    break;
-                }
+                loader.ask(next);
             }
-            while body.get().is_none() {
-                // If the loader has ended before its time, that comes out where it is joined.
-                let Ok(loaded) = loader.given.recv() else {
+            while chunk.get().is_none() {
+                let Some(loaded) = loader.take() else {
                     break;
                 };
                 self.keep(loaded);
             }
         }
-        if body.get().is_none()
+        if chunk.get().is_none()
             && let Some(wanted) = wanted(place)
         {
             self.keep(Loaded::new(self.trace, wanted));
@@ -291,32 +331,38 @@ impl<'t> Store<'t> {
         let Wanted {
             thread,
             place,
-            chunk,
+            chunk: number,
         } = loaded.wanted;
-        let body = loaded.body.map(|(body, contents)| {
+        let chunk = loaded.chunk.map(|(chunk, contents)| {
             let mut seen = self.seen.borrow_mut();
-            seen.look_at(self.trace, thread, chunk, &body, contents);
-            body
+            seen.look_at(self.trace, thread, number, &chunk.body, contents);
+            chunk
         });
         // Nobody else has put one there.
-        let _ = self.bodies[thread][place].set(body);
+        let _ = self.loaded[thread][place].set(chunk);
     }
-}
 
-impl<'s> Bodies<'s> for &'s Store<'_> {
+    /// The chunk at a place, `None` behind the last and where it cannot be read.
     #[inline]
-    fn body(&self, thread: usize, place: usize) -> Option<&'s [u8]> {
-        let body = self.bodies.get(thread)?.get(place)?;
-        if body.get().is_none() {
+    fn chunk(&self, thread: usize, place: usize) -> Option<&Chunk<'t>> {
+        let chunk = self.loaded.get(thread)?.get(place)?;
+        if chunk.get().is_none() {
             self.load(thread, place);
         }
-        match body.get()? {
-            Ok(body) => Some(body),
+        match chunk.get()? {
+            Ok(chunk) => Some(chunk),
             Err(damage) => {
                 self.unreadable.get_or_init(|| damage.clone());
                 None
             }
         }
+    }
+}
+
+impl<'s> Bodies<'s> for &'s Store<'_> {
+    fn body(&self, thread: usize, place: usize) -> Option<&'s [u8]> {
+        let store: &'s Store<'_> = self;
+        store.chunk(thread, place).map(|chunk| &*chunk.body)
     }
 
     fn first(&self, thread: usize, place: usize) -> Option<u64> {
@@ -356,9 +402,11 @@ impl Seen {
 
 #[derive(Clone, Debug, Default)]
 struct ThreadState {
-    position: Position,
+    /// Which of its chunks the next call may be in, and which of that chunk's calls it would be.
+    place: usize,
+    next: usize,
     calls: u64,
-    /// What is to be done where a chunk begins has been done up to this place; the bodies before it are gone.
+    /// What is to be done where a chunk begins has been done up to this place; the chunks before it are gone.
     arrived: Option<usize>,
 }
 
@@ -385,7 +433,7 @@ impl<'t> Reader<'t> {
             threads: vec![ThreadState::default(); start.chunks.len()],
             store: Store {
                 trace,
-                bodies: start.chunks.iter().map(empty).collect(),
+                loaded: start.chunks.iter().map(empty).collect(),
                 asked: vec![Cell::new(0); start.chunks.len()],
                 chunks: start.chunks,
                 loader: None,
@@ -403,12 +451,17 @@ impl<'t> Reader<'t> {
         self.store.seen.into_inner().walked
     }
 
-    /// Moves a thread to its next call; when that is entered.
+    /// Moves a thread to the chunk that its next call is in; when that is entered.
     fn next_of(&mut self, thread: usize) -> Option<u64> {
         let state = self.threads.get_mut(thread)?;
-        let found = seek_enter(self.store.trace, &&self.store, thread, &mut state.position)?;
-        let ticks = found.ticks();
-        if state.arrived != Some(state.position.chunk) {
+        let ticks = loop {
+            let chunk = self.store.chunk(thread, state.place)?;
+            match chunk.outlines.get(state.next) {
+                Some(outline) => break outline.ticks,
+                None => (state.place, state.next) = (state.place + 1, 0),
+            }
+        };
+        if state.arrived != Some(state.place) {
             self.arrive(thread);
         }
         Some(ticks)
@@ -418,12 +471,12 @@ impl<'t> Reader<'t> {
     #[cold]
     fn arrive(&mut self, thread: usize) {
         let state = &mut self.threads[thread];
-        let place = state.position.chunk;
+        let place = state.place;
         // As in a cursor: calls that are lost or passed over have had their numbers.
         let first = (&self.store).first(thread, place).unwrap_or(0);
         state.calls = state.calls.max(first);
         for passed in state.arrived.unwrap_or(0)..place {
-            self.store.bodies[thread][passed].take();
+            self.store.loaded[thread][passed].take();
             self.store.trace.let_go(self.store.chunks[thread][passed]);
         }
         state.arrived = Some(place);
@@ -461,36 +514,71 @@ impl<'t> Reader<'t> {
         ordinal: u32,
         each: &mut impl FnMut(&Call<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let trace = self.store.trace;
         let thread = ordinal as usize;
         let bound = self.queue.peek().map(|&Reverse(next)| next);
-        while self.index < self.end {
-            let state = &mut self.threads[thread];
-            let store = &self.store;
-            let Some(found) = seek_enter(trace, &store, thread, &mut state.position) else {
-                break;
-            };
-            let next = (found.ticks(), ordinal);
-            let place = state.position.chunk;
-            if state.arrived != Some(place) {
-                self.arrive(thread);
-                continue;
-            }
-            if bound.is_some_and(|bound| next > bound) {
-                self.queue.push(Reverse(next));
+        // Nearly always one chunk has more calls than are wanted.
+        while self.index < self.end && self.next_of(thread).is_some() {
+            if !self.walk_chunk(ordinal, bound, each)? {
                 break;
             }
-            let mut assembled = assemble(trace, &store, ordinal, state.calls, found);
-            if store.unreadable.get().is_some() {
-                break;
-            }
-            assembled.call.index = self.index;
-            each(&assembled.call)?;
-            state.position = assembled.position;
-            state.calls += 1;
-            let counted = self.first_counted.get(thread);
-            self.index += u64::from(counted.is_none_or(|&first| place >= first));
         }
         Ok(())
+    }
+
+    /// Walks over calls of the chunk that a thread is in; false if they end there before the chunk does.
+    fn walk_chunk<E>(
+        &mut self,
+        ordinal: u32,
+        bound: Option<(u64, u32)>,
+        each: &mut impl FnMut(&Call<'_>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let thread = ordinal as usize;
+        let (store, state) = (&self.store, &mut self.threads[thread]);
+        let (trace, place) = (store.trace, state.place);
+        let Some(chunk) = store.chunk(thread, place) else {
+            return Ok(false);
+        };
+        let counted = self.first_counted.get(thread);
+        let counted = u64::from(counted.is_none_or(|&first| place >= first));
+        while let Some(outline) = chunk.outlines.get(state.next) {
+            let next = (outline.ticks, ordinal);
+            if bound.is_some_and(|bound| next > bound) {
+                self.queue.push(Reverse(next));
+                return Ok(false);
+            }
+            if self.index >= self.end {
+                return Ok(false);
+            }
+            let (index, number) = (self.index, state.calls);
+            if let Some(call) = outline.call(trace, &chunk.body, ordinal, number, index) {
+                each(&call)?;
+                state.next += 1;
+            } else {
+                let mut position = Position {
+                    chunk: place,
+                    offset: outline.enter,
+                };
+                let Some(found) = seek_enter(trace, &store, thread, &mut position) else {
+                    return Ok(false);
+                };
+                let mut assembled = assemble(trace, &store, ordinal, number, found);
+                if store.unreadable.get().is_some() {
+                    return Ok(false);
+                }
+                assembled.call.index = index;
+                each(&assembled.call)?;
+                state.next += 1;
+                if assembled.position.chunk != place {
+                    // Further ones of this chunk there are none.
+                    (state.place, state.next) = (assembled.position.chunk, 0);
+                }
+            }
+            state.calls += 1;
+            self.index += counted;
+            if state.place != place {
+                break;
+            }
+        }
+        Ok(true)
     }
 }
