@@ -48,7 +48,7 @@ impl Analyzer {
             let same = function.params.len() == call.signature.parameters.len();
             same.then(|| Box::new(Plan::new(function)))
         });
-        if call.number == 0 || call.notes().next().is_some() {
+        if call.has_notes() {
             self.state.notes(call);
         }
         self.state.settle(call.ticks, call.thread);

@@ -1,5 +1,6 @@
 //! What a function does to the model, resolved once from the registry's roles instead of at every call.
 
+use crate::state::objects::Kinds;
 use cutape_registry::{Class, Function, Kind, Length, Param, Parent, Role, Waits, Width};
 
 /// Functions that need more than their roles say; variants of one base share theirs.
@@ -163,6 +164,24 @@ pub(crate) struct Plan {
     pub(crate) launched: Option<usize>,
     /// Positions behind which a launch's parameters may stand.
     pub(crate) launch_parameters: [Option<usize>; 2],
+    /// Position of a launch's configuration.
+    pub(crate) config: Option<usize>,
+    /// The kinds of objects that handles by value may mean.
+    pub(crate) used: Kinds,
+    /// There are handles elsewhere, or strings that may be the driver's.
+    pub(crate) uses_elsewhere: bool,
+    /// It takes device addresses.
+    pub(crate) takes_addresses: bool,
+    /// It ends objects.
+    pub(crate) destroys: bool,
+    /// It asks for a variable's address and size.
+    pub(crate) asks_for_global: bool,
+    /// It takes functions, and no kernel may stand for one.
+    pub(crate) takes_functions_only: bool,
+    /// It asks for what a library or a kernel is in the current context.
+    pub(crate) asks_for_instance: bool,
+    /// It copies between contexts that it names.
+    pub(crate) copies_to_peer: bool,
     /// Nothing at all is to be done.
     pub(crate) trivial: bool,
 }
@@ -237,9 +256,38 @@ impl Plan {
             .params
             .iter()
             .position(|param| matches!(param.role, Role::Use(Kind::Function)));
+        let mut used = Kinds::default();
+        for &(_, step) in &steps {
+            if let Step::Use(kind) | Step::Destroy(kind) = step {
+                used.insert(kind);
+                // A kernel may stand for a function.
+                if kind == Kind::Function {
+                    used.insert(Kind::Kernel);
+                }
+            }
+        }
+        let has = |which: fn(&Step) -> bool| steps.iter().any(|(_, step)| which(step));
+        let begins = |words: &[&str]| words.iter().any(|word| function.base.starts_with(word));
         Self {
             launched,
             launch_parameters: [at("kernelParams"), at("extra")],
+            config: at("config"),
+            used,
+            uses_elsewhere: special == Special::LaunchEx
+                || has(|step| matches!(step, Step::UseMany(_) | Step::Name)),
+            takes_addresses: has(|step| matches!(step, Step::Device(_))),
+            destroys: has(|step| matches!(step, Step::Destroy(_))),
+            asks_for_global: matches!(
+                function.base,
+                "cuModuleGetGlobal" | "cuLibraryGetGlobal" | "cuLibraryGetManaged"
+            ),
+            takes_functions_only: has(|step| matches!(step, Step::Use(Kind::Function)))
+                && !begins(&["cuLaunch", "cuOccupancy"]),
+            asks_for_instance: matches!(
+                function.base,
+                "cuLibraryGetGlobal" | "cuLibraryGetModule" | "cuKernelGetFunction"
+            ),
+            copies_to_peer: begins(&["cuMemcpyPeer"]),
             function,
             special,
             steps: steps.into(),

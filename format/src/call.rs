@@ -352,6 +352,12 @@ impl<'a> Call<'a> {
         text(self.out_bytes(position)?)
     }
 
+    /// Whether anything was.
+    #[inline]
+    pub fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
     /// What was noted while the call was in progress.
     pub fn notes(&self) -> impl Iterator<Item = Note<'a>> + '_ {
         self.notes

@@ -125,11 +125,7 @@ fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
 }
 
 fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let base = check.plan.function.base;
-    if !check.state.objects.has_had(Kind::Kernel)
-        || base.starts_with("cuLaunch")
-        || base.starts_with("cuOccupancy")
-    {
+    if !check.plan.takes_functions_only || !check.state.objects.has_had(Kind::Kernel) {
         return;
     }
     for &(position, step) in &check.plan.steps {
@@ -361,11 +357,7 @@ fn elsewhere(
 
 /// A question that needs a context, in a thread that has none.
 fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let asks = matches!(
-        check.plan.function.base,
-        "cuLibraryGetGlobal" | "cuLibraryGetModule" | "cuKernelGetFunction"
-    );
-    if !asks
+    if !check.plan.asks_for_instance
         || check.call.result() != Some(code::INVALID_CONTEXT)
         || check.state.current(check.call.thread).handle != 0
     {
@@ -386,7 +378,7 @@ fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// A peer copy that names another context for the address of a library's variable.
 fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.plan.function.base.starts_with("cuMemcpyPeer") {
+    if !check.plan.copies_to_peer {
         return;
     }
     for (address, context) in [("dstDevice", "dstContext"), ("srcDevice", "srcContext")] {

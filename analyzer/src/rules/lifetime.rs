@@ -10,9 +10,18 @@ use crate::state::order::config_stream;
 
 /// Looks at every handle that the call is given.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    // As long as nothing has ended, nothing needs to be looked at.
+    if check.plan.uses_elsewhere || check.state.objects.any_has_ended(check.plan.used) {
+        handles(check, drafts);
+    }
+    if check.plan.needs_context && check.went_wrong() && drafts.is_empty() {
+        current_context(check, drafts);
+    }
+}
+
+fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
         match step {
-            // As long as nothing has ended, nothing needs to be looked at.
             Step::Use(kind) | Step::Destroy(kind) if !may_be_dead(check, kind) => {}
             Step::Use(kind) => used(
                 check,
@@ -53,7 +62,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         }
     }
     if check.plan.special == Special::LaunchEx {
-        let position = check.plan.at("config").unwrap_or(0);
+        let position = check.plan.config.unwrap_or(0);
         used(
             check,
             drafts,
@@ -62,9 +71,6 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             position,
             false,
         );
-    }
-    if drafts.is_empty() && check.plan.needs_context {
-        current_context(check, drafts);
     }
 }
 

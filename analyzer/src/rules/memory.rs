@@ -13,11 +13,15 @@ const DEVICE: u32 = 2;
 
 /// Looks at every device address that the call is given.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    for &(position, step) in &check.plan.steps {
-        match step {
-            Step::Device(length) => bounds(check, drafts, position, length),
-            Step::Destroy(kind) => wrong_kind(check, drafts, kind, check.call.argument(position)),
-            _ => {}
+    if check.plan.takes_addresses || check.plan.destroys {
+        for &(position, step) in &check.plan.steps {
+            match step {
+                Step::Device(length) => bounds(check, drafts, position, length),
+                Step::Destroy(kind) => {
+                    wrong_kind(check, drafts, kind, check.call.argument(position));
+                }
+                _ => {}
+            }
         }
     }
     if !check.state.ranges.any_dead() {
@@ -236,17 +240,16 @@ fn dead_address(
 
 /// A launch: parameters of eight bytes that lie in a dead range.
 fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(function) = check.plan.position_of(Kind::Function) else {
+    let Some(function) = check.plan.launched else {
         return;
     };
     let Some(layout) = check.state.layout(check.call.argument(function)) else {
         return;
     };
-    let capture = ["kernelParams", "extra"].into_iter().find_map(|name| {
-        check
-            .call
-            .capture(check.plan.at(name)?, field::KERNEL_PARAMETERS)
-    });
+    let places = check.plan.launch_parameters.into_iter().flatten();
+    let capture = places
+        .into_iter()
+        .find_map(|position| check.call.capture(position, field::KERNEL_PARAMETERS));
     let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
         return;
     };

@@ -147,11 +147,10 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
 }
 
 fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let global = matches!(
-        check.plan.function.base,
-        "cuModuleGetGlobal" | "cuLibraryGetGlobal" | "cuLibraryGetManaged"
-    );
-    if !global || check.argument("dptr") != Some(0) || check.argument("bytes") != Some(0) {
+    if !check.plan.asks_for_global
+        || check.argument("dptr") != Some(0)
+        || check.argument("bytes") != Some(0)
+    {
         return;
     }
     let message = format!(

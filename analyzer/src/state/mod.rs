@@ -65,6 +65,8 @@ pub(crate) struct ThreadState {
     pub(crate) number: u32,
     pub(crate) stack: Vec<Current>,
     pub(crate) failures: Vec<Failure>,
+    /// The numbers of streams that it has used, with what they depend on.
+    streams: [Option<(order::StreamQuestion, u32)>; order::STREAM_ANSWERS],
 }
 
 /// A device's primary context.

@@ -173,9 +173,22 @@ impl Recent {
     }
 }
 
-/// Kinds beyond the 63rd share a bit, which then says less.
-fn bit(kind: u8) -> u64 {
-    1 << kind.min(63)
+/// A set of kinds. Those beyond the 63rd share a bit, which then says less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds(u64);
+
+impl Kinds {
+    pub(crate) fn insert(&mut self, kind: Kind) {
+        self.0 |= 1 << (kind as u8).min(63);
+    }
+
+    fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << (kind as u8).min(63) != 0
+    }
+
+    fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// All objects.
@@ -186,10 +199,12 @@ pub(crate) struct Objects {
     by_handle: HandleMap<(u8, u64), ObjectId>,
     /// The last that was asked for, by kind: loops ask for the same ones again and again.
     recent: Recent,
-    /// A bit for each kind of which there has been an object.
-    kinds: u64,
-    /// A bit for each kind of which an object has ended.
-    ended_kinds: u64,
+    /// The kinds of which there has been an object.
+    kinds: Kinds,
+    /// The kinds of which an object has ended.
+    ended_kinds: Kinds,
+    /// Counts what changes the meaning of a handle.
+    version: u64,
     generations: HandleMap<u8, u32>,
     dead: HandleMap<u8, VecDeque<ObjectId>>,
     /// By kind: when a call that may have made an object without showing us its handle was last seen.
@@ -232,7 +247,7 @@ impl Objects {
         let Some(id) = found else {
             return Lookup::Unknown;
         };
-        if self.end_of(id).is_some() {
+        if self.has_ended(kind) && self.is_ended(id) {
             Lookup::Dead(id)
         } else {
             Lookup::Live(id)
@@ -241,13 +256,24 @@ impl Objects {
 
     /// False if there has never been an object of that kind.
     pub(crate) fn has_had(&self, kind: Kind) -> bool {
-        self.kinds & bit(kind as u8) != 0
+        self.kinds.contains(kind)
     }
 
     /// False if no object of that kind can have come to an end, be it with the context that it was asked for in.
     #[inline]
     pub(crate) fn has_ended(&self, kind: Kind) -> bool {
-        self.ended_kinds & (bit(kind as u8) | bit(Kind::Context as u8)) != 0
+        self.ended_kinds.contains(kind) || self.ended_kinds.contains(Kind::Context)
+    }
+
+    /// False if no object of these kinds can have come to an end.
+    #[inline]
+    pub(crate) fn any_has_ended(&self, kinds: Kinds) -> bool {
+        self.ended_kinds.intersects(kinds) || self.ended_kinds.contains(Kind::Context)
+    }
+
+    /// Another number than before if a handle may mean another object since, or one that has ended.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// The live object of that kind and handle.
@@ -256,6 +282,18 @@ impl Objects {
             Lookup::Live(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// Whether there is an [`Objects::end_of`] it.
+    fn is_ended(&self, id: ObjectId) -> bool {
+        let Some(object) = self.get(id) else {
+            return false;
+        };
+        let context = object.context.filter(|&context| context != id);
+        object.end.is_some()
+            || context
+                .and_then(|context| self.get(context))
+                .is_some_and(|context| context.end.is_some())
     }
 
     /// How it ended; a library's modules and functions also end with the context that they were asked for in.
@@ -319,7 +357,8 @@ impl Objects {
         }
         self.by_handle.insert(key, id);
         self.recent.forget(key.0);
-        self.kinds |= bit(key.0);
+        self.kinds.insert(new.kind);
+        self.version += 1;
         if let Some(old) = overtaken {
             // If no overlapping destroy claims it, its end was not seen: it goes without a trace.
             self.unlink(old);
@@ -442,14 +481,15 @@ impl Objects {
     }
 
     fn end_tree(&mut self, top: ObjectId, site: Site, by: Option<ObjectId>) -> Vec<ObjectId> {
+        self.version += 1;
         let mut ended = vec![top];
         let mut at = 0;
         while at < ended.len() {
             let id = ended[at];
             ended.extend(self.children(id));
             let cause = if at == 0 { by } else { Some(by.unwrap_or(top)) };
-            if let Some(object) = self.get(id) {
-                self.ended_kinds |= bit(object.kind as u8);
+            if let Some(kind) = self.get(id).map(|object| object.kind) {
+                self.ended_kinds.insert(kind);
             }
             if let Some(object) = self.get_mut(id) {
                 object.end = Some(End { site, by: cause });
@@ -482,6 +522,7 @@ impl Objects {
         if self.by_handle.get(&key) == Some(&id) {
             self.by_handle.remove(&key);
             self.recent.forget(key.0);
+            self.version += 1;
         }
         let slot = &mut self.slots[id.slot as usize];
         slot.object = None;

@@ -9,13 +9,35 @@ use super::data::Data;
 use super::objects::{Lookup, ObjectId, Site};
 use crate::plan::{Plan, Special, Step};
 
+/// All that the meaning of a stream's handle in a thread depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamQuestion {
+    handle: u64,
+    per_thread: bool,
+    /// The thread's current context.
+    current: u64,
+    /// Of all objects.
+    version: u64,
+}
+
+/// How many answers a thread remembers: loops go round a few streams.
+pub(super) const STREAM_ANSWERS: usize = 4;
+
+impl StreamQuestion {
+    /// Which of the answers it may be.
+    fn place(self) -> usize {
+        let mixed = self.handle.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 32) as usize % STREAM_ANSWERS
+    }
+}
+
 /// Offset of `hStream` in `CUlaunchConfig`.
 const CONFIG_STREAM: usize = 32;
 
 /// The stream in a launch configuration.
 pub(crate) fn config_stream(plan: &Plan, call: &Call<'_>) -> u64 {
     let capture = plan
-        .at("config")
+        .config
         .and_then(|position| call.capture(position, field::POINTEE));
     capture
         .and_then(|capture| capture.bytes.inline())
@@ -31,9 +53,31 @@ impl State {
             None if plan.special == Special::LaunchEx => config_stream(plan, call),
             None => return None,
         };
-        let (key, context, blocking, legacy) =
-            self.stream_key(call.thread, handle, plan.function.per_thread);
-        Some(self.work.stream(key, context, blocking, legacy))
+        Some(self.stream(call.thread, handle, plan.function.per_thread))
+    }
+
+    /// The number of the stream that a handle means in a thread.
+    fn stream(&mut self, thread: u32, handle: u64, per_thread: bool) -> u32 {
+        // What [`State::stream_key`] looks at.
+        let asked = StreamQuestion {
+            handle,
+            per_thread,
+            current: self.current(thread).handle,
+            version: self.objects.version(),
+        };
+        let place = asked.place();
+        if let Some(state) = self.threads.get(thread as usize)
+            && let Some((question, stream)) = state.streams[place]
+            && question == asked
+        {
+            return stream;
+        }
+        let (key, context, blocking, legacy) = self.stream_key(thread, handle, per_thread);
+        let stream = self.work.stream(key, context, blocking, legacy);
+        if let Some(state) = self.threads.get_mut(thread as usize) {
+            state.streams[place] = Some((asked, stream));
+        }
+        stream
     }
 
     /// Puts the call's work into its stream and remembers which module it needs.
@@ -70,7 +114,12 @@ impl State {
             modules[0] = self.objects.get(function).and_then(|object| object.parent);
         }
         let mut next = 1;
-        for &(position, step) in &plan.steps {
+        let steps: &[_] = if plan.takes_addresses {
+            &plan.steps
+        } else {
+            &[]
+        };
+        for &(position, step) in steps {
             if let Step::Device(_) = step
                 && next < modules.len()
                 && let Some(id) = self.ranges.live_at(call.argument(position))
@@ -100,10 +149,10 @@ impl State {
 
     /// What a successful return proves complete.
     pub(super) fn wait(&mut self, plan: &Plan, call: &Call<'_>) {
-        let context = self.current(call.thread).handle;
         match plan.function.waits {
             Waits::No => {}
             Waits::Context => {
+                let context = self.current(call.thread).handle;
                 let named = plan
                     .position_of(Kind::Context)
                     .map(|position| call.argument(position));
@@ -112,9 +161,7 @@ impl State {
             }
             Waits::Stream(position) => {
                 let handle = call.argument(usize::from(position));
-                let (key, context, blocking, legacy) =
-                    self.stream_key(call.thread, handle, plan.function.per_thread);
-                let stream = self.work.stream(key, context, blocking, legacy);
+                let stream = self.stream(call.thread, handle, plan.function.per_thread);
                 self.work.complete_stream(stream);
             }
             Waits::Event(position) => self.complete_event(call.argument(usize::from(position))),
@@ -131,15 +178,18 @@ impl State {
                 if plan.function.stream.is_none() =>
             {
                 if plan.function.per_thread {
-                    let (key, context, blocking, legacy) = self.stream_key(call.thread, 0, true);
-                    let stream = self.work.stream(key, context, blocking, legacy);
+                    let stream = self.stream(call.thread, 0, true);
                     self.work.complete_stream(stream);
                 } else {
+                    let context = self.current(call.thread).handle;
                     self.work.complete_blocking(context);
                 }
             }
             // May wait for everything (Memory Management, cuMemFree), so nothing can be said for certain after it.
-            Special::MemoryFree => self.work.complete_context(context),
+            Special::MemoryFree => {
+                let context = self.current(call.thread).handle;
+                self.work.complete_context(context);
+            }
             _ => {}
         }
     }
