@@ -184,6 +184,8 @@ pub(crate) struct Plan {
     pub(crate) copies_to_peer: bool,
     /// Nothing at all is to be done.
     pub(crate) trivial: bool,
+    /// A successful call does no more than put work into a stream.
+    pub(crate) only_submits: bool,
 }
 
 impl Plan {
@@ -252,6 +254,11 @@ impl Plan {
             && special == Special::None
             && function.stream.is_none()
             && function.waits == Waits::No;
+        let only_submits = effects.is_empty()
+            && blind.is_empty()
+            && options.is_none()
+            && function.waits == Waits::No
+            && matches!(special, Special::None | Special::Launch | Special::LaunchEx);
         let launched = function
             .params
             .iter()
@@ -298,6 +305,7 @@ impl Plan {
             needs_context,
             size: either("bytesize", "Bytesize").or_else(|| at("size")),
             trivial,
+            only_submits,
         }
     }
 

@@ -167,10 +167,6 @@ impl Sieve {
 
     /// Keeps what counts, and prints it if it is to go out at once.
     fn take(&self, found: Vec<Finding>, kept: &mut Vec<Finding>) {
-        // Nearly always.
-        if found.is_empty() {
-            return;
-        }
         for finding in found {
             let known = self
                 .suppressions
@@ -293,9 +289,17 @@ fn check_trace(
     let context = Symbolised::new(trace, &resolver);
     let mut unknown = Unknown::default();
     let walked = trace.walk().run(|call| {
-        unknown.observe(call);
-        sieve.take(analyzer.push(&context, call), findings);
-        sieve.say_unreturned(trace, call);
+        if call.has_notes() {
+            unknown.observe(call);
+        }
+        let found = analyzer.push(&context, call);
+        // Nearly always.
+        if !found.is_empty() {
+            sieve.take(found, findings);
+        }
+        if call.leave.is_none() {
+            sieve.say_unreturned(trace, call);
+        }
         progress.step();
         Ok::<_, Failure>(())
     })?;

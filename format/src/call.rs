@@ -43,6 +43,8 @@ pub(crate) enum Arguments<'a> {
     Packed(&'a [u8]),
     /// Each in as few bytes as it needs.
     Short(short_enter::Numbers<'a>),
+    /// Those of a record of the latter kind, as [`Call::argument`] gives them.
+    Read(&'a [u64]),
 }
 
 /// The end of a call.
@@ -215,10 +217,19 @@ impl<'a> Call<'a> {
     /// does not exist and for structs by value.
     #[inline]
     pub fn argument(&self, position: usize) -> u64 {
+        match &self.arguments {
+            Arguments::Read(words) => words.get(position).copied().unwrap_or(0),
+            _ => self.argument_in_record(position),
+        }
+    }
+
+    #[inline(never)]
+    fn argument_in_record(&self, position: usize) -> u64 {
         let Some(parameter) = self.signature.parameters.get(position) else {
             return 0;
         };
         let value = match &self.arguments {
+            Arguments::Read(words) => return words.get(position).copied().unwrap_or(0),
             Arguments::Short(numbers) => numbers.at(position).unwrap_or(0),
             Arguments::Packed(bytes) => {
                 let width = parameter.passing.bytes();
@@ -268,8 +279,8 @@ impl<'a> Call<'a> {
                     .get(parameter.offset..parameter.offset + width)
                     .unwrap_or(&[]),
             ),
-            Arguments::Short(numbers) => {
-                let number = numbers.at(position).unwrap_or(0).to_le_bytes();
+            Arguments::Short(_) | Arguments::Read(_) => {
+                let number = self.argument(position).to_le_bytes();
                 Cow::Owned(number.get(..width).unwrap_or(&number).to_vec())
             }
         }
@@ -283,7 +294,7 @@ impl<'a> Call<'a> {
             Arguments::Short(numbers) if self.signature.parameters.is_empty() => {
                 Cow::Borrowed(numbers.rest())
             }
-            Arguments::Short(_) => {
+            Arguments::Short(_) | Arguments::Read(_) => {
                 let positions = 0..self.signature.parameters.len();
                 positions
                     .flat_map(|position| self.argument_bytes(position).into_owned())
@@ -368,7 +379,7 @@ impl<'a> Call<'a> {
 
 /// An argument as wide as its type, as a word.
 #[inline]
-fn sign_extended(passing: Passing, value: u64) -> u64 {
+pub(crate) fn sign_extended(passing: Passing, value: u64) -> u64 {
     match passing {
         Passing::Signed(n) if n < 8 => {
             let shift = 64 - 8 * u32::from(n);

@@ -9,8 +9,9 @@ use crate::layout::{
     BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, capture_flag,
     note_kind, record_kind,
 };
-use crate::outline::{Outline, Outlines};
+use crate::outline::{Outlines, Outlining};
 use crate::records::record_at;
+use crate::signature::Signature;
 use crate::trace::{Damage, Trace};
 
 /// The blobs and parts of files that records name.
@@ -75,6 +76,27 @@ impl Named {
     }
 }
 
+/// Who looks at the records as well.
+pub(crate) trait Observer {
+    /// A call is entered with the record at an offset, of a function that may be unknown; what that says, if it can be read.
+    fn enter(
+        &mut self,
+        at: usize,
+        head: RecordHead,
+        known: Option<&Signature>,
+        entered: Option<&Entered<'_>>,
+    );
+    /// Another record: where it is, its head, its bytes behind that.
+    fn further(&mut self, at: usize, head: RecordHead, record: &[u8]);
+}
+
+/// Nobody.
+impl Observer for () {
+    fn enter(&mut self, _: usize, _: RecordHead, _: Option<&Signature>, _: Option<&Entered<'_>>) {}
+
+    fn further(&mut self, _: usize, _: RecordHead, _: &[u8]) {}
+}
+
 /// What one chunk of calls holds.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
@@ -95,35 +117,29 @@ pub(crate) struct Contents {
 impl Contents {
     /// Looks through a body.
     pub(crate) fn of(trace: &Trace, body: &[u8]) -> Self {
-        Self::look_through(trace, body, |_, _, _, _| {})
+        Self::look_through(trace, body, &mut ())
     }
 
-    /// Looks through a body and puts the calls in it in outline.
-    pub(crate) fn with_outlines(trace: &Trace, body: &[u8]) -> (Self, Vec<Outline>) {
-        let mut outlines = Outlines::new(body);
-        let contents = Self::look_through(trace, body, |at, head, record, entered| {
-            outlines.record(at, head, record, entered);
-        });
-        (contents, outlines.finish())
+    /// Looks through a body and puts the calls in it in outline, in the memory of outlines that are used no more.
+    pub(crate) fn with_outlines(trace: &Trace, body: &[u8], used: Outlines) -> (Self, Outlines) {
+        let mut outlining = Outlining::new(body, used);
+        let contents = Self::look_through(trace, body, &mut outlining);
+        (contents, outlining.finish())
     }
 
-    /// `each` gets every record: where it is, its head, its bytes behind that, and what it says if a call is entered with it.
     #[inline(always)]
-    fn look_through(
-        trace: &Trace,
-        body: &[u8],
-        mut each: impl FnMut(usize, RecordHead, &[u8], Option<&Entered<'_>>),
-    ) -> Self {
+    fn look_through(trace: &Trace, body: &[u8], also: &mut impl Observer) -> Self {
         let signatures = trace.signatures();
         let start_ticks = trace.head().start_ticks;
         let mut contents = Self::default();
-        while let Some((head, record)) = record_at(body, contents.end) {
-            let at = contents.end;
-            contents.end += head.length as usize;
+        let (mut calls, mut end) = (0, 0);
+        while let Some((head, record)) = record_at(body, end) {
+            let at = end;
+            end += record.len();
             let record = record.get(RECORD_HEAD_LENGTH..).unwrap_or(&[]);
             match head.kind {
                 record_kind::ENTER | record_kind::ENTER_SHORT => {
-                    contents.calls += 1;
+                    calls += 1;
                     let known = signatures.function(head.function);
                     if known.is_none() {
                         contents.unknown_function.get_or_insert((at, head.function));
@@ -135,19 +151,24 @@ impl Contents {
                         contents.first_ticks.get_or_insert(entered.head.ticks);
                         contents.named.add_captures(entered.captures);
                     }
-                    each(at, head, record, entered.as_ref());
-                    continue;
+                    also.enter(at, head, known, entered.as_ref());
                 }
-                record_kind::LEAVE_SHORT | record_kind::LEAVE_VALUE | record_kind::CAPTURE => {}
+                record_kind::LEAVE_SHORT => also.further(at, head, record),
+                record_kind::CAPTURE => also.further(at, head, record),
+                record_kind::LEAVE_VALUE => also.further(at, head, record),
                 record_kind::LEAVE => {
                     let captures = record.get(LEAVE_HEAD_LENGTH..);
                     contents.named.add_captures(captures.unwrap_or(&[]));
+                    also.further(at, head, record);
                 }
-                record_kind::NOTE => contents.note(head.function, record),
+                record_kind::NOTE => {
+                    contents.note(head.function, record);
+                    also.further(at, head, record);
+                }
                 _ => contents.named.unknown = true,
             }
-            each(at, head, record, None);
         }
+        (contents.calls, contents.end) = (calls, end);
         contents
     }
 

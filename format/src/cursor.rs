@@ -226,7 +226,7 @@ impl<'t> Entered<'t> {
     }
 
     /// Of a call of that function, in a trace that begins at that time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(
         known: Option<&Signature>,
         start_ticks: u64,

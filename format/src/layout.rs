@@ -363,6 +363,20 @@ pub mod short_enter {
         }
     }
 
+    /// For each code which bits count of the word where the number begins, the number that it is itself, and its bytes.
+    #[cfg(feature = "read")]
+    const CODES: [[u64; 4]; 16] = {
+        let mut codes = [[0; 4]; 16];
+        let mut code = 0;
+        while code < 16 {
+            let length = bytes(code) as u64;
+            let itself = code.saturating_sub(MOST_BYTES);
+            codes[code as usize] = [low_bytes(u64::MAX, length), itself, length, 0];
+            code += 1;
+        }
+        codes
+    };
+
     /// How many bytes the codes of a call with that many arguments take.
     #[inline]
     pub const fn codes_length(arguments: usize) -> usize {
@@ -384,13 +398,17 @@ pub mod short_enter {
             if arguments > MOST_ARGUMENTS {
                 return None;
             }
-            let mut codes = [0; 8];
             let (given, rest) = record.split_at_checked(length)?;
-            codes.get_mut(..length)?.copy_from_slice(given);
-            Some(Self {
-                codes: u64::from_le_bytes(codes),
-                rest,
-            })
+            let codes = match record.first_chunk::<8>() {
+                // Nearly always.
+                Some(word) => low_bytes(u64::from_le_bytes(*word), length as u64),
+                None => {
+                    let mut codes = [0; 8];
+                    codes.get_mut(..length)?.copy_from_slice(given);
+                    u64::from_le_bytes(codes)
+                }
+            };
+            Some(Self { codes, rest })
         }
 
         /// Passes over that many numbers; `None` where the record ends too early.
@@ -420,18 +438,31 @@ pub mod short_enter {
             }
         }
 
-        /// Those with these codes, whose bytes are given.
+        /// Reads that many numbers at once, all of which end in the record. `bytes` begin where theirs do and go on behind the
+        /// record; if not far enough, nothing is read and this is false.
         #[cfg(feature = "read")]
         #[inline]
-        pub(crate) fn of_codes(codes: u64, rest: &'a [u8]) -> Self {
-            Self { codes, rest }
-        }
-
-        /// The codes of the numbers that have not been read.
-        #[cfg(feature = "read")]
-        #[inline]
-        pub(crate) fn codes(&self) -> u64 {
-            self.codes
+        pub(crate) fn read_all(&self, bytes: &[u8], count: usize, into: &mut Vec<u64>) -> bool {
+            // Eight bytes are looked at wherever a number begins, which is never behind this.
+            const END: usize = (8 * MOST_ARGUMENTS).next_power_of_two();
+            let Some(bytes) = bytes.first_chunk::<{ END + 7 }>() else {
+                return false;
+            };
+            let count = count.min(MOST_ARGUMENTS);
+            into.reserve(count);
+            let (mut codes, mut at) = (self.codes, 0);
+            let places = into.spare_capacity_mut().get_mut(..count);
+            for place in places.unwrap_or_default() {
+                let [mask, itself, length, _] = CODES[(codes & 15) as usize];
+                codes >>= 4;
+                let word = bytes[at..].first_chunk::<8>();
+                let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+                at = (at + length as usize) % END;
+                place.write(word & mask | itself);
+            }
+            // SAFETY: there is room for `count` more, because that was reserved, and each of them has been written.
+            unsafe { into.set_len(into.len() + count) };
+            true
         }
 
         /// What follows the numbers that have been read.
@@ -756,6 +787,12 @@ mod tests {
                 assert_eq!(numbers.at(place), Some(value), "{place} {behind}");
                 assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
             }
+            let mut all = vec![5];
+            let mut further = record[length..].to_vec();
+            assert!(!numbers.read_all(&further, values.len(), &mut all));
+            further.resize(further.len() + 128, 0xdd);
+            assert!(numbers.read_all(&further, values.len(), &mut all));
+            assert_eq!((all[0], &all[1..]), (5, &values[..]), "{behind}");
             let mut passed = numbers.clone();
             assert_eq!(passed.pass(values.len()), Some(()));
             assert_eq!(passed.rest(), &[0xee].repeat(behind)[..]);

@@ -1,12 +1,14 @@
 //! Calls in outline: where the parts of a call lie in its chunk, found out while the chunk is looked through, so that a call is put
 //! together without another look at its records. That part of reading depends on nothing but the chunk, so any thread may do it.
 
-use crate::call::{Arguments, Call, Leave, OwnCapture};
+use crate::call::{Arguments, Call, Leave, OwnCapture, sign_extended};
+use crate::contents::Observer;
 use crate::cursor::Entered;
 use crate::layout::{
     ENTER_HEAD_LENGTH, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead, field,
     record_kind, short_enter,
 };
+use crate::signature::Signature;
 use crate::trace::Trace;
 
 /// Bytes of a body, counted from where the call is entered.
@@ -23,7 +25,7 @@ enum State {
     Open,
     /// All of it.
     Whole,
-    /// No more than when it was entered: it has notes, may go on in the next chunk, or is as long as no other.
+    /// No more than when it was entered: it has notes, may go on in the next chunk, or is of an unknown function.
     InRecords,
 }
 
@@ -47,8 +49,7 @@ pub(crate) struct Outline {
     /// Where its first record begins in the body.
     pub(crate) enter: usize,
     left_ticks: u64,
-    /// Of the arguments of an `ENTER_SHORT`.
-    codes: u64,
+    /// Of an `ENTER` its bytes; of an `ENTER_SHORT` which of the chunk's numbers, counted from its first.
     arguments: Part,
     captures: Part,
     /// The capture that is a record of its own; there is none if it begins at 0.
@@ -65,12 +66,13 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// The call, if the outline has all of it; `body` is that of its chunk.
+    /// The call, if the outline has all of it; `body` and `numbers` are those of its chunk.
     #[inline(always)]
     pub(crate) fn call<'b>(
         &self,
         trace: &'b Trace,
         body: &'b [u8],
+        numbers: &'b [u64],
         thread: u32,
         number: u64,
         index: u64,
@@ -80,7 +82,6 @@ impl Outline {
         }
         let records = body.get(self.enter..)?;
         let part = |part: Part| records.get(part.from as usize..part.to as usize);
-        let arguments = part(self.arguments)?;
         Some(Call {
             index,
             thread,
@@ -89,9 +90,10 @@ impl Outline {
             ticks: self.ticks,
             caller: self.caller,
             arguments: if self.is_short {
-                Arguments::Short(short_enter::Numbers::of_codes(self.codes, arguments))
+                let Part { from, to } = self.arguments;
+                Arguments::Read(numbers.get(from as usize..to as usize)?)
             } else {
-                Arguments::Packed(arguments)
+                Arguments::Packed(part(self.arguments)?)
             },
             captures: part(self.captures)?,
             more_captures: &[],
@@ -127,43 +129,145 @@ impl Outline {
     }
 }
 
-/// The outlines of a chunk in the making: to be shown every record, in order. What it makes of them is what
-/// [`crate::cursor::assemble`] does.
+/// The calls of a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Outlines {
+    /// In the order in which they are entered.
+    pub(crate) calls: Vec<Outline>,
+    /// The arguments of those that were entered with short records.
+    pub(crate) numbers: Vec<u64>,
+}
+
+/// The outlines of a chunk in the making. What it makes of the records is what [`crate::cursor::assemble`] does.
 #[derive(Debug)]
-pub(crate) struct Outlines(Vec<Outline>);
+pub(crate) struct Outlining<'b> {
+    body: &'b [u8],
+    outlines: Outlines,
+}
 
 /// Bytes that a call takes: where most take fewer, there is room to be made.
 const USUAL_CALL: usize = 96;
+/// In a chunk that is longer than any recorder makes, no further arguments are read ahead than this.
+const MOST_NUMBERS: usize = 1 << 22;
 
-impl Outlines {
-    /// Before the first record of that body.
-    pub(crate) fn new(body: &[u8]) -> Self {
-        Self(Vec::with_capacity(body.len() / USUAL_CALL))
+impl<'b> Outlining<'b> {
+    /// Before the first record of that body. Of `used`, outlines of another chunk, only the memory is used again.
+    pub(crate) fn new(body: &'b [u8], used: Outlines) -> Self {
+        let calls = body.len() / USUAL_CALL;
+        let mut outlines = used;
+        outlines.calls.clear();
+        outlines.calls.reserve(calls);
+        outlines.numbers.clear();
+        outlines.numbers.reserve(8 * calls);
+        Self { body, outlines }
     }
 
-    /// The record at an offset, its bytes behind the head, and what an enter says.
+    /// All of them, behind the last record.
+    pub(crate) fn finish(mut self) -> Outlines {
+        // What belongs to the last call may stand in the next chunk.
+        if let Some(last) = self.outlines.calls.last_mut()
+            && last.state == State::Open
+        {
+            last.state = State::InRecords;
+        }
+        self.outlines
+    }
+
+    /// Reads the arguments of a short record; `None` if they are to be read later.
     #[inline(always)]
-    pub(crate) fn record(
+    fn read(
+        &mut self,
+        known: Option<&Signature>,
+        short: &short_enter::Numbers<'_>,
+        end: usize,
+    ) -> Option<Part> {
+        let numbers = &mut self.outlines.numbers;
+        let (signature, from) = (known?, numbers.len());
+        if from > MOST_NUMBERS {
+            return None;
+        }
+        let count = signature.parameters.len();
+        let bytes = self.body.get(end - short.rest().len()..)?;
+        if !short.read_all(bytes, count, numbers) {
+            numbers.extend(short.clone().take(count));
+        }
+        let mut signed = signature.signed;
+        while signed != 0 {
+            let place = signed.trailing_zeros() as usize;
+            if let (Some(parameter), Some(word)) = (
+                signature.parameters.get(place),
+                numbers.get_mut(from + place),
+            ) {
+                *word = sign_extended(parameter.passing, *word);
+            }
+            signed &= signed - 1;
+        }
+        Some(Part {
+            from: from as u32,
+            to: numbers.len() as u32,
+        })
+    }
+}
+
+impl Observer for Outlining<'_> {
+    #[inline(always)]
+    fn enter(
         &mut self,
         at: usize,
         head: RecordHead,
-        record: &[u8],
+        known: Option<&Signature>,
         entered: Option<&Entered<'_>>,
     ) {
-        let outlines = &mut self.0;
-        if record_kind::is_enter(head.kind) {
-            // Whatever it says, what follows it is no more of the call before.
-            if let Some(last) = outlines.last_mut()
-                && last.state == State::Open
-            {
-                last.state = State::Whole;
-            }
-            if let Some(entered) = entered {
-                outlines.push(enter(at, head, entered));
-            }
-            return;
+        // Whatever it says, what follows it is no more of the call before.
+        if let Some(last) = self.outlines.calls.last_mut()
+            && last.state == State::Open
+        {
+            last.state = State::Whole;
         }
-        let Some(last) = outlines.last_mut().filter(|last| last.state == State::Open) else {
+        let Some(entered) = entered else {
+            return;
+        };
+        let end = head.length;
+        let (is_short, arguments) = match &entered.arguments {
+            Arguments::Short(short) => (true, self.read(known, short, at + end as usize)),
+            Arguments::Packed(bytes) => {
+                let from = (RECORD_HEAD_LENGTH + ENTER_HEAD_LENGTH) as u32;
+                let to = from + bytes.len() as u32;
+                (false, Some(Part { from, to }))
+            }
+            Arguments::Read(_) => (true, None),
+        };
+        let captures = Part {
+            from: end - entered.captures.len() as u32,
+            to: end,
+        };
+        self.outlines.calls.push(Outline {
+            ticks: entered.head.ticks,
+            caller: entered.head.caller,
+            enter: at,
+            left_ticks: 0,
+            is_short,
+            arguments: arguments.unwrap_or_default(),
+            captures,
+            own: Part::default(),
+            left_captures: Part::default(),
+            result: 0,
+            function: head.function,
+            own_parameter: 0,
+            own_field: 0,
+            left: Left::Not,
+            state: if arguments.is_some() {
+                State::Open
+            } else {
+                State::InRecords
+            },
+        });
+    }
+
+    #[inline(always)]
+    fn further(&mut self, at: usize, head: RecordHead, record: &[u8]) {
+        let last = self.outlines.calls.last_mut();
+        let Some(last) = last.filter(|last| last.state == State::Open) else {
             return;
         };
         let behind = at - last.enter + head.length as usize;
@@ -212,54 +316,5 @@ impl Outlines {
             // A kind of a later version.
             _ => {}
         }
-    }
-
-    /// All of them, behind the last record.
-    pub(crate) fn finish(mut self) -> Vec<Outline> {
-        // What belongs to the last call may stand in the next chunk.
-        if let Some(last) = self.0.last_mut()
-            && last.state == State::Open
-        {
-            last.state = State::InRecords;
-        }
-        self.0
-    }
-}
-
-/// What the record with which a call is entered says of it.
-#[inline(always)]
-fn enter(at: usize, head: RecordHead, entered: &Entered<'_>) -> Outline {
-    let end = head.length;
-    let (is_short, codes, arguments) = match &entered.arguments {
-        Arguments::Packed(bytes) => {
-            let from = (RECORD_HEAD_LENGTH + ENTER_HEAD_LENGTH) as u32;
-            let to = from + bytes.len() as u32;
-            (false, 0, Part { from, to })
-        }
-        Arguments::Short(numbers) => {
-            let from = end - numbers.rest().len() as u32;
-            (true, numbers.codes(), Part { from, to: end })
-        }
-    };
-    Outline {
-        ticks: entered.head.ticks,
-        caller: entered.head.caller,
-        enter: at,
-        left_ticks: 0,
-        is_short,
-        codes,
-        arguments,
-        captures: Part {
-            from: end - entered.captures.len() as u32,
-            to: end,
-        },
-        own: Part::default(),
-        left_captures: Part::default(),
-        result: 0,
-        function: head.function,
-        own_parameter: 0,
-        own_field: 0,
-        left: Left::Not,
-        state: State::Open,
     }
 }

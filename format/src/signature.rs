@@ -60,6 +60,8 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
     /// Length of all arguments in a record.
     pub arguments_length: usize,
+    /// A bit for each of the first parameters whose sign is to be extended when it is read.
+    pub(crate) signed: u16,
 }
 
 impl Signature {
@@ -178,9 +180,13 @@ impl Signatures {
                 let class = words.next()?.to_owned();
                 let mut offset = 0;
                 let mut parameters = Vec::new();
+                let mut signed = 0;
                 for word in words {
                     let parameter = parse_parameter(word, offset)?;
                     offset += parameter.passing.bytes();
+                    if matches!(parameter.passing, Passing::Signed(_)) {
+                        signed |= 1_u16.checked_shl(parameters.len() as u32).unwrap_or(0);
+                    }
                     parameters.push(parameter);
                 }
                 if self.functions.len() <= usize::from(id) {
@@ -198,6 +204,7 @@ impl Signatures {
                     class,
                     parameters,
                     arguments_length: offset,
+                    signed,
                 });
             }
             // Later versions may say more.

@@ -217,6 +217,7 @@ static UNKNOWN: LazyLock<Signature> = LazyLock::new(|| Signature {
     class: "opaque".into(),
     parameters: Vec::new(),
     arguments_length: 0,
+    signed: 0,
 });
 
 /// How far the map of a growing trace reaches: address space, not memory.
@@ -455,7 +456,7 @@ impl Trace {
 
     /// The function of a number in records; one that is called `unknown` and has no parameters if the table lacks it.
     pub fn signature(&self, id: u16) -> &Signature {
-        self.signatures.function(id).unwrap_or(&UNKNOWN)
+        self.signatures.function(id).unwrap_or_else(|| &UNKNOWN)
     }
 
     /// All calls, in the order in which they were entered.

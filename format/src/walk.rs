@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::contents::{Contents, Named};
 use crate::cursor::{Bodies, Position, assemble, seek_enter};
 use crate::ordered::processors;
-use crate::outline::Outline;
+use crate::outline::Outlines;
 use crate::pack::{Missing, missing_ranges};
 use crate::trace::{Damage, Error, Trace};
 
@@ -183,9 +183,9 @@ impl<'t> Walk<'t> {
         thread::scope(|scope| {
             for _ in 0..loaders {
                 scope.spawn(|| {
-                    while let Some((wanted, give)) = next_wanted(&asked) {
+                    while let Some(Request { wanted, used, give }) = next_wanted(&asked) {
                         // Nobody takes it if the walk is over.
-                        let _ = give.send(Loaded::new(trace, wanted));
+                        let _ = give.send(Loaded::new(trace, wanted, used));
                     }
                 });
             }
@@ -202,8 +202,14 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// A chunk that is wanted, and where it is to be handed in.
-type Request<'t> = (Wanted, mpsc::Sender<Loaded<'t>>);
+/// What a loader is asked for.
+struct Request<'t> {
+    wanted: Wanted,
+    /// Memory for its outlines.
+    used: Outlines,
+    /// Where it is to be handed in.
+    give: mpsc::Sender<Loaded<'t>>,
+}
 
 /// What a loader is to do next; `None` if nothing comes any more.
 fn next_wanted<'t>(asked: &Mutex<mpsc::Receiver<Request<'t>>>) -> Option<Request<'t>> {
@@ -226,9 +232,9 @@ struct Loaded<'t> {
 }
 
 impl<'t> Loaded<'t> {
-    fn new(trace: &'t Trace, wanted: Wanted) -> Self {
+    fn new(trace: &'t Trace, wanted: Wanted, used: Outlines) -> Self {
         let chunk = trace.load(wanted.chunk).map(|body| {
-            let (contents, outlines) = Contents::with_outlines(trace, &body);
+            let (contents, outlines) = Contents::with_outlines(trace, &body, used);
             (Chunk { body, outlines }, contents)
         });
         Self { wanted, chunk }
@@ -239,7 +245,7 @@ impl<'t> Loaded<'t> {
 struct Chunk<'t> {
     body: Cow<'t, [u8]>,
     /// The calls that are entered in it.
-    outlines: Vec<Outline>,
+    outlines: Outlines,
 }
 
 /// The other processors' end: they load what they are asked for.
@@ -252,10 +258,10 @@ struct Loader<'t> {
 }
 
 impl<'t> Loader<'t> {
-    fn ask(&self, wanted: Wanted) {
+    fn ask(&self, wanted: Wanted, used: Outlines) {
         let (give, given) = mpsc::channel();
         // If nobody is there any more, nothing will be given.
-        let _ = self.ask.send((wanted, give));
+        let _ = self.ask.send(Request { wanted, used, give });
         self.given.borrow_mut().push_back(given);
     }
 
@@ -277,6 +283,8 @@ struct Store<'t> {
     /// For each thread how many of its chunks the loader has been asked for.
     asked: Vec<Cell<usize>>,
     loader: Option<Loader<'t>>,
+    /// The outlines of the chunk that was passed last: memory for those of another.
+    used: Cell<Outlines>,
     seen: RefCell<Seen>,
     /// The first chunk that was needed and could not be read.
     unreadable: OnceCell<Damage>,
@@ -311,7 +319,7 @@ impl<'t> Store<'t> {
             let end = place + 1 + loader.ahead;
             while let Some(next) = wanted(asked.get().max(place)).filter(|n| n.place < end) {
                 asked.set(next.place + 1);
-                loader.ask(next);
+                loader.ask(next, self.used.take());
             }
             while chunk.get().is_none() {
                 let Some(loaded) = loader.take() else {
@@ -323,7 +331,7 @@ impl<'t> Store<'t> {
         if chunk.get().is_none()
             && let Some(wanted) = wanted(place)
         {
-            self.keep(Loaded::new(self.trace, wanted));
+            self.keep(Loaded::new(self.trace, wanted, self.used.take()));
         }
     }
 
@@ -437,6 +445,7 @@ impl<'t> Reader<'t> {
                 asked: vec![Cell::new(0); start.chunks.len()],
                 chunks: start.chunks,
                 loader: None,
+                used: Cell::default(),
                 seen: RefCell::default(),
                 unreadable: OnceCell::new(),
             },
@@ -456,7 +465,7 @@ impl<'t> Reader<'t> {
         let state = self.threads.get_mut(thread)?;
         let ticks = loop {
             let chunk = self.store.chunk(thread, state.place)?;
-            match chunk.outlines.get(state.next) {
+            match chunk.outlines.calls.get(state.next) {
                 Some(outline) => break outline.ticks,
                 None => (state.place, state.next) = (state.place + 1, 0),
             }
@@ -476,7 +485,9 @@ impl<'t> Reader<'t> {
         let first = (&self.store).first(thread, place).unwrap_or(0);
         state.calls = state.calls.max(first);
         for passed in state.arrived.unwrap_or(0)..place {
-            self.store.loaded[thread][passed].take();
+            if let Some(Ok(chunk)) = self.store.loaded[thread][passed].take() {
+                self.store.used.set(chunk.outlines);
+            }
             self.store.trace.let_go(self.store.chunks[thread][passed]);
         }
         state.arrived = Some(place);
@@ -538,9 +549,10 @@ impl<'t> Reader<'t> {
         let Some(chunk) = store.chunk(thread, place) else {
             return Ok(false);
         };
+        let Outlines { calls, numbers } = &chunk.outlines;
         let counted = self.first_counted.get(thread);
         let counted = u64::from(counted.is_none_or(|&first| place >= first));
-        while let Some(outline) = chunk.outlines.get(state.next) {
+        while let Some(outline) = calls.get(state.next) {
             let next = (outline.ticks, ordinal);
             if bound.is_some_and(|bound| next > bound) {
                 self.queue.push(Reverse(next));
@@ -550,7 +562,7 @@ impl<'t> Reader<'t> {
                 return Ok(false);
             }
             let (index, number) = (self.index, state.calls);
-            if let Some(call) = outline.call(trace, &chunk.body, ordinal, number, index) {
+            if let Some(call) = outline.call(trace, &chunk.body, numbers, ordinal, number, index) {
                 each(&call)?;
                 state.next += 1;
             } else {

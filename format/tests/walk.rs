@@ -2,8 +2,9 @@
 
 mod sample;
 
+use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, chunk_kind};
 use cutape_format::{Captured, Error, Event, Trace, TraceBuilder, pack};
-use sample::{place, sample};
+use sample::{place, sample, short_sample};
 
 /// What identifies a call and all that was kept of it.
 fn line(call: &cutape_format::Call<'_>) -> String {
@@ -50,9 +51,22 @@ fn walked(trace: &Trace, range: std::ops::Range<u64>) -> (Vec<String>, u64) {
 /// Three threads that call by turns in many small chunks; the first makes a module now and then, and some calls return in the chunk
 /// behind the one that they were entered in.
 fn busy() -> TraceBuilder {
-    // The roles as the registry writes them.
-    let signatures = sample::SIGNATURES.replace("|Make\t", "|make module\t");
-    let mut builder = TraceBuilder::new(&signatures);
+    filled(TraceBuilder::new(&signatures()))
+}
+
+/// The same in short records.
+fn busy_short() -> TraceBuilder {
+    let mut builder = TraceBuilder::new(&signatures());
+    builder.short();
+    filled(builder)
+}
+
+/// The roles as the registry writes them.
+fn signatures() -> String {
+    sample::SIGNATURES.replace("|Make\t", "|make module\t")
+}
+
+fn filled(mut builder: TraceBuilder) -> TraceBuilder {
     builder.chunk_length(4096);
     for round in 0..600_u64 {
         for thread in 0..3 {
@@ -95,7 +109,11 @@ fn busy() -> TraceBuilder {
 #[test]
 fn a_walk_from_anywhere_gives_the_same_calls() {
     let place = place("walk");
-    for (name, builder) in [("sample", sample()), ("busy", busy())] {
+    for (name, builder) in [
+        ("sample", sample()),
+        ("busy", busy()),
+        ("busy-short", busy_short()),
+    ] {
         let (raw, packed) = (place.join(name), place.join(format!("{name}-packed")));
         builder.write(&raw).unwrap();
         let raw = Trace::open(&raw).unwrap();
@@ -195,4 +213,49 @@ fn damage_is_found_where_it_is_read() {
         error.contains("checksum") || error.contains("begins here"),
         "{error}"
     );
+}
+
+/// Where the records of chunks and stages of calls may begin in a raw trace.
+fn bodies_of_calls(bytes: &[u8]) -> Vec<usize> {
+    (0..bytes.len())
+        .step_by(CHUNK_ALIGNMENT as usize)
+        .filter(|&at| {
+            let kind = bytes.get(at + 4..at + 6).unwrap_or(&[]);
+            let kinds = [chunk_kind::CALLS, chunk_kind::STAGE].map(u16::to_le_bytes);
+            bytes[at..].starts_with(&CHUNK_MAGIC.to_le_bytes()) && kinds.iter().any(|k| k == kind)
+        })
+        .map(|at| at + CHUNK_HEAD_LENGTH)
+        .collect()
+}
+
+/// A walk puts calls together from outlines, an iterator from records: whatever these say, it must be the same.
+#[test]
+fn of_any_records_a_walk_makes_what_an_iterator_makes() {
+    let place = place("walk-records");
+    let path = place.join("changed");
+    for mut builder in [sample(), short_sample()] {
+        // Nothing guards what stands in open chunks.
+        let sound = builder.leave_open().bytes();
+        let (mut compared, mut changed) = (0, 0);
+        let bodies = bodies_of_calls(&sound);
+        assert!(bodies.len() > 1);
+        std::fs::write(&path, &sound).unwrap();
+        let as_recorded = walked(&Trace::open(&path).unwrap(), 0..u64::MAX).0;
+        for at in bodies.into_iter().flat_map(|start| start..start + 240) {
+            let bytes = [sound[at] ^ 1 << (at % 8), sound[at].wrapping_add(1), 6];
+            for byte in bytes.into_iter().filter(|&byte| byte != sound[at]) {
+                let mut bytes = sound.clone();
+                bytes[at] = byte;
+                std::fs::write(&path, &bytes).unwrap();
+                let Ok(trace) = Trace::open(&path) else {
+                    continue;
+                };
+                let all: Vec<String> = trace.calls().map(|call| line(&call)).collect();
+                assert_eq!(walked(&trace, 0..u64::MAX).0, all, "{byte} at {at}");
+                compared += 1;
+                changed += u32::from(all != as_recorded);
+            }
+        }
+        assert!(compared > 500 && changed > 200, "{compared} {changed}");
+    }
 }

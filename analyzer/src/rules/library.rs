@@ -14,21 +14,25 @@ use crate::state::order::config_stream;
 use crate::state::source_bytes;
 
 /// Rules about libraries beyond lifetimes and images.
+#[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;
     }
-    kernel_as_function(check, drafts);
+    if check.plan.takes_functions_only {
+        kernel_as_function(check, drafts);
+    }
     match check.plan.special {
         Special::Launch | Special::LaunchEx => {
-            shadowed(check, drafts);
-            launch_elsewhere(check, drafts);
+            let objects = &check.state.objects;
+            if objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library) {
+                shadowed(check, drafts);
+                launch_elsewhere(check, drafts);
+            }
         }
         Special::KernelGetAttribute => shadowed(check, drafts),
-        Special::None => {
-            without_context(check, drafts);
-            peer_copy(check, drafts);
-        }
+        Special::None if check.plan.asks_for_instance => without_context(check, drafts),
+        Special::None if check.plan.copies_to_peer => peer_copy(check, drafts),
         _ => {}
     }
 }
@@ -125,7 +129,7 @@ fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
 }
 
 fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.plan.takes_functions_only || !check.state.objects.has_had(Kind::Kernel) {
+    if !check.state.objects.has_had(Kind::Kernel) {
         return;
     }
     for &(position, step) in &check.plan.steps {
@@ -248,9 +252,6 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 /// A launch of a library's function, or with the address of a library's variable, of another context.
 fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let objects = &check.state.objects;
-    if !objects.has_had(Kind::Kernel) && !objects.has_had(Kind::Library) {
-        return;
-    }
     let stream = match check.plan.function.stream {
         Some(position) => check.call.argument(usize::from(position)),
         None => config_stream(check.plan, check.call),
@@ -357,8 +358,7 @@ fn elsewhere(
 
 /// A question that needs a context, in a thread that has none.
 fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.plan.asks_for_instance
-        || check.call.result() != Some(code::INVALID_CONTEXT)
+    if check.call.result() != Some(code::INVALID_CONTEXT)
         || check.state.current(check.call.thread).handle != 0
     {
         return;
@@ -378,9 +378,6 @@ fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// A peer copy that names another context for the address of a library's variable.
 fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.plan.copies_to_peer {
-        return;
-    }
     for (address, context) in [("dstDevice", "dstContext"), ("srcDevice", "srcContext")] {
         let (Some(address), Some(context)) = (check.argument(address), check.argument(context))
         else {

@@ -9,6 +9,7 @@ use crate::state::objects::{Lookup, ObjectId, kind_word};
 use crate::state::order::config_stream;
 
 /// Looks at every handle that the call is given.
+#[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     // As long as nothing has ended, nothing needs to be looked at.
     if check.plan.uses_elsewhere || check.state.objects.any_has_ended(check.plan.used) {

@@ -12,21 +12,29 @@ use crate::state::objects::{ObjectId, kind_word};
 const DEVICE: u32 = 2;
 
 /// Looks at every device address that the call is given.
+#[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.takes_addresses || check.plan.destroys {
-        for &(position, step) in &check.plan.steps {
-            match step {
-                Step::Device(length) => bounds(check, drafts, position, length),
-                Step::Destroy(kind) => {
-                    wrong_kind(check, drafts, kind, check.call.argument(position));
-                }
-                _ => {}
-            }
+        live(check, drafts);
+    }
+    if check.state.ranges.any_dead() {
+        freed(check, drafts);
+    }
+}
+
+/// Whether what is there is long enough, and of the kind that is freed.
+fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    for &(position, step) in &check.plan.steps {
+        match step {
+            Step::Device(length) => bounds(check, drafts, position, length),
+            Step::Destroy(kind) => wrong_kind(check, drafts, kind, check.call.argument(position)),
+            _ => {}
         }
     }
-    if !check.state.ranges.any_dead() {
-        return;
-    }
+}
+
+/// Whether something is there no more.
+fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     match check.plan.special {
         Special::Launch | Special::LaunchEx => return parameters(check, drafts),
         Special::StructCopy => return struct_copy(check, drafts),

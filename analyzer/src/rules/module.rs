@@ -8,15 +8,22 @@ use crate::state::Failure;
 use crate::state::objects::{Lookup, ObjectId, Origin, kind_word};
 
 /// Rules about modules beyond lifetimes and images.
+#[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     match check.plan.special {
         Special::ModuleUnload if drafts.is_empty() => unload(check, drafts),
         Special::Enumerate => enumerate(check, drafts),
         _ => {}
     }
-    both_null(check, drafts);
-    if drafts.is_empty() {
-        undefined_handle(check, drafts);
+    if check.plan.asks_for_global {
+        both_null(check, drafts);
+    }
+    let thread = check.state.threads.get(check.call.thread as usize);
+    if let Some(thread) = thread
+        && !thread.failures.is_empty()
+        && drafts.is_empty()
+    {
+        undefined_handle(check, drafts, &thread.failures);
     }
 }
 
@@ -147,10 +154,7 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
 }
 
 fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.plan.asks_for_global
-        || check.argument("dptr") != Some(0)
-        || check.argument("bytes") != Some(0)
-    {
+    if check.argument("dptr") != Some(0) || check.argument("bytes") != Some(0) {
         return;
     }
     let message = format!(
@@ -223,13 +227,7 @@ fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 /// A handle that no call has returned, after the call that should have returned it failed.
-fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(thread) = check.state.threads.get(check.call.thread as usize) else {
-        return;
-    };
-    if thread.failures.is_empty() {
-        return;
-    }
+fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, failures: &[Failure]) {
     for &(position, step) in &check.plan.steps {
         let (Step::Use(kind) | Step::Destroy(kind)) = step else {
             continue;
@@ -249,7 +247,7 @@ fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let matches = |failure: &&Failure| {
             failure.kind == kind || (kind == Kind::Function && failure.kind == Kind::Kernel)
         };
-        let Some(failure) = thread.failures.iter().rev().find(matches) else {
+        let Some(failure) = failures.iter().rev().find(matches) else {
             continue;
         };
         if failure.reported {

@@ -8,6 +8,7 @@ use crate::state::data::Data;
 use crate::state::objects::Origin;
 
 /// Rules about contexts and events beyond lifetimes.
+#[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;

@@ -25,10 +25,15 @@ pub(super) struct Born {
 impl State {
     /// Applies what calls made that have returned by `now`, in the order in which they returned. Before every call, with the time
     /// of its enter; at the end with the last time there is.
+    #[inline]
     pub(crate) fn settle(&mut self, now: u64, thread: u32) {
-        if self.unborn.is_empty() {
-            return;
+        // Nearly always.
+        if !self.unborn.is_empty() {
+            self.settle_some(now, thread);
         }
+    }
+
+    fn settle_some(&mut self, now: u64, thread: u32) {
         self.unborn.sort_by_key(|born| born.new.made_ticks);
         // What this thread made itself it knows, whatever the clocks say.
         let due = |born: &Born| born.new.made_ticks <= now || born.new.made.thread == thread;

@@ -72,14 +72,10 @@ impl Saying {
 impl Kernels {
     /// Learns from a call; to be shown every call, in order.
     pub(crate) fn observe(&mut self, call: &Call<'_>) {
-        let place = usize::from(call.signature.id);
-        if self.sayings.len() <= place {
-            self.sayings.resize(place + 1, None);
-        }
-        let saying = *self.sayings[place].get_or_insert_with(|| Saying::of(call));
-        if matches!(saying, Saying::Nothing | Saying::Launch(_)) || !call.succeeded() {
+        if !self.learns_from(call) || !call.succeeded() {
             return;
         }
+        let saying = Saying::cached(&self.sayings, call);
         self.learnt += 1;
         match saying {
             Saying::Named(out, name) => {
@@ -102,6 +98,16 @@ impl Kernels {
             }
             Saying::Nothing | Saying::Launch(_) => {}
         }
+    }
+
+    /// Whether calls of that function say anything of kernels; if not, none of them needs to be shown.
+    pub(crate) fn learns_from(&mut self, call: &Call<'_>) -> bool {
+        let place = usize::from(call.signature.id);
+        if self.sayings.len() <= place {
+            self.sayings.resize(place + 1, None);
+        }
+        let saying = *self.sayings[place].get_or_insert_with(|| Saying::of(call));
+        !matches!(saying, Saying::Nothing | Saying::Launch(_))
     }
 
     /// Another number than before if a handle may have got another name since.

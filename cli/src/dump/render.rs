@@ -120,6 +120,11 @@ impl<'t> Renderer<'t> {
         }
     }
 
+    /// Whether calls of that function have to be shown; if not, only those that have notes.
+    pub(crate) fn learns_from(&mut self, call: &Call<'_>) -> bool {
+        self.plan(call.signature.id).introduces || self.kernels.learns_from(call)
+    }
+
     fn plan(&mut self, function: u16) -> &Rc<Plan<'t>> {
         let place = usize::from(function);
         if self.plans.len() <= place {

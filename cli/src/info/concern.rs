@@ -9,6 +9,8 @@ use cutape_registry::{Function, Role};
 pub(crate) struct Concern {
     /// What the registry knows of it.
     pub(crate) function: Option<&'static Function>,
+    /// They say what handles stand for.
+    pub(crate) introduces: bool,
     /// They make or destroy objects, or change which context is current.
     pub(crate) objects: bool,
     /// They copy or fill memory.
@@ -33,14 +35,15 @@ pub(crate) enum Grid {
 }
 
 impl Concern {
-    /// For calls of that function.
-    pub(crate) fn of(signature: &Signature, signatures: &Signatures) -> Self {
+    /// For calls of that function, of which something else knows whether they say what handles stand for.
+    pub(crate) fn of(signature: &Signature, signatures: &Signatures, introduces: bool) -> Self {
         let function = cutape_registry::function(&signature.name);
         let base = signature.base.as_str();
         let changes = |role: Role| matches!(role, Role::Make(..) | Role::Destroy(_));
         let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
         Self {
             function,
+            introduces,
             objects: function.is_some_and(|f| f.params.iter().any(|param| changes(param.role)))
                 || begins(&["cuCtx", "cuDevicePrimaryCtx"]),
             copies: begins(&["cuMemcpy", "cuMemset"]),

@@ -350,8 +350,11 @@ impl<'t> Gathering<'t> {
     }
 
     fn take(&mut self, call: &Call<'_>) {
-        self.renderer.observe(call);
-        let concern = self.count(call);
+        let concern = self.concern(call);
+        if concern.introduces || call.has_notes() {
+            self.renderer.observe(call);
+        }
+        self.count(call);
         if let Some(grid) = concern.grid {
             self.take_launch(call, grid);
         }
@@ -368,6 +371,12 @@ impl<'t> Gathering<'t> {
         {
             self.objects.observe(function, call);
         }
+        if call.has_notes() {
+            self.take_notes(call);
+        }
+    }
+
+    fn take_notes(&mut self, call: &Call<'_>) {
         for note in call.notes() {
             match note {
                 Note::Stopped(why) => {
@@ -391,19 +400,19 @@ impl<'t> Gathering<'t> {
         }
     }
 
-    fn count(&mut self, call: &Call<'_>) -> Concern {
-        let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
-        self.last = self.last.max(end);
-        if let Some(thread) = self.threads.get_mut(call.thread as usize) {
-            thread.calls += 1;
-        }
+    /// What calls of the function have to say; from the first of them on there is an entry for it.
+    fn concern(&mut self, call: &Call<'_>) -> Concern {
         let place = usize::from(call.signature.id);
+        if let Some(Some(entry)) = self.functions.get(place) {
+            return entry.concern;
+        }
         if self.functions.len() <= place {
             self.functions.resize_with(place + 1, || None);
         }
-        let signatures = self.trace.signatures();
-        let entry = self.functions[place].get_or_insert_with(|| FunctionEntry {
-            concern: Concern::of(call.signature, signatures),
+        let introduces = self.renderer.learns_from(call);
+        let concern = Concern::of(call.signature, self.trace.signatures(), introduces);
+        self.functions[place] = Some(FunctionEntry {
+            concern,
             facts: FunctionFacts {
                 function: call.signature.name.clone(),
                 ..FunctionFacts::default()
@@ -411,7 +420,19 @@ impl<'t> Gathering<'t> {
             total_ticks: 0,
             max_ticks: 0,
         });
-        let concern = entry.concern;
+        concern
+    }
+
+    fn count(&mut self, call: &Call<'_>) {
+        let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
+        self.last = self.last.max(end);
+        if let Some(thread) = self.threads.get_mut(call.thread as usize) {
+            thread.calls += 1;
+        }
+        let place = usize::from(call.signature.id);
+        let Some(Some(entry)) = self.functions.get_mut(place) else {
+            return;
+        };
         entry.facts.calls += 1;
         self.counts.total += 1;
         if call.leave.is_none() {
@@ -419,12 +440,12 @@ impl<'t> Gathering<'t> {
             self.counts.in_flight += 1;
             let facts = self.describe(call);
             self.in_flight.push(facts);
-            return concern;
+            return;
         }
         let ticks = end.saturating_sub(call.ticks);
         entry.total_ticks = entry.total_ticks.saturating_add(ticks);
         entry.max_ticks = entry.max_ticks.max(ticks);
-        if concern.returns_result && call.result().is_some_and(|result| result != 0) {
+        if entry.concern.returns_result && call.result().is_some_and(|result| result != 0) {
             entry.facts.failed += 1;
             self.counts.failed += 1;
             if self.failed.len() < SHOWN_FAILURES {
@@ -432,7 +453,6 @@ impl<'t> Gathering<'t> {
                 self.failed.push(facts);
             }
         }
-        concern
     }
 
     fn describe(&mut self, call: &Call<'_>) -> CallFacts {
