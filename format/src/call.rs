@@ -363,7 +363,7 @@ impl<'a> Call<'a> {
         text(self.out_bytes(position)?)
     }
 
-    /// Whether anything was.
+    /// Whether anything was noted while the call was in progress.
     #[inline]
     pub fn has_notes(&self) -> bool {
         !self.notes.is_empty()
