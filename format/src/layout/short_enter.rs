@@ -1,0 +1,184 @@
+//! The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first, in whole bytes; then their
+//! bytes. The numbers are the ticks since the file head's `start_ticks`, the caller, and the arguments, zero-extended.
+
+/// More arguments than this are put into an `ENTER`.
+pub const MOST_ARGUMENTS: usize = 14;
+/// Codes above this stand for a number themselves.
+const MOST_BYTES: u64 = 8;
+
+/// The code of a number: 0 to 8 is how many bytes it has, 9 to 15 are the numbers 1 to 7.
+#[inline]
+pub const fn code(number: u64) -> u64 {
+    // Without branches: numbers come in any order.
+    let bytes = ((63 ^ (number | 1).leading_zeros()) / 8 + 1) as u64;
+    let itself = number | ((number != 0) as u64 * MOST_BYTES);
+    if number < MOST_BYTES { itself } else { bytes }
+}
+
+/// How many bytes stand for a number of that code.
+#[inline]
+pub const fn bytes(code: u64) -> usize {
+    if code > MOST_BYTES { 0 } else { code as usize }
+}
+
+/// How many bytes stand for all numbers of a word of codes: [`bytes`] of each, added up without a loop.
+#[inline]
+const fn total_bytes(codes: u64) -> usize {
+    const ONES: u64 = 0x1111_1111_1111_1111;
+    const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    // Codes above 8 have the high bit and another one.
+    let themselves = (codes >> 3) & (codes | codes >> 1 | codes >> 2) & ONES;
+    let lengths = codes & !(themselves * 15);
+    let pairs = (lengths & LOW) + (lengths >> 4 & LOW);
+    (pairs.wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize
+}
+
+/// The lowest bytes of a word, at most eight.
+#[inline]
+const fn low_bytes(word: u64, bytes: u64) -> u64 {
+    let unused = 64 - 8 * bytes as u32;
+    match word.checked_shl(unused) {
+        Some(high) => high >> unused,
+        None => 0,
+    }
+}
+
+/// For each code which bits count of the word where the number begins, the number that it is itself, and its bytes.
+#[cfg(feature = "read")]
+const CODES: [[u64; 4]; 16] = {
+    let mut codes = [[0; 4]; 16];
+    let mut code = 0;
+    while code < 16 {
+        let length = bytes(code) as u64;
+        let itself = code.saturating_sub(MOST_BYTES);
+        codes[code as usize] = [low_bytes(u64::MAX, length), itself, length, 0];
+        code += 1;
+    }
+    codes
+};
+
+/// How many bytes the codes of a call with that many arguments take.
+#[inline]
+pub const fn codes_length(arguments: usize) -> usize {
+    (arguments + 2).div_ceil(2)
+}
+
+/// Walks over the numbers of a record, whose bytes behind the head are given.
+#[derive(Clone, Debug)]
+pub struct Numbers<'a> {
+    codes: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Numbers<'a> {
+    /// Of a call with that many arguments; `None` if there is not even room for the codes.
+    #[inline]
+    pub fn new(record: &'a [u8], arguments: usize) -> Option<Self> {
+        let length = codes_length(arguments);
+        if arguments > MOST_ARGUMENTS {
+            return None;
+        }
+        let (given, rest) = record.split_at_checked(length)?;
+        let codes = match record.first_chunk::<8>() {
+            // Nearly always.
+            Some(word) => low_bytes(u64::from_le_bytes(*word), length as u64),
+            None => {
+                let mut codes = [0; 8];
+                codes.get_mut(..length)?.copy_from_slice(given);
+                u64::from_le_bytes(codes)
+            }
+        };
+        Some(Self { codes, rest })
+    }
+
+    /// Passes over that many numbers; `None` where the record ends too early.
+    #[inline]
+    pub(crate) fn pass(&mut self, count: usize) -> Option<()> {
+        let behind = 4 * count as u32;
+        let passed = self.codes & !u64::MAX.checked_shl(behind).unwrap_or(0);
+        self.rest = self.rest.get(total_bytes(passed)..)?;
+        self.codes = self.codes.checked_shr(behind).unwrap_or(0);
+        Some(())
+    }
+
+    /// The number at a position from here on; `None` where the record ends too early.
+    #[cfg(feature = "read")]
+    #[inline]
+    pub(crate) fn at(&self, position: usize) -> Option<u64> {
+        let behind = 4 * position as u32;
+        let code = self.codes.checked_shr(behind).unwrap_or(0) & 15;
+        if code > MOST_BYTES {
+            return Some(code - MOST_BYTES);
+        }
+        let passed = self.codes & !u64::MAX.checked_shl(behind).unwrap_or(0);
+        let rest = self.rest.get(total_bytes(passed)..)?;
+        match rest.first_chunk::<8>() {
+            Some(word) => Some(low_bytes(u64::from_le_bytes(*word), code)),
+            None => Self { codes: code, rest }.next(),
+        }
+    }
+
+    /// Reads that many numbers at once, all of which end in the record. `bytes` begin where theirs do and go on behind the
+    /// record; if not far enough, nothing is read and this is false.
+    #[cfg(feature = "read")]
+    #[inline]
+    pub(crate) fn read_all(&self, bytes: &[u8], count: usize, into: &mut Vec<u64>) -> bool {
+        // Eight bytes are looked at wherever a number begins, which is never behind this.
+        const END: usize = (8 * MOST_ARGUMENTS).next_power_of_two();
+        let Some(bytes) = bytes.first_chunk::<{ END + 7 }>() else {
+            return false;
+        };
+        let count = count.min(MOST_ARGUMENTS);
+        into.reserve(count);
+        let (mut codes, mut at) = (self.codes, 0);
+        let places = into.spare_capacity_mut().get_mut(..count);
+        for place in places.unwrap_or_default() {
+            let [mask, itself, length, _] = CODES[(codes & 15) as usize];
+            codes >>= 4;
+            let word = bytes[at..].first_chunk::<8>();
+            let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+            at = (at + length as usize) % END;
+            place.write(word & mask | itself);
+        }
+        // SAFETY: there is room for `count` more, because that was reserved, and each of them has been written.
+        unsafe { into.set_len(into.len() + count) };
+        true
+    }
+
+    /// What follows the numbers that have been read.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl Iterator for Numbers<'_> {
+    type Item = u64;
+
+    /// `None` where the record ends too early. Behind the last number there is nothing to be asked for.
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let code = self.codes & 15;
+        self.codes >>= 4;
+        if code > MOST_BYTES {
+            return Some(code - MOST_BYTES);
+        }
+        let length = code as usize;
+        // Nearly always there is something behind it, and eight bytes can be read at once.
+        if let Some(word) = self.rest.first_chunk::<8>() {
+            self.rest = &self.rest[length..];
+            return Some(low_bytes(u64::from_le_bytes(*word), code));
+        }
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        let mut number = [0; 8];
+        number.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(u64::from_le_bytes(number))
+    }
+
+    #[inline]
+    fn nth(&mut self, count: usize) -> Option<u64> {
+        self.pass(count)?;
+        self.next()
+    }
+}
