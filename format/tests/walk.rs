@@ -190,6 +190,21 @@ fn an_error_of_the_caller_ends_the_walk() {
 }
 
 #[test]
+fn a_panic_of_the_caller_is_not_lost_in_other_threads() {
+    let place = place("walk-panic");
+    let path = place.join("raw");
+    busy().write(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let outcome = std::panic::catch_unwind(|| {
+        trace.walk().run(|call| {
+            assert!(call.index < 300);
+            Ok::<_, Error>(())
+        })
+    });
+    assert!(outcome.is_err());
+}
+
+#[test]
 fn damage_is_found_where_it_is_read() {
     let place = place("walk-damage");
     let (raw, packed) = (place.join("raw"), place.join("packed"));
