@@ -34,7 +34,9 @@ pub struct Control {
     attended: AtomicU64,
     /// No slot behind so many has been in use.
     used_slots: AtomicU64,
-    reserved: [AtomicU64; 3],
+    /// How often a stage was handed over.
+    tickets: AtomicU64,
+    reserved: [AtomicU64; 2],
     slots: [Slot; SLOTS],
 }
 
@@ -45,8 +47,8 @@ const _: () = assert!(size_of::<Control>() <= CONTROL_LENGTH);
 pub struct Slot {
     position: AtomicU64,
     length: AtomicU64,
-    /// Two bits say what is the matter; for a full stage come 30 bits with the bytes of its records and 32 with its sequence,
-    /// by which a stage that was taken back, and is full again, is told from what it was.
+    /// Two bits say what is the matter; for a full stage come 30 bits with the bytes of its records and 32 with its ticket, by
+    /// which a slot that was taken back, and has a full stage again, of whichever thread, is told from what it was.
     state: AtomicU64,
 }
 
@@ -67,14 +69,14 @@ pub struct Full {
     pub position: u64,
     /// Bytes of the stage, head included.
     pub length: u64,
-    /// Of the chunk that it becomes.
-    pub sequence: u32,
+    /// By which this is told from all else that is handed over.
+    pub ticket: u32,
     /// Bytes of its records.
     pub used: u64,
 }
 
-fn full(sequence: u32, used: u64) -> u64 {
-    FULL | used << 2 | u64::from(sequence) << 32
+fn full(ticket: u32, used: u64) -> u64 {
+    FULL | used << 2 | u64::from(ticket) << 32
 }
 
 impl Control {
@@ -150,6 +152,11 @@ impl Control {
         Some(slot)
     }
 
+    /// A ticket, for a stage that is about to be handed over.
+    pub fn ticket(&self) -> u32 {
+        self.tickets.fetch_add(1, Ordering::Relaxed) as u32
+    }
+
     /// The slots that have been in use.
     pub fn slots(&self) -> &[Slot] {
         let used = self.used_slots.load(Ordering::Relaxed) as usize;
@@ -159,11 +166,11 @@ impl Control {
 
 impl Slot {
     /// The thread hands its stage over, with that many bytes of records. False if they are too many to be told.
-    pub fn hand_over(&self, sequence: u32, used: u64) -> bool {
+    pub fn hand_over(&self, ticket: u32, used: u64) -> bool {
         let fits = used <= MOST_USED;
         if fits {
             // What is in the stage comes before this.
-            self.state.store(full(sequence, used), Ordering::Release);
+            self.state.store(full(ticket, used), Ordering::Release);
         }
         fits
     }
@@ -174,10 +181,10 @@ impl Slot {
     }
 
     /// The thread takes back what it handed over; false if the mover has moved it, or is just about to.
-    pub fn take_back(&self, sequence: u32, used: u64) -> bool {
+    pub fn take_back(&self, ticket: u32, used: u64) -> bool {
         self.state
             .compare_exchange(
-                full(sequence, used),
+                full(ticket, used),
                 HELD,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
@@ -198,7 +205,7 @@ impl Slot {
         (state & STATE_BITS == FULL).then(|| Full {
             position: self.position.load(Ordering::Relaxed),
             length: self.length.load(Ordering::Relaxed),
-            sequence: (state >> 32) as u32,
+            ticket: (state >> 32) as u32,
             used: state >> 2 & MOST_USED,
         })
     }
@@ -207,7 +214,7 @@ impl Slot {
     pub fn begin_closing(&self, stage: &Full) -> bool {
         self.state
             .compare_exchange(
-                full(stage.sequence, stage.used),
+                full(stage.ticket, stage.used),
                 CLOSING,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
@@ -239,6 +246,7 @@ mod tests {
             most_ahead: zero(),
             attended: zero(),
             used_slots: zero(),
+            tickets: zero(),
             reserved: core::array::from_fn(|_| zero()),
             slots: core::array::from_fn(|_| slot()),
         })
@@ -256,7 +264,7 @@ mod tests {
         let expected = Full {
             position: 4096,
             length: 65536,
-            sequence: 7,
+            ticket: 7,
             used: 1000,
         };
         assert_eq!(stage, expected);
@@ -279,6 +287,11 @@ mod tests {
         assert!(!slot.begin_closing(&stage), "the thread has it");
         slot.hand_over(8, 1000);
         assert!(!slot.begin_closing(&stage), "it is full of something else");
+        // Another thread's, that does the same and has the slot now.
+        assert!(slot.take_back(8, 1000));
+        slot.free();
+        assert!(control.take_slot(8192, 65536).is_some());
+        assert_ne!(control.ticket(), control.ticket());
         assert!(!slot.hand_over(9, 1 << 30), "too long to be told");
     }
 

@@ -144,7 +144,7 @@ impl Mover {
         match closing {
             Ok(()) => slot.give_back(),
             // The stage has the records still.
-            Err(_) => _ = slot.hand_over(stage.sequence, stage.used),
+            Err(_) => _ = slot.hand_over(stage.ticket, stage.used),
         }
         closing.map(|()| true)
     }

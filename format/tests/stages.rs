@@ -45,7 +45,7 @@ struct Stage<'f> {
     map: memmap2::MmapMut,
     note: StagedNote,
     slot: &'f Slot,
-    handed: Option<u64>,
+    handed: Option<(u32, u64)>,
 }
 
 /// A thread's stages in the file, and how their records get out of them: step by step, as a recorder does it.
@@ -155,8 +155,8 @@ impl<'f> Writer<'f> {
         let oldest = others.min_by_key(|&at| self.stages[at].note.sequence);
         if let (None, Some(oldest)) = (next, oldest) {
             let stage = &self.stages[oldest];
-            let (sequence, used) = (stage.note.sequence, stage.handed.unwrap());
-            if stage.slot.take_back(sequence, used) {
+            let (ticket, used) = stage.handed.unwrap();
+            if stage.slot.take_back(ticket, used) {
                 let copy = self.copy(oldest, BODY + used as usize);
                 self.close(copy);
                 self.taken_back += 1;
@@ -166,9 +166,10 @@ impl<'f> Writer<'f> {
         match next {
             Some(next) => {
                 let used = (self.filled - BODY) as u64;
+                let ticket = self.recording.control().ticket();
                 let stage = &mut self.stages[self.current];
-                stage.handed = Some(used);
-                assert!(stage.slot.hand_over(stage.note.sequence, used));
+                stage.handed = Some((ticket, used));
+                assert!(stage.slot.hand_over(ticket, used));
                 self.handed_over += 1;
                 self.current = next;
             }

@@ -28,8 +28,8 @@ pub(crate) struct Stage {
     note: StagedNote,
     /// Where it is handed over to the mover; `None` if there is no room for more stages there.
     slot: Option<&'static Slot>,
-    /// Bytes of records when it was handed over; `None` while it is the thread's.
-    handed: Option<u64>,
+    /// Ticket and bytes of records with which it was handed over; `None` while it is the thread's.
+    handed: Option<(u32, u64)>,
 }
 
 impl Stage {
@@ -107,11 +107,13 @@ impl Stage {
     /// Lets the mover have it, with records that end there. False if that cannot be.
     pub(crate) fn hand_over(&mut self, end: *const u8) -> bool {
         let used = (end as usize - self.start as usize - RECORDS) as u64;
-        let is_handed = self
-            .slot
-            .is_some_and(|slot| slot.hand_over(self.note.sequence, used));
+        let (Some(slot), Some(control)) = (self.slot, trace_file::control()) else {
+            return false;
+        };
+        let ticket = control.ticket();
+        let is_handed = slot.hand_over(ticket, used);
         if is_handed {
-            self.handed = Some(used);
+            self.handed = Some((ticket, used));
         }
         is_handed
     }
@@ -124,16 +126,16 @@ impl Stage {
     /// Takes it back from the mover and moves it. False if the mover has just moved it or is about to, or the file cannot be
     /// written; then it is handed over as before.
     pub(crate) fn take_back(&mut self) -> bool {
-        let (Some(slot), Some(used)) = (self.slot, self.handed) else {
+        let (Some(slot), Some((ticket, used))) = (self.slot, self.handed) else {
             return false;
         };
-        if !slot.take_back(self.note.sequence, used) {
+        if !slot.take_back(ticket, used) {
             return false;
         }
         let end = self.start.wrapping_add(RECORDS + used as usize);
         let is_moved = self.move_out(end);
         if !is_moved {
-            slot.hand_over(self.note.sequence, used);
+            slot.hand_over(ticket, used);
         }
         is_moved
     }
