@@ -344,7 +344,7 @@ fn write_calls(
 ) -> io::Result<WrittenCalls> {
     let mut written = WrittenCalls::default();
     // The rest is written anew, or elsewhere.
-    let chunks = (0..trace.chunk_count()).filter(|&chunk| {
+    let chunks = trace.chunks_by_sequence().filter(|&chunk| {
         !matches!(
             trace.chunk_head(chunk).kind,
             chunk_kind::META
@@ -353,6 +353,7 @@ fn write_calls(
                 | chunk_kind::BLOB
                 | chunk_kind::CALL_COUNTS
                 | chunk_kind::INDEX
+                | chunk_kind::CONTROL
         )
     });
     for_each_ordered(

@@ -660,6 +660,22 @@ impl Trace {
         self.chunks[chunk].position
     }
 
+    /// All chunks in the order of the file, but the chunks of a thread change places so that they come in their own order: full
+    /// stages are not always moved in that order.
+    pub(crate) fn chunks_by_sequence(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut taken = vec![0; self.threads.len()];
+        (0..self.chunks.len()).filter_map(move |chunk| {
+            let head = &self.chunks[chunk].head;
+            if head.kind != chunk_kind::CALLS {
+                return Some(chunk);
+            }
+            let thread = head.thread as usize;
+            let place = taken.get_mut(thread)?;
+            *place += 1;
+            self.threads.get(thread)?.get(*place - 1).copied()
+        })
+    }
+
     /// The chunks of calls, in the order of the file.
     pub(crate) fn calls_chunks(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.chunks.len()).filter(|&chunk| self.chunks[chunk].head.kind == chunk_kind::CALLS)

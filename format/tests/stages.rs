@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use cutape_format::codec;
 use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Slot};
 use cutape_format::layout::{
     CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH, STAGED_PADDED_LENGTH, StagedNote, chunk_kind,
@@ -331,6 +332,19 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
         assert_eq!(ticks.len() as u64, 3 * CALLS);
         assert!(ticks.is_sorted());
     }
+    let mut last = [None; 3];
+    let bytes = fs::read(&packed).unwrap();
+    let mut rest = &bytes[FILE_HEAD_LENGTH..];
+    while let Some((head, _)) = codec::decode::<ChunkHead>(rest) {
+        assert_ne!(head.kind, chunk_kind::CONTROL);
+        if head.kind == chunk_kind::CALLS {
+            let before = &mut last[head.thread as usize];
+            assert!(*before < Some(head.sequence), "{before:?} {head:?}");
+            *before = Some(head.sequence);
+        }
+        rest = &rest[head.length as usize..];
+    }
+    assert_eq!(rest, []);
     handed
 }
 
