@@ -475,7 +475,17 @@ impl Content<'_> {
             Source::File(range) => range.read().map(Cow::Owned).map_err(Some),
         }
     }
+
+    /// Large ones do not stay in memory until all is packed.
+    fn let_go(&self, trace: &Trace) {
+        if let Source::Chunk(chunk, LARGE..) = self.source {
+            trace.let_go(chunk);
+        }
+    }
 }
+
+/// Bytes from which on it is worth a call to the system to have them out of memory.
+const LARGE: u64 = 1 << 20;
 
 /// Writes each distinct content once, in the order of the file, then what comes from other files.
 fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Result<PackSummary> {
@@ -512,6 +522,7 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
         all.into_iter(),
         |content| {
             let hash = content.bytes(trace).map(|bytes| blake3::hash(&bytes));
+            content.let_go(trace);
             (content, hash)
         },
         |(mut content, hash)| -> io::Result<()> {
@@ -546,15 +557,18 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
             (content, stored)
         },
         |(content, stored)| {
-            match (stored, content.source) {
+            match (stored, &content.source) {
                 (Ok(stored), _) => {
-                    writer.stored(content.head, &stored, content.names)?;
+                    let names = content.names.clone();
+                    writer.stored(content.head, &stored, names)?;
+                    drop(stored);
+                    content.let_go(trace);
                 }
                 // It was there a moment ago.
                 (Err(why), Source::File(range)) => {
                     summary.files -= 1;
                     let why = why.unwrap_or_default();
-                    summary.missing.push(Missing::new(&range, why));
+                    summary.missing.push(Missing::new(range, why));
                 }
                 (Err(_), Source::Chunk(..)) => {}
             }
