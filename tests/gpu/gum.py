@@ -93,6 +93,11 @@ def ways(cutape, folder, results):
             cells.append(cell)
             problems += [problem] if problem else []
             bad += wrong
+        if cells == ["OTHER"]:
+            # Whether the patches are what it is about: Frida's agent is in these processes, too.
+            os.environ["GUM_BRIDGE_REFUSES"] = "any"
+            cell, _, _ = loading.way_cell(way, "gum", cutape, folder, results)
+            cells.append(f"{'':8}  with nothing patched: {cell}")
         lines.append("  ".join([f"{way['name']:62}"] + [f"{cell:>8}" for cell in cells]))
     os.environ["GUM_BRIDGE_REFUSES"] = ""
     return lines + problems, bad
