@@ -34,11 +34,12 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// Why a call is left out that needs `what`.
+    /// Why a call is left out that needs `what`. Without this one's index: a program may import hundreds of pieces, and they are one
+    /// reason.
     pub(crate) fn skip(self, what: &str) -> Skip {
         Skip::because(format!(
-            "depends on the {what} of another process or API that does not exist here ({}, call {})",
-            self.function, self.call
+            "depends on the {what} of another process or API that does not exist here ({})",
+            self.function
         ))
     }
 }

@@ -350,7 +350,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     recorder.upload(structure, &bytes(inner + 128));
     recorder.upload(own, &bytes(own));
     let handle = bytes(0x1f);
-    let import = recorder.write(
+    recorder.write(
         "cuMemImportFromShareableHandle",
         &[0x1000, 77, 1],
         &[],
@@ -398,7 +398,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     let address = bytes(opened);
     let open = [0x1000, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let there = [Captured::pointee(0, &address)];
-    let open = recorder.write("cuIpcOpenMemHandle_v2", &open, &[], none, 0, &there);
+    recorder.write("cuIpcOpenMemHandle_v2", &open, &[], none, 0, &there);
     launch(&mut recorder, function, &parameters(opened + MIB), None);
     recorder.write("cuIpcCloseMemHandle", &[opened], &[], none, 0, &[]);
     launch(&mut recorder, function, &parameters(opened), None);
@@ -407,14 +407,14 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     for flags in ["", "no-placement", "threads"] {
         let report = recorder.replayed("foreign", flags);
         assert_agrees(&report);
-        let because = |what, function, call| {
+        let because = |what, function| {
             format!(
-                "depends on the {what} of another process or API that does not exist here ({function}, call {call})"
+                "depends on the {what} of another process or API that does not exist here ({function})"
             )
         };
-        let memory = because("memory", "cuMemImportFromShareableHandle", import);
-        let allocation = because("allocation", "cuMemImportFromShareableHandle", import);
-        let opened = because("memory", "cuIpcOpenMemHandle_v2", open);
+        let memory = because("memory", "cuMemImportFromShareableHandle");
+        let allocation = because("allocation", "cuMemImportFromShareableHandle");
+        let opened = because("memory", "cuIpcOpenMemHandle_v2");
         let system = "needs an operating system's handle of another process";
         let expected = [
             ("cuMemImportFromShareableHandle", system, 1),
