@@ -565,11 +565,15 @@ impl<'t> Player<'t> {
             Resolved::Dead(live) => Ok(live),
             Resolved::Missing => Err(match self.cause_of_missing(kind, value) {
                 Some(cause) => cause.skip(&name),
-                None => Skip::because(format!("needs a {name} that replay could not make")),
+                None => Skip::because(format!(
+                    "needs {} {name} that replay could not make",
+                    article(&name)
+                )),
             }),
             Resolved::Unknown => match kind {
                 _ if call.succeeded() => Err(Skip::because(format!(
-                    "needs a {name} that no re-issued call made"
+                    "needs {} {name} that no re-issued call made",
+                    article(&name)
                 ))),
                 _ if crashes_after_end(kind) => Err(Skip::because(format!(
                     "would use a value that is no {name} (crashes the driver)"
@@ -665,6 +669,14 @@ pub(crate) fn lend_zeroed(
         length,
     });
     Ok(address)
+}
+
+/// What stands before the name of a kind.
+fn article(name: &str) -> &'static str {
+    match name.starts_with(['a', 'e', 'i', 'o']) {
+        true => "an",
+        false => "a",
+    }
 }
 
 #[cfg(test)]
