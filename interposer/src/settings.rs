@@ -106,12 +106,13 @@ fn policy(name: &CStr) -> Payloads {
     }
 }
 
-/// A variable of the environment that is set to something.
+/// A variable of the environment that is set to something, or was when the program began.
 pub(crate) fn variable(name: &CStr) -> Option<CString> {
     // SAFETY: the name is NUL-terminated; the value is copied before anything else can change the environment. That the
     // program changes it on another thread at this very moment is its own race with every getenv.
-    unsafe {
+    let now = unsafe {
         let value: *const c_char = libc::getenv(name.as_ptr());
         (!value.is_null() && *value != 0).then(|| CStr::from_ptr(value).to_owned())
-    }
+    };
+    now.or_else(|| crate::hook::kept_value(name))
 }

@@ -27,6 +27,8 @@ struct Launcher {
     command: Vec<String>,
     programs: usize,
     recorded: Option<usize>,
+    /// By way of `audit`, if that is another number.
+    audited: Option<usize>,
     #[serde(default)]
     why: String,
     #[serde(default)]
@@ -106,7 +108,9 @@ fn main() -> ExitCode {
 /// A reason wherever a program is not recorded, and nowhere else.
 fn whole(launchers: &[Launcher]) -> Result<(), String> {
     for launcher in launchers {
-        let all = launcher.recorded.is_none_or(|n| n == launcher.programs);
+        let all = [launcher.recorded, launcher.audited]
+            .iter()
+            .all(|number| number.is_none_or(|n| n == launcher.programs));
         if launcher.why.is_empty() != all {
             return Err(format!("{}: `why` says why not", launcher.name));
         }
@@ -194,7 +198,9 @@ fn launched(launcher: &Launcher, via: &str, order: Order) -> Result<(), String> 
             let mut all = record_words(via);
             all.extend(["-o".to_owned(), "t.cutape".to_owned(), "--".to_owned()]);
             all.extend(words(launcher, &[]));
-            (all, "t", launcher.recorded.unwrap_or(launcher.programs))
+            let recorded = launcher.recorded.unwrap_or(launcher.programs);
+            let audited = launcher.audited.filter(|_| via == "audit");
+            (all, "t", audited.unwrap_or(recorded))
         }
         // Without a name for the trace: several take different ones.
         Order::LauncherFirst => {

@@ -4,9 +4,11 @@
 //! - *audit*: an auditing library leads every search for libcuda to us, whatever name, path or namespace it is for.
 //! - *gum*: like preload, and the driver's own functions are patched to jump to our entries, whoever calls them.
 //!
-//! Whatever the way, a call arrives at the same entry and is passed on to what `driver::real` says, so that the records are the
+//! Whatever the way, programs that are started with another environment get what the launcher has put there (`exec.rs`), as far as we
+//! are in the process that starts them. And whatever the way, a call arrives at the same entry and is passed on to what `driver::real` says, so that the records are the
 //! same.
 
+mod exec;
 mod open;
 mod patch;
 
@@ -19,6 +21,8 @@ use std::ffi::{CStr, CString};
 use cutape_registry::PAST_AUDIT;
 
 use crate::settings::{self, Via};
+
+pub(crate) use exec::kept_value;
 
 #[cfg(feature = "gum")]
 pub(crate) use gum::{is_drivers_own, is_patched};

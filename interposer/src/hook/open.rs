@@ -87,14 +87,14 @@ unsafe extern "C" fn choose_for_namespace(name: *const c_char) -> Chosen {
 }
 
 /// A function of that name behind ours.
-struct Next {
+pub(super) struct Next {
     name: &'static CStr,
     /// NULL before it is needed.
     found: AtomicPtr<c_void>,
 }
 
 impl Next {
-    const fn of(name: &'static CStr) -> Self {
+    pub(super) const fn of(name: &'static CStr) -> Self {
         Self {
             name,
             found: AtomicPtr::new(core::ptr::null_mut()),
@@ -102,7 +102,7 @@ impl Next {
     }
 
     /// NULL if there is none.
-    fn get(&self) -> *const c_void {
+    pub(super) fn get(&self) -> *const c_void {
         let known = self.found.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;

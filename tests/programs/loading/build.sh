@@ -17,7 +17,7 @@ build linked linked.c "$library"
 build rpath linked.c "$library" -Wl,--disable-new-dtags,-rpath,'$ORIGIN/driver'
 build runpath linked.c "$library" -Wl,--enable-new-dtags,-rpath,'$ORIGIN/driver'
 build constructor constructor.c "$library"
-for name in open fork global versioned namespace plugin clean symbols parallel; do
+for name in open fork global versioned namespace plugin clean emptied spawned symbols parallel; do
     build "$name" "$name.c"
 done
 build plugin_linked.so -shared -fPIC plugin_linked.c "$library"
