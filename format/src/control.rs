@@ -17,6 +17,15 @@ pub const CONTROL_LENGTH: usize = 16 << 10;
 /// larger pieces take a third less time then (measured with ext4 on Linux 6.18).
 pub const MOVE_ALIGNMENT: u64 = 64 << 10;
 
+/// What a copy of that many bytes, head included, ends at a multiple of. Only what a full stage becomes is worth a place of its own.
+pub fn copy_alignment(length: u64) -> u64 {
+    if length > MOVE_ALIGNMENT / 2 {
+        MOVE_ALIGNMENT
+    } else {
+        CHUNK_ALIGNMENT
+    }
+}
+
 /// Stages that can be handed over; threads beyond these move theirs by themselves.
 const SLOTS: usize = 676;
 
@@ -59,11 +68,15 @@ const HELD: u64 = 1;
 const FULL: u64 = 2;
 /// The mover has copied all of it and is closing the copy.
 const CLOSING: u64 = 3;
+/// As closing, and the thread has no use for the slot any more.
+const LEFT: u64 = CLOSING | 1 << 2;
+/// From which state a thread that has no use for a slot any more brings it to which; the mover gives back meanwhile.
+const FREEING: [(u64, u64); 3] = [(HELD, FREE), (CLOSING, LEFT), (HELD, FREE)];
 const STATE_BITS: u64 = 3;
 const MOST_USED: u64 = (1 << 30) - 1;
 
 /// A stage that was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Full {
     /// Of the stage, in the file.
     pub position: u64,
@@ -129,6 +142,11 @@ impl Control {
         None
     }
 
+    /// Behind all places that were taken by now.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
     /// Whether there is a mover.
     pub fn is_attended(&self) -> bool {
         self.attended.load(Ordering::Relaxed) != 0
@@ -192,11 +210,16 @@ impl Slot {
             .is_ok()
     }
 
-    /// The thread has no use for the slot any more. One that the mover is closing at that moment stays taken.
+    /// The thread has no use for the slot any more. One whose stage is full stays taken; one that the mover is closing at that
+    /// moment is freed by the mover.
     pub fn free(&self) {
-        let _ = self
-            .state
-            .compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed);
+        let _ = FREEING.iter().any(|&way| self.try_free(way));
+    }
+
+    fn try_free(&self, (known, next): (u64, u64)) -> bool {
+        self.state
+            .compare_exchange(known, next, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// For the mover: the stage, if it is full.
@@ -224,9 +247,18 @@ impl Slot {
 
     /// For the mover: the copy counts, and the thread may fill the stage again.
     pub fn give_back(&self) {
-        self.state.store(HELD, Ordering::Release);
+        let is_held = self
+            .state
+            .compare_exchange(CLOSING, HELD, Ordering::Release, Ordering::Relaxed)
+            .is_ok();
+        if !is_held {
+            self.state.store(FREE, Ordering::Release);
+        }
     }
 }
+
+#[cfg(test)]
+mod interleavings;
 
 #[cfg(test)]
 mod tests {
@@ -275,6 +307,14 @@ mod tests {
         slot.free();
         assert_eq!(control.slots().len(), 1);
         assert!(!control.slots()[0].is_held());
+        // The thread ends while a stage of its is being closed: the mover frees the slot.
+        let slot = control.take_slot(4096, 65536).unwrap();
+        slot.hand_over(8, 1000);
+        assert!(slot.begin_closing(&slot.full().unwrap()));
+        slot.free();
+        assert!(!core::ptr::eq(slot, control.take_slot(0, 1).unwrap()));
+        slot.give_back();
+        assert!(core::ptr::eq(slot, control.take_slot(0, 1).unwrap()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::codec;
-use crate::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Full, MOVE_ALIGNMENT, Slot};
+use crate::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Full, Slot, copy_alignment};
 use crate::layout::{
     CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_ENCODED, FileHead, MAGIC,
     MAJOR, STAGED_PADDED_LENGTH, chunk_kind,
@@ -28,6 +28,9 @@ pub struct Mover {
     process: u32,
     /// A stage, so that what is checked is what is written.
     stage: Vec<u8>,
+    /// Start and length of a copy that does not count, since its thread took the stage back: the next one of about that length
+    /// goes there.
+    spare: Option<(u64, u64)>,
 }
 
 impl Mover {
@@ -67,6 +70,7 @@ impl Mover {
             map,
             process,
             stage: Vec::new(),
+            spare: None,
         };
         mover.control().attend(true);
         Ok(Some(mover))
@@ -85,26 +89,35 @@ impl Mover {
     pub fn move_full(&mut self) -> io::Result<usize> {
         let mut moved = 0;
         let mut buffer = std::mem::take(&mut self.stage);
+        let mut spare = self.spare.take();
         for slot in self.control().slots() {
             if let Some(stage) = slot.full() {
-                moved += usize::from(self.move_one(slot, &stage, &mut buffer)?);
+                moved += usize::from(self.move_one(slot, &stage, &mut buffer, &mut spare)?);
             }
         }
-        self.stage = buffer;
+        (self.stage, self.spare) = (buffer, spare);
         Ok(moved)
     }
 
     /// Moves one stage; false if its thread has taken it back meanwhile.
-    fn move_one(&self, slot: &Slot, stage: &Full, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    fn move_one(
+        &self,
+        slot: &Slot,
+        stage: &Full,
+        bytes: &mut Vec<u8>,
+        spare: &mut Option<(u64, u64)>,
+    ) -> io::Result<bool> {
         let wrong = || {
             io::Error::new(
                 io::ErrorKind::InvalidData,
                 "what the recorder says of a stage cannot be",
             )
         };
+        // It was looked at while its thread used it again, or another thread has the slot now.
+        let is_over = || slot.full() != Some(*stage);
         let length = RECORDS as u64 + stage.used;
         if length > stage.length.min(LONGEST_STAGE) {
-            return Err(wrong());
+            return if is_over() { Ok(false) } else { Err(wrong()) };
         }
         let chunk = (CHUNK_HEAD_LENGTH as u64 + stage.used).next_multiple_of(CHUNK_ALIGNMENT);
         bytes.clear();
@@ -116,19 +129,19 @@ impl Mover {
             .map(|(head, _)| head.thread);
         let note = content.get(CHUNK_HEAD_LENGTH..).and_then(staged);
         let (Some(thread), Some(note)) = (thread, note) else {
-            // It was read while its thread used it again.
-            return if slot.full() == Some(*stage) {
-                Err(wrong())
-            } else {
-                Ok(false)
-            };
+            return if is_over() { Ok(false) } else { Err(wrong()) };
         };
-        let (position, chunk_length) = self
-            .control()
-            .claim(chunk, MOVE_ALIGNMENT, |start, length| {
-                self.allocate(start, length)
-            })
-            .ok_or(io::ErrorKind::StorageFull)?;
+        let alignment = copy_alignment(chunk);
+        let fits = |&mut (_, length): &mut (u64, u64)| (chunk..chunk + alignment).contains(&length);
+        let (position, chunk_length) = match spare.take_if(fits) {
+            Some(place) => place,
+            None => self
+                .control()
+                .claim(chunk, alignment, |start, length| {
+                    self.allocate(start, length)
+                })
+                .ok_or(io::ErrorKind::StorageFull)?,
+        };
         let body = content.get(RECORDS..).unwrap_or(&[]);
         let (open, closed) = ChunkHead::of_copy(thread, note, chunk_length, body);
         // The head takes the place of the note.
@@ -138,6 +151,7 @@ impl Mover {
             .copy_from_slice(&open.encode());
         self.file.write_all_at(copy, position)?;
         if !slot.begin_closing(stage) {
+            *spare = Some((position, chunk_length));
             return Ok(false);
         }
         let closing = self.file.write_all_at(&closed.encode(), position);
