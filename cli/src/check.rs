@@ -441,7 +441,10 @@ impl Live {
             self.trace = Trace::follow(session.trace()).ok();
             return;
         };
-        if trace.refresh().is_err() || trace.head().clock != 0 {
+        let Ok(horizon) = trace.refresh_before(horizon) else {
+            return;
+        };
+        if trace.head().clock != 0 {
             // Without a clock that we can read, the order of threads is only known at the end.
             return;
         }

@@ -28,6 +28,8 @@ mod contents;
 #[cfg(feature = "read")]
 mod cursor;
 #[cfg(feature = "read")]
+mod follow;
+#[cfg(feature = "read")]
 mod mover;
 #[cfg(feature = "read")]
 mod ordered;

@@ -1,195 +1,23 @@
 //! Finding the chunks of a file, taking in what they hold, and judging whether the file is whole.
 
-use std::io;
-use std::sync::atomic::{Ordering, fence};
-
 use crate::codec::{self, Decode};
 use crate::compress::{decompress, decompress_start};
 use crate::layout::{
     CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
-    ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, StagedNote, chunk_kind,
+    ChunkHead, FILE_HEAD_ENCODED, FILE_PACKED, MINOR, chunk_kind,
 };
 use crate::pack::{CallsEntry, IndexEntry, Symbol, blank_head};
-use crate::records::{record_at, sound_end, staged, staged_start};
+use crate::records::sound_end;
 use crate::signature::Signatures;
 use crate::trace::{Body, Chunk, Mapping, Stage, StoredMapping, Trace};
 
 impl Trace {
-    /// Looks for chunks that a growing trace has got since. Returns whether there were any.
-    pub fn refresh(&mut self) -> io::Result<bool> {
-        let length = usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX);
-        self.length = length.min(self.map.len());
-        let before = self.chunks.len();
-        self.take_what_has_come();
-        Ok(self.chunks.len() > before)
-    }
-
-    /// Takes in what a growing trace has, until one thing leads to no other.
-    pub(crate) fn take_what_has_come(&mut self) {
-        loop {
-            let known = (self.chunks.len(), self.pending.len());
-            for position in std::mem::take(&mut self.pending) {
-                match self.head_at(position) {
-                    Some(head) => self.add_chunk(head, position),
-                    // Being closed at this moment.
-                    None => self.pending.push(position),
-                }
-            }
-            self.scan();
-            let is_complete = self.follow_stages();
-            if !is_complete && known == (self.chunks.len(), self.pending.len()) {
-                return;
-            }
-        }
-    }
-
-    /// Takes what has come in the stages of a growing trace. What is there may be overwritten at any moment, so it is copied.
-    /// Returns whether one was found complete, behind which there may be more.
-    fn follow_stages(&mut self) -> bool {
-        let mut stages = std::mem::take(&mut self.stages);
-        // All notes first: a thread that has begun another chunk has written the one before to its end.
-        let mut notes: Vec<(u32, StagedNote, usize)> = stages
-            .iter()
-            .enumerate()
-            .filter_map(|(at, stage)| {
-                Some((stage.head.thread, staged(self.stage_body(stage))?, at))
-            })
-            .collect();
-        let copies = self.pending.iter().filter_map(|&position| {
-            let head = self.head_at(position)?;
-            (head.flags & CHUNK_COPIED != 0).then_some((head.thread, head.sequence))
-        });
-        let begun: Vec<(u32, u32)> = notes
-            .iter()
-            .map(|&(thread, note, _)| (thread, note.sequence))
-            .chain(copies)
-            .collect();
-        fence(Ordering::Acquire);
-        notes.sort_by_key(|&(thread, note, _)| (thread, note.sequence));
-        let mut found_complete = false;
-        for (thread, note, at) in notes {
-            match stages[at].chunk {
-                Some(chunk) if self.chunks[chunk].head.sequence == note.sequence => {}
-                // The copy of what was in it has not been found yet.
-                Some(_) => continue,
-                None => {
-                    let listed = self.threads.get(thread as usize);
-                    if listed.map_or(0, Vec::len) != note.sequence as usize
-                        || listed
-                            .and_then(|list| list.last())
-                            .is_some_and(|&last| self.is_unfinished(last, &stages))
-                    {
-                        continue;
-                    }
-                    let body = Body::Owned(Vec::new());
-                    stages[at].chunk = self.add_staged(&stages[at], note, body);
-                    stages[at].is_complete = false;
-                }
-            }
-            let stage = &mut stages[at];
-            let Some(chunk) = stage.chunk.filter(|_| !stage.is_complete) else {
-                continue;
-            };
-            stage.is_complete = self.extend_staged(stage, chunk, note)
-                && begun
-                    .iter()
-                    .any(|&(other, sequence)| other == thread && sequence > note.sequence);
-            found_complete |= stage.is_complete;
-        }
-        self.stages = stages;
-        found_complete
-    }
-
-    /// Whether a chunk is what a stage has shown until now, and that may not be all of it.
-    fn is_unfinished(&self, chunk: usize, stages: &[Stage]) -> bool {
-        stages
-            .iter()
-            .any(|stage| stage.chunk == Some(chunk) && !stage.is_complete)
-    }
-
-    /// Copies the records that a stage has got since. False if it was used again meanwhile.
-    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: StagedNote) -> bool {
-        let Body::Owned(mut bytes) =
-            std::mem::replace(&mut self.chunks[chunk].body, Body::Owned(Vec::new()))
-        else {
-            return false;
-        };
-        let body = self.stage_body(stage);
-        let records = body.get(staged_start(body)..).unwrap_or(&[]);
-        let known = bytes.len();
-        let mut end = known;
-        while let Some((_, record)) = record_at(records, end) {
-            end += record.len();
-        }
-        bytes.extend_from_slice(records.get(known..end).unwrap_or(&[]));
-        // Read before the note is looked at once more: if that is the same, nothing has been overwritten meanwhile.
-        fence(Ordering::Acquire);
-        let is_same = staged(body) == Some(note);
-        if !is_same {
-            bytes.truncate(known);
-        }
-        self.chunks[chunk].body = Body::Owned(bytes);
-        is_same
-    }
-
-    fn stage_body(&self, stage: &Stage) -> &[u8] {
-        let start = stage.position + CHUNK_HEAD_LENGTH;
-        let end = usize::try_from(stage.head.length)
-            .unwrap_or(usize::MAX)
-            .saturating_add(stage.position)
-            .min(self.length);
-        self.map.get(start..end).unwrap_or(&[])
-    }
-
-    /// Adds what is in a stage as the chunk that it would become.
-    fn add_staged(&mut self, stage: &Stage, note: StagedNote, body: Body) -> Option<usize> {
-        let head = ChunkHead {
-            kind: chunk_kind::CALLS,
-            sequence: note.sequence,
-            first: note.first,
-            ticks: note.ticks,
-            nanoseconds: note.nanoseconds,
-            ..stage.head
-        };
-        let index = self.chunks.len();
-        self.chunks
-            .push(Chunk::new(head, stage.position as u64, body));
-        match self.register(index) {
-            Ok(()) => Some(index),
-            Err(what) => {
-                self.damaged(stage.position as u64, what);
-                None
-            }
-        }
-    }
-
-    /// Adds what is left in the stages of a trace that does not grow any more.
-    fn add_last_of_stages(&mut self) {
-        for stage in std::mem::take(&mut self.stages) {
-            let body = self.stage_body(&stage);
-            let Some(note) = staged(body) else {
-                // Emptied, or not begun.
-                continue;
-            };
-            let start = stage.position + CHUNK_HEAD_LENGTH;
-            let body = Body::InFile(start + staged_start(body), start + body.len());
-            let listed = self.threads.get(stage.head.thread as usize);
-            // Unless the copy is complete and the stage was not yet emptied.
-            if !listed.is_some_and(|list| {
-                list.iter()
-                    .any(|&chunk| self.chunks[chunk].head.sequence == note.sequence)
-            }) {
-                self.add_staged(&stage, note, body);
-            }
-        }
-    }
-
     pub(crate) fn packed(&self) -> bool {
         self.head.flags & FILE_PACKED != 0
     }
 
     /// True while more may come.
-    fn growing(&self) -> bool {
+    pub(crate) fn growing(&self) -> bool {
         self.map.len() > self.length
     }
 
@@ -203,7 +31,7 @@ impl Trace {
     }
 
     /// The chunk head at a position, if there is a sound one.
-    fn head_at(&self, position: usize) -> Option<ChunkHead> {
+    pub(crate) fn head_at(&self, position: usize) -> Option<ChunkHead> {
         let bytes = self
             .map
             .get(position..position.checked_add(CHUNK_HEAD_LENGTH)?)?;
@@ -459,7 +287,7 @@ impl Trace {
         }
     }
 
-    fn add_chunk(&mut self, head: ChunkHead, position: usize) {
+    pub(crate) fn add_chunk(&mut self, head: ChunkHead, position: usize) {
         let start = position + CHUNK_HEAD_LENGTH;
         let allocated = usize::try_from(head.length).unwrap_or(usize::MAX) - CHUNK_HEAD_LENGTH;
         let closed = head.flags & CHUNK_CLOSED != 0;
@@ -562,22 +390,7 @@ impl Trace {
         }
     }
 
-    /// True if chunks that come before this one are still to be found, the copy of what the stage has shown among them.
-    fn is_early(&self, head: &ChunkHead) -> bool {
-        let listed = self.threads.get(head.thread as usize);
-        let last = listed
-            .and_then(|list| list.last())
-            .map(|&chunk| (chunk, self.chunks[chunk].head.sequence));
-        match last {
-            None => head.sequence != 0,
-            Some((chunk, sequence)) => {
-                let is_unfinished = self.is_unfinished(chunk, &self.stages);
-                head.sequence > sequence + u32::from(!is_unfinished)
-            }
-        }
-    }
-
-    fn register(&mut self, index: usize) -> Result<(), String> {
+    pub(crate) fn register(&mut self, index: usize) -> Result<(), String> {
         let head = self.chunks[index].head;
         match head.kind {
             chunk_kind::META => {
@@ -591,6 +404,7 @@ impl Trace {
                 self.signatures = Signatures::parse(text)?;
             }
             chunk_kind::CALLS => {
+                self.growth.taken += 1;
                 let thread = head.thread as usize;
                 let growing = self.growing();
                 if thread > 1 << 20 {

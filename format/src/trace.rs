@@ -1,7 +1,7 @@
 //! Opening a trace: chunks, what is known of program and machine, threads, blobs, damage.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -178,6 +178,20 @@ pub(crate) struct Stage {
     pub(crate) is_complete: bool,
 }
 
+/// How much of a growing trace is still to be found.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    /// For each look that is not yet settled: where the file's last chunk ended when it began, and before which ticks all that
+    /// was entered had been written by then.
+    pub(crate) looks: VecDeque<(usize, u64)>,
+    /// Before these ticks nothing was entered that was not where a later look has been.
+    pub(crate) settled: u64,
+    /// For each thread, one more than the highest sequence of a chunk of which there are records.
+    pub(crate) begun: HashMap<u32, u32>,
+    /// Chunks of calls that were taken in, those included that took the place of what their stage had shown.
+    pub(crate) taken: usize,
+}
+
 /// An open trace.
 #[derive(Debug)]
 pub struct Trace {
@@ -194,6 +208,8 @@ pub struct Trace {
     pub(crate) pending: Vec<usize>,
     /// Not of a packed trace, and not once it is complete.
     pub(crate) stages: Vec<Stage>,
+    /// What is known of how much of a growing trace is still to be found.
+    pub(crate) growth: Growth,
     /// What the index of a packed trace says.
     pub(crate) index: Vec<IndexEntry>,
     /// For each thread its chunks of calls, in order.
@@ -322,6 +338,7 @@ impl Trace {
             scanned: head.head_length as usize,
             pending: Vec::new(),
             stages: Vec::new(),
+            growth: Growth::default(),
             index: Vec::new(),
             threads: Vec::new(),
             blobs: HashMap::new(),

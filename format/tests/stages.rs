@@ -41,6 +41,37 @@ impl Recording {
     }
 }
 
+/// What orders calls, and since when each thread has been at one that it may not have written yet.
+struct Clock {
+    ticks: AtomicU64,
+    busy: [AtomicU64; 3],
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self {
+            // The builder's file head says that the clock began at 1000.
+            ticks: AtomicU64::new(1001),
+            busy: [const { AtomicU64::new(u64::MAX) }; 3],
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.ticks.load(Ordering::SeqCst)
+    }
+
+    fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// All that was entered before that has been written.
+    fn horizon(&self) -> u64 {
+        let now = self.now();
+        let busy = self.busy.iter().map(|since| since.load(Ordering::SeqCst));
+        busy.fold(now, u64::min)
+    }
+}
+
 /// One stage of a thread's.
 struct Stage<'f> {
     map: memmap2::MmapMut,
@@ -57,6 +88,8 @@ struct Writer<'f> {
     current: usize,
     filled: usize,
     sequence: u32,
+    /// Ticks of the last call.
+    entered: u64,
     /// Stages that went to the mover, and that were taken back from it.
     handed_over: u64,
     taken_back: u64,
@@ -100,6 +133,7 @@ impl<'f> Writer<'f> {
             current: 0,
             filled: 0,
             sequence: 0,
+            entered: 0,
             handed_over: 0,
             taken_back: 0,
         };
@@ -116,7 +150,7 @@ impl<'f> Writer<'f> {
         let note = StagedNote {
             sequence: self.sequence,
             first,
-            ticks: 0,
+            ticks: self.entered,
             nanoseconds: 0,
         };
         self.sequence += 1;
@@ -134,7 +168,10 @@ impl<'f> Writer<'f> {
 
     /// Copies a stage; where the copy begins, which is not closed yet.
     fn copy(&self, at: usize, filled: usize) -> (u64, ChunkHead) {
-        let position = self.recording.claim(STAGE as u64);
+        self.copy_to(self.recording.claim(STAGE as u64), at, filled)
+    }
+
+    fn copy_to(&self, position: u64, at: usize, filled: usize) -> (u64, ChunkHead) {
         let stage = &self.stages[at];
         let body = &stage.map[BODY..filled];
         let (open, closed) = ChunkHead::of_copy(self.thread, stage.note, STAGE as u64, body);
@@ -193,14 +230,17 @@ impl<'f> Writer<'f> {
         }
     }
 
-    fn call(&mut self, number: u64, clock: &AtomicU64) {
-        let entered = clock.fetch_add(1, Ordering::SeqCst);
+    fn call(&mut self, number: u64, clock: &Clock) {
+        let busy = &clock.busy[self.thread as usize];
+        busy.store(clock.now(), Ordering::SeqCst);
+        let entered = clock.tick();
+        self.entered = entered;
         self.put(number, &|mut record| {
-            // The builder's file head says that the clock began at 1000.
             record.put_short_enter(entered.wrapping_sub(1000), 1, [number].into_iter())?;
             record.commit(record_kind::ENTER_SHORT, 0)
         });
-        let spent = clock.fetch_add(1, Ordering::SeqCst) - entered;
+        busy.store(u64::MAX, Ordering::SeqCst);
+        let spent = clock.tick() - entered;
         self.put(number + 1, &|record| record.commit_short_leave(spent));
     }
 }
@@ -243,17 +283,27 @@ fn stages_that_a_mover_moves_are_followed_in_order_and_whole() {
     println!("taken back from a mover that was there: {taken_back}");
 }
 
+struct SetWhenDropped<'f>(&'f AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Threads with that many stages each write while the file is followed; how many stages went to a mover, and came back from it.
 fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
     const CALLS: u64 = 20_000;
     let (path, recording) = new_trace(name);
     let mut handed = [0; 2];
-    let clock = AtomicU64::new(1);
+    let clock = Clock::new();
     let mut trace = Trace::follow(&path).unwrap();
     let mut seen = [0_u64; 3];
-    let mut while_writing = 0;
+    let (mut while_writing, mut last) = (0, 0);
     let (followed, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        // The mover ends as well when something here is not as it should be.
+        let end = SetWhenDropped(&ended);
         let mover = has_mover.then(|| {
             let mut mover = Mover::attend(&path).unwrap().unwrap();
             assert!(recording.control().is_attended());
@@ -289,15 +339,15 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
             let done = writers
                 .iter()
                 .all(std::thread::ScopedJoinHandle::is_finished);
-            trace.refresh().unwrap();
+            let mut horizon = trace.refresh_before(clock.horizon()).unwrap();
             assert_eq!(trace.damage(), []);
-            let horizon = if done {
-                u64::MAX
-            } else {
-                clock.load(Ordering::SeqCst)
-            };
+            if done {
+                horizon = u64::MAX;
+            }
             while let Some(call) = cursor.next_before(&trace, horizon) {
                 let thread = call.thread as usize;
+                assert!(call.ticks > last, "{} behind {last}", call.ticks);
+                last = call.ticks;
                 assert_eq!(call.number, seen[thread]);
                 assert_eq!(call.argument(0), seen[thread]);
                 assert_eq!(call.result(), Some(0));
@@ -314,7 +364,7 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
             let counts = writer.join().unwrap();
             handed = [handed[0] + counts[0], handed[1] + counts[1]];
         }
-        ended.store(true, Ordering::SeqCst);
+        drop(end);
         if let Some(mover) = mover {
             mover.join().unwrap();
         }
@@ -351,7 +401,7 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
 #[test]
 fn at_every_moment_all_calls_are_there() {
     let (path, recording) = new_trace("stages-killed");
-    let clock = AtomicU64::new(1);
+    let clock = Clock::new();
     let mut writer = Writer::new(&recording, 0, 1);
     let check = |calls: u64, moment: &str| {
         let trace = Trace::open(&path).unwrap();
@@ -390,7 +440,7 @@ fn at_every_moment_all_calls_are_there() {
 #[test]
 fn at_every_moment_all_calls_are_there_while_a_mover_moves() {
     let (path, recording) = new_trace("stages-killed-moving");
-    let clock = AtomicU64::new(1);
+    let clock = Clock::new();
     let mut writer = Writer::new(&recording, 0, 4);
     let check = |calls: u64, moment: &str| {
         let trace = Trace::open(&path).unwrap();
@@ -463,4 +513,84 @@ fn a_file_without_control_has_no_mover() {
         fs::write(&path, bytes).unwrap();
         assert!(Mover::attend(&path).unwrap().is_none());
     }
+}
+
+/// The calls that are given out, as (thread, number).
+fn take(cursor: &mut Cursor, trace: &Trace, horizon: u64) -> Vec<(u32, u64)> {
+    std::iter::from_fn(|| {
+        let call = cursor.next_before(trace, horizon)?;
+        Some((call.thread, call.number))
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_not_found_yet_holds_back_what_came_later() {
+    let (path, recording) = new_trace("stages-hidden");
+    let clock = Clock::new();
+    let mut trace = Trace::follow(&path).unwrap();
+    let mut cursor = Cursor::new();
+    let mut look = |trace: &mut Trace| {
+        let horizon = trace.refresh_before(clock.horizon()).unwrap();
+        take(&mut cursor, trace, horizon)
+    };
+    let mut writers = [0, 1].map(|thread| Writer::new(&recording, thread, 1));
+    for writer in &mut writers {
+        writer.call(0, &clock);
+    }
+    // One look later, what there is has been found for sure.
+    assert_eq!(look(&mut trace), []);
+    assert_eq!(look(&mut trace), [(0, 0), (1, 0)]);
+    let mut seen = Vec::new();
+    // Somebody takes a place and lets others go by before he writes there: the first thread, in what comes to lie behind.
+    let claimed = recording.claim(STAGE as u64);
+    let [first, second] = &mut writers;
+    first.call(1, &clock);
+    first.call(2, &clock);
+    let copy = first.copy(0, first.filled);
+    first.close(copy);
+    first.begin(3);
+    first.call(3, &clock);
+    second.call(1, &clock);
+    let mut hidden = Writer::new(&recording, 2, 1);
+    hidden.call(0, &clock);
+    second.call(2, &clock);
+    for _ in 0..5 {
+        seen.extend(look(&mut trace));
+    }
+    assert_eq!(seen, []);
+    // What is written there at last is the second thread's.
+    let copy = second.copy_to(claimed, 0, second.filled);
+    second.close(copy);
+    second.begin(3);
+    for _ in 0..5 {
+        seen.extend(look(&mut trace));
+    }
+    let rest = take(&mut cursor, &trace, u64::MAX);
+    seen.extend(rest);
+    assert_eq!(trace.damage(), []);
+    assert_eq!(seen, [(0, 1), (0, 2), (0, 3), (1, 1), (2, 0), (1, 2)]);
+}
+
+#[test]
+fn a_longer_stage_with_the_same_number_is_followed() {
+    let (path, recording) = new_trace("stages-same");
+    let clock = Clock::new();
+    let mut writer = Writer::new(&recording, 0, 1);
+    let mut trace = Trace::follow(&path).unwrap();
+    trace.refresh().unwrap();
+    // There is no room for the first record, so the stage is left without any, and another one has its number.
+    empty_stage(writer.map());
+    let mut writer = Writer::new(&recording, 0, 1);
+    writer.call(0, &clock);
+    trace.refresh().unwrap();
+    let mut cursor = Cursor::new();
+    assert_eq!(take(&mut cursor, &trace, u64::MAX), [(0, 0)]);
+    let copy = writer.copy(0, writer.filled);
+    writer.close(copy);
+    writer.begin(1);
+    writer.call(1, &clock);
+    trace.refresh().unwrap();
+    assert_eq!(take(&mut cursor, &trace, u64::MAX), [(0, 1)]);
+    assert_eq!(trace.damage(), []);
 }
