@@ -175,9 +175,6 @@ pub(crate) fn start(
         command.env("CUTAPE_COST", "1");
     }
     let moves = mover::is_worth_it();
-    if moves {
-        command.env("CUTAPE_MOVER", "1");
-    }
     let clock = Clock::read();
     let child = command
         .spawn()

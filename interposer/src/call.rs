@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::thread::{self, Thread};
 use crate::{
     capture, clock, cost, driver, entry, errno, fork, host_memory, identity, layouts, log, maps,
-    overrides, pending, stages, trace_file,
+    overrides, pending, trace_file,
 };
 
 /// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
@@ -466,7 +466,6 @@ fn start() -> u8 {
     PAYLOADS.store(settings.payloads as u8, Ordering::Relaxed);
     OUTPUTS.store(settings.outputs as u8, Ordering::Relaxed);
     host_memory::configure(settings.host_memory);
-    stages::expect_mover(settings.expects_mover);
     trace_file::close();
     let clock = clock::choose();
     if !trace_file::create(&trace, clock) {

@@ -60,8 +60,6 @@ pub(crate) struct Settings {
     pub(crate) host_memory: HostMemory,
     /// `CUTAPE_COST`: what recording costs is measured.
     pub(crate) measures_cost: bool,
-    /// `CUTAPE_MOVER`: the launcher moves full stages.
-    pub(crate) expects_mover: bool,
 }
 
 impl Settings {
@@ -76,7 +74,6 @@ impl Settings {
                 outputs: Payloads::None,
                 host_memory: HostMemory::Off,
                 measures_cost: false,
-                expects_mover: false,
             };
         }
         Self {
@@ -93,7 +90,6 @@ impl Settings {
                 Some(_) => HostMemory::Off,
             },
             measures_cost: variable(c"CUTAPE_COST").is_some(),
-            expects_mover: variable(c"CUTAPE_MOVER").is_some(),
         }
     }
 }

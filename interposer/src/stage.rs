@@ -3,7 +3,7 @@
 //! New pages of a file cost more than all else that recording does, so a thread has few of them. What it has written is in the
 //! file at every moment, whatever becomes of the process: a stage is used again only when the copy of it is complete.
 
-use cutape_format::control::{MOVE_ALIGNMENT, Slot};
+use cutape_format::control::{Slot, copy_alignment};
 use cutape_format::layout::{
     CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, ChunkHead, STAGED_LENGTH, STAGED_PADDED_LENGTH, StagedNote,
     chunk_kind, note_kind, record_kind,
@@ -99,6 +99,21 @@ impl Stage {
         true
     }
 
+    /// Bytes, head included.
+    pub(crate) fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// Whose it is.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// Whether there is a place where the mover finds it.
+    pub(crate) fn can_be_handed_over(&self) -> bool {
+        self.slot.is_some()
+    }
+
     /// Whether it has had nothing yet, or the mover has had it and is done.
     pub(crate) fn is_free(&self) -> bool {
         self.slot.is_some_and(Slot::is_held)
@@ -182,12 +197,7 @@ impl Stage {
         let used = end as usize - self.start as usize - RECORDS;
         let (note, thread) = (self.note, self.thread);
         let length = trace_file::chunk_length(used as u64);
-        // Only what a full stage becomes is worth a place of its own.
-        let alignment = if length > MOVE_ALIGNMENT / 2 {
-            MOVE_ALIGNMENT
-        } else {
-            CHUNK_ALIGNMENT
-        };
+        let alignment = copy_alignment(length);
         let Some((position, length)) = trace_file::claim(length, alignment) else {
             return false;
         };
@@ -214,7 +224,7 @@ impl Stage {
     /// Unmaps it. If it is empty, what it holds of the disk is given back.
     pub(crate) fn close(mut self, is_empty: bool) {
         let _errno = Errno::keep();
-        if let Some(slot) = self.slot.filter(|_| is_empty) {
+        if let Some(slot) = self.slot {
             slot.free();
         }
         let bytes = self.bytes();

@@ -1,29 +1,23 @@
 //! The stages of one thread: the one that it fills, and those that the mover has or had.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::stage::Stage;
 use crate::trace_file;
 
-/// How many a thread has where there is a mover. A thread that does nothing but call fills one in some 80 us, and the mover may
-/// have to wait several times as long while the file system makes the file longer (50 to 200 us, ext4 on Linux 6.18).
+/// How many a thread has at most. A thread that does nothing but call fills one in some 80 us, and the mover may have to wait
+/// several times as long while the file system makes the file longer (50 to 200 us, ext4 on Linux 6.18).
 const MOST: usize = 8;
 /// Bytes of all stages of a thread, if the first is not longer.
 const ALL: u64 = MOST as u64 * (64 << 10);
-
-static IS_MOVER_EXPECTED: AtomicBool = AtomicBool::new(false);
-
-/// Says whether there will be a mover.
-pub(crate) fn expect_mover(is_expected: bool) {
-    IS_MOVER_EXPECTED.store(is_expected, Ordering::Relaxed);
-}
 
 /// All of them; plain cells without destructor.
 pub(crate) struct Stages {
     all: [Cell<Option<Stage>>; MOST],
     /// Which of them is being filled.
     current: Cell<usize>,
+    /// Whether there may be more than there are.
+    may_grow: Cell<bool>,
 }
 
 impl Stages {
@@ -32,25 +26,21 @@ impl Stages {
         Self {
             all: [const { Cell::new(None) }; MOST],
             current: Cell::new(0),
+            may_grow: Cell::new(true),
         }
     }
 
-    /// Makes new ones of that many bytes each, where there are none. Their first is to be begun. False if the file cannot be
-    /// longer.
+    /// Makes one of that many bytes, where there is none; it is to be begun. False if the file cannot be longer.
+    ///
+    /// Most threads call little: further ones are made when the mover has all that there are.
     pub(crate) fn open(&self, length: u64, thread: u32) -> bool {
         self.current.set(0);
-        let most = if IS_MOVER_EXPECTED.load(Ordering::Relaxed) {
-            (ALL / length).max(1) as usize
-        } else {
-            1
-        };
-        [most, 1].into_iter().any(|count| {
-            let mut places = self.all.iter();
-            Stage::open(length, count, thread, |stage| {
-                if let Some(place) = places.next() {
-                    place.set(Some(stage));
-                }
-            })
+        self.may_grow.set(true);
+        let place = self.all.first();
+        Stage::open(length, 1, thread, |stage| {
+            if let Some(place) = place {
+                place.set(Some(stage));
+            }
         })
     }
 
@@ -81,6 +71,7 @@ impl Stages {
     /// begun. False if the file cannot be written; then nothing has changed.
     pub(crate) fn change(&self, end: *const u8) -> bool {
         if trace_file::control().is_some_and(|control| control.is_attended())
+            && self.with_current(|stage| stage.can_be_handed_over()) == Some(true)
             && let Some(next) = self.find_next()
             && self.with_current(|stage| stage.hand_over(end)) == Some(true)
         {
@@ -90,7 +81,7 @@ impl Stages {
         self.with_current(|stage| stage.move_out(end)) == Some(true)
     }
 
-    /// Another stage that may be filled: one that the mover does not have, or the oldest, which is then moved here.
+    /// Another stage that may be filled: one that the mover does not have, a new one, or the oldest, which is then moved here.
     fn find_next(&self) -> Option<usize> {
         let current = self.current.get();
         let mut oldest: Option<(u32, usize)> = None;
@@ -103,12 +94,44 @@ impl Stages {
                 None => {}
             }
         }
+        if let Some(at) = self.grow() {
+            return Some(at);
+        }
         let (_, at) = oldest?;
         // The mover may just have been faster.
         let is_free = with(self.all.get(at)?, |stage| {
             stage.take_back() || stage.is_free()
         })?;
         is_free.then_some(at)
+    }
+
+    /// Makes as many more stages as there are, as far as may be; one of them.
+    fn grow(&self) -> Option<usize> {
+        if !self.may_grow.get() {
+            return None;
+        }
+        let is_there = |place: &Cell<Option<Stage>>| with(place, |_| ()).is_some();
+        let count = self.all.iter().filter(|place| is_there(place)).count();
+        let (length, thread) = self.with_current(|stage| (stage.length(), stage.thread()))?;
+        let most = (ALL / length).min(MOST as u64) as usize;
+        let more = count.min(most.saturating_sub(count));
+        let mut made = None;
+        if more > 0 {
+            let mut places = self.all.iter().enumerate();
+            Stage::open(length, more, thread, |stage| {
+                let free = places.find(|(_, place)| !is_there(place));
+                match free.filter(|_| stage.can_be_handed_over()) {
+                    Some((at, place)) => {
+                        place.set(Some(stage));
+                        made = Some(at);
+                    }
+                    // As many threads have stages as can have them.
+                    None => stage.close(true),
+                }
+            });
+        }
+        self.may_grow.set(made.is_some());
+        made
     }
 }
 

@@ -123,7 +123,8 @@ unsafe extern "C" fn ends(state: *mut c_void) {
     if round < DESTRUCTOR_ROUNDS {
         state.await_end();
     } else {
-        state.close_stages();
+        // What a signal handler calls meanwhile finds no stage.
+        state.during_start(|| state.close_stages());
     }
 }
 
@@ -306,7 +307,8 @@ impl Thread {
         if self.ordinal.get() == NO_ORDINAL {
             self.begin();
         }
-        if self.next.get() != NOWHERE {
+        // A stage without records is not worth a chunk, and has no room for this one.
+        if self.next.get() != NOWHERE && !self.is_stage_empty() {
             if !self.stages.change(self.next.get()) {
                 self.stop();
                 return false;
@@ -328,6 +330,11 @@ impl Thread {
             }
         }
         false
+    }
+
+    fn is_stage_empty(&self) -> bool {
+        let next = self.next.get();
+        self.stages.with_current(|stage| stage.is_empty(next)) == Some(true)
     }
 
     fn begin_chunk(&self) {
