@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cutape_format::Trace;
+use cutape_format::process_of;
 use cutape_registry::asks_for_libcuda;
 
 /// How long a process may have the driver without a call that reaches us, and how often is looked at first.
@@ -117,9 +117,9 @@ struct Recorded {
 impl Recorded {
     fn of(traces: &[PathBuf]) -> Self {
         // One that is just being created is readable the next time.
-        let head = |path: &PathBuf| Some(Trace::follow(path).ok()?.head().process);
+        let processes = traces.iter().filter_map(|path| process_of(path));
         Self {
-            processes: traces.iter().filter_map(head).collect(),
+            processes: processes.collect(),
             files: traces
                 .iter()
                 .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))

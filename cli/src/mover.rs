@@ -10,6 +10,9 @@ use cutape_format::Mover;
 
 /// How long it is waited after something was moved. A thread that does nothing but call fills a stage in some 80 us.
 const SHORTEST: Duration = Duration::from_micros(20);
+/// At least so much of the time between the last two times that something was moved, but not longer than a thread takes to fill the
+/// stages that it can have besides the one that is being waited for.
+const PATIENT: Duration = Duration::from_micros(400);
 /// And at most, when nothing comes.
 const LONGEST: Duration = Duration::from_millis(10);
 /// How often it is looked for traces of further processes.
@@ -53,13 +56,14 @@ impl Drop for Moving {
 fn run(traces: &dyn Fn() -> Vec<PathBuf>, stopped: &mpsc::Receiver<()>) {
     sleep_precisely();
     let mut movers = Movers::default();
-    let mut busy = Instant::now();
+    let (mut moved, mut between) = (Instant::now(), Duration::ZERO);
     loop {
         if movers.look_and_move(traces) {
-            busy = Instant::now();
+            (moved, between) = (Instant::now(), moved.elapsed());
         }
-        // The longer nothing has come, the less often it is looked.
-        let pause = (busy.elapsed() / 8).clamp(SHORTEST, LONGEST);
+        // Where stages come rarely, it is looked rarely; and the longer nothing has come.
+        let least = (between / 8).clamp(SHORTEST, PATIENT);
+        let pause = (moved.elapsed() / 4).clamp(least, LONGEST);
         if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
         }
