@@ -107,12 +107,14 @@ impl Control {
 
     /// Takes that many bytes of the file, a multiple of the chunk alignment, and as many more as let the next claim begin at a
     /// multiple of `alignment`; where they begin and how many they are. `allocate` gets a start and a length, and says whether
-    /// that part of the file has its place on disk now: so the file is never cut within a chunk, whenever the process ends.
+    /// that part of the file has its place on disk now: so the file is never cut within a chunk, whenever the process ends. It
+    /// also gets whether the part is the claimed one alone, where nobody else writes: where a file system cannot allocate, only
+    /// that may be written to.
     pub fn claim(
         &self,
         least: u64,
         alignment: u64,
-        mut allocate: impl FnMut(u64, u64) -> bool,
+        mut allocate: impl FnMut(u64, u64, bool) -> bool,
     ) -> Option<(u64, u64)> {
         let behind = |position: u64| {
             position
@@ -134,12 +136,12 @@ impl Control {
         // From where the file ends, since others may be at what lies between.
         let start = known.min(position);
         for end in [end.saturating_add(ahead), end] {
-            if allocate(start, end - start) {
+            if allocate(start, end - start, false) {
                 self.allocated.fetch_max(end, Ordering::AcqRel);
                 return claimed;
             }
         }
-        None
+        claimed.filter(|&(position, length)| allocate(position, length, true))
     }
 
     /// Behind all places that were taken by now.
@@ -352,17 +354,27 @@ mod tests {
         control.begin(1 << 20, 64 << 10, &[0; CHUNK_HEAD_LENGTH]);
         let mut allocated = Vec::new();
         let mut claim = |least, alignment| {
-            control.claim(least, alignment, |start, length| {
-                allocated.push((start, length));
+            control.claim(least, alignment, |start, length, is_own| {
+                allocated.push((start, length, is_own));
                 true
             })
         };
         assert_eq!(claim(8192, 4096), Some((1 << 20, 8192)));
         assert_eq!(claim(4096, MOVE_ALIGNMENT), Some(((1 << 20) + 8192, 57344)));
         assert_eq!(claim(4096, 4096), Some(((1 << 20) + 65536, 4096)));
-        assert_eq!(allocated, [(1 << 20, 8192 + 65536)]);
+        assert_eq!(allocated, [(1 << 20, 8192 + 65536, false)]);
+        // Where only what is claimed can be had, that is all, and the same for the next.
+        for number in 0..2 {
+            let position = (1 << 20) + 65536 + 4096 + number * 8192;
+            let mut own = None;
+            let claimed = control.claim(8192, 4096, |start, length, is_own| {
+                own = is_own.then_some((start, length));
+                is_own
+            });
+            assert_eq!((claimed, own), (Some((position, 8192)), claimed));
+        }
         assert_eq!(
-            control.claim(1 << 20, 4096, |_, _| false),
+            control.claim(1 << 20, 4096, |_, _, _| false),
             None,
             "the disk is full"
         );

@@ -137,8 +137,8 @@ impl Mover {
             Some(place) => place,
             None => self
                 .control()
-                .claim(chunk, alignment, |start, length| {
-                    self.allocate(start, length)
+                .claim(chunk, alignment, |start, length, is_own| {
+                    self.allocate(start, length, is_own)
                 })
                 .ok_or(io::ErrorKind::StorageFull)?,
         };
@@ -163,8 +163,8 @@ impl Mover {
         closing.map(|()| true)
     }
 
-    /// Allocates a part of the file on disk.
-    fn allocate(&self, start: u64, length: u64) -> bool {
+    /// Allocates a part of the file on disk. Where the file system cannot, the claimed part is written when it is moved to.
+    fn allocate(&self, start: u64, length: u64, is_own: bool) -> bool {
         let mut limit = libc::rlimit {
             rlim_cur: libc::RLIM_INFINITY,
             rlim_max: libc::RLIM_INFINITY,
@@ -179,10 +179,17 @@ impl Mover {
             return false;
         }
         loop {
+            // Not posix_fallocate, which writes to places of others where the file system cannot do it.
             // SAFETY: no memory is involved.
-            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), at, bytes) } {
-                0 => return true,
-                libc::EINTR => {}
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, at, bytes) } == 0 {
+                return true;
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                // So that the file reaches to the end of what is claimed.
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) if is_own => {
+                    return self.file.write_all_at(&[0], start + length - 1).is_ok();
+                }
                 _ => return false,
             }
         }

@@ -28,7 +28,7 @@ struct Recording {
 impl Recording {
     /// A place in the file, which is made longer without touching what other threads have.
     fn claim(&self, length: u64) -> u64 {
-        let longer = |start, length| {
+        let longer = |start, length, _| {
             self.file.write_all_at(&[0], start + length - 1).unwrap();
             true
         };

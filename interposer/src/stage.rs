@@ -41,9 +41,6 @@ impl Stage {
         let Some((position, _)) = trace_file::claim(all, CHUNK_ALIGNMENT) else {
             return false;
         };
-        if !trace_file::allocate(position, all) {
-            return false;
-        }
         let Some(descriptor) = trace_file::descriptor() else {
             return false;
         };

@@ -33,6 +33,8 @@ const MOST_AHEAD: u64 = 16 << 20;
 /// Longer writes are made in parts: others that write to the file have to wait meanwhile.
 const LONGEST_WRITE: u64 = 16 << 20;
 
+static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
+
 /// Creates the file and writes its head. Says what went wrong and returns false if it cannot.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     let _errno = Errno::keep();
@@ -83,7 +85,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
     // Allocating first: a write beyond the size that files may have would end the program.
     let start = CONTROL_POSITION + CONTROL_LENGTH as u64;
-    if !allocate(0, start)
+    if !allocate(0, start, true)
         || !write_at(0, &head.encode())
         || !share_control(descriptor, start)
         || !put_document(chunk_kind::SIGNATURES, signatures)
@@ -266,9 +268,10 @@ fn moved_up(descriptor: i32) -> i32 {
     descriptor
 }
 
-/// Allocates on disk what is to be mapped, so that a full disk is an error here and never a fault later; makes the file longer
-/// if it ends before, never shorter.
-pub(crate) fn allocate(position: u64, length: u64) -> bool {
+/// Allocates a part of the file on disk, so that a full disk is an error here and never a fault later; makes the file longer if
+/// it ends before, never shorter. Where the file system cannot, zeros are written if the part is `is_own`: then nobody else
+/// writes there. (posix_fallocate would write to places of others as well.)
+fn allocate(position: u64, length: u64, is_own: bool) -> bool {
     let Some(descriptor) = descriptor() else {
         return false;
     };
@@ -278,16 +281,24 @@ pub(crate) fn allocate(position: u64, length: u64) -> bool {
     }
     loop {
         // SAFETY: no memory is involved.
-        let error = unsafe { libc::posix_fallocate(descriptor, position as i64, length as i64) };
-        match error {
-            0 => return true,
+        if unsafe { libc::fallocate(descriptor, 0, position as i64, length as i64) } == 0 {
+            return true;
+        }
+        match errno::get() {
             libc::EINTR => {}
-            _ => {
-                errno::set(error);
-                return false;
-            }
+            libc::EOPNOTSUPP | libc::ENOSYS if is_own => return write_zeros(position, length),
+            _ => return false,
         }
     }
+}
+
+fn write_zeros(position: u64, length: u64) -> bool {
+    (position..position + length)
+        .step_by(ZEROS.len())
+        .all(|at| {
+            let rest = (position + length - at).min(ZEROS.len() as u64);
+            write_at(at, ZEROS.get(..rest as usize).unwrap_or(&ZEROS))
+        })
 }
 
 /// How long files may become: who writes beyond that gets SIGXFSZ, which would end the program.
@@ -343,7 +354,6 @@ pub(crate) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
     let length = open.len() + body.len();
     let padded = length.next_multiple_of(ZEROS.len());
     let padding = ZEROS.get(..padded - length).unwrap_or(&ZEROS);
