@@ -265,3 +265,71 @@ fn a_signal_to_the_recorder_reaches_the_program() {
     assert_eq!(count, 7);
     assert_eq!(trace.meta_value("exit.signal"), Some("15"));
 }
+
+/// The only child of a process, if it still runs.
+fn child_of(process: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let child = children.ok()?.trim().parse().ok()?;
+    runs(child).then_some(child)
+}
+
+fn runs(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .next();
+    state.is_some_and(|state| state != 'Z')
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_recorder_that_is_gone_or_stands_still_costs_no_call() {
+    const CALLS: usize = 300_000;
+    let folder = parts().new_folder("recorder-gone");
+    let program = endings(parts())
+        .unwrap()
+        .into_os_string()
+        .into_string()
+        .unwrap();
+    for signal in ["KILL", "STOP"] {
+        let path = folder.join(format!("{signal}.cutape"));
+        let words = [&program, "end", &CALLS.to_string()];
+        let none = ("CUTAPE_NULL_FAIL", "");
+        let mut command = record(&path, &["--no-pack"], none, &words);
+        let mut recorder = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let length = || path.metadata().map_or(0, |metadata| metadata.len());
+        // By then the recorder moves what is full.
+        wait_until("the trace does not grow", || length() > 1 << 20);
+        let inner = child_of(recorder.id()).expect("the program runs");
+        let send = |signal: &str| {
+            run(Command::new("kill").args([&format!("-{signal}"), &recorder.id().to_string()]))
+                .assert(0);
+        };
+        send(signal);
+        let at_once = length();
+        wait_until("the program does not end", || !runs(inner));
+        if signal == "STOP" {
+            send("CONT");
+            assert!(recorder.wait().unwrap().success());
+        } else {
+            recorder.wait().unwrap();
+        }
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!(trace.verify(), [], "{signal}");
+        let all = calls(&trace);
+        let synchronised = all.iter().filter(|(name, _)| name == "cuCtxSynchronize");
+        assert_eq!(synchronised.count(), CALLS, "{signal}");
+        assert!(length() > at_once, "{signal}: it came too late");
+    }
+}

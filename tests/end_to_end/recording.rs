@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cutape_format::{Bytes, Note, Trace};
+use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_MAGIC, ChunkHead, chunk_kind};
+use cutape_format::{Bytes, Note, Trace, codec};
 use cutape_tests::{Output, endings, parts, programs, run};
 
 /// Records on the null driver, with these options before the `--`.
@@ -190,6 +191,21 @@ fn full_stages_are_moved_from_outside() {
         .calls()
         .filter(|call| call.signature.name == "cuCtxSynchronize");
     assert_eq!(count.count(), 300_000);
+}
+
+#[test]
+fn a_thread_that_calls_little_has_one_stage() {
+    let folder = parts().new_folder("stages");
+    let path = folder.join("t.cutape");
+    record(&["--no-pack"], &path, &[&ending(), "end", "10"]).assert(0);
+    let bytes = fs::read(&path).unwrap();
+    let heads = bytes.chunks(CHUNK_ALIGNMENT as usize);
+    let kinds = heads
+        .filter_map(|place| codec::decode::<ChunkHead>(place))
+        .filter(|(head, _)| head.magic == CHUNK_MAGIC)
+        .map(|(head, _)| head.kind);
+    let stages = kinds.filter(|kind| *kind == chunk_kind::STAGE);
+    assert_eq!(stages.count(), 1);
 }
 
 #[test]
