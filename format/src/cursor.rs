@@ -35,6 +35,10 @@ pub struct Cursor {
     /// (ticks, thread) of every thread whose next call is known.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     index: u64,
+    /// The state of the trace in which all threads were looked at.
+    looked: Option<u64>,
+    /// The thread whose call was given out since: no other can have another next call in the same state.
+    passed: Option<u32>,
 }
 
 impl Cursor {
@@ -76,27 +80,40 @@ impl Cursor {
         state.position = assembled.position;
         state.calls += 1;
         state.queued = false;
+        self.passed = Some(thread);
         assembled.call.index = self.index;
         self.index += 1;
         Some(assembled.call)
     }
 
     fn queue_threads(&mut self, trace: &Trace) {
+        if self.looked == Some(trace.growth.refreshed) {
+            if let Some(thread) = self.passed.take() {
+                self.queue_thread(trace, thread as usize);
+            }
+            return;
+        }
         self.threads.resize_with(
             trace.thread_count().max(self.threads.len()),
             Default::default,
         );
-        for (thread, state) in self.threads.iter_mut().enumerate() {
-            if state.queued {
-                continue;
-            }
-            if let Some(found) = seek_enter(trace, &trace, thread, &mut state.position) {
-                // Calls that are lost with damaged chunks have had their numbers. In a sound trace this changes nothing.
-                let first = trace.calls_first(thread, state.position.chunk).unwrap_or(0);
-                state.calls = state.calls.max(first);
-                state.queued = true;
-                self.queue.push(Reverse((found.ticks(), thread as u32)));
-            }
+        for thread in 0..self.threads.len() {
+            self.queue_thread(trace, thread);
+        }
+        (self.looked, self.passed) = (Some(trace.growth.refreshed), None);
+    }
+
+    fn queue_thread(&mut self, trace: &Trace, thread: usize) {
+        let state = &mut self.threads[thread];
+        if state.queued {
+            return;
+        }
+        if let Some(found) = seek_enter(trace, &trace, thread, &mut state.position) {
+            // Calls that are lost with damaged chunks have had their numbers. In a sound trace this changes nothing.
+            let first = trace.calls_first(thread, state.position.chunk).unwrap_or(0);
+            state.calls = state.calls.max(first);
+            state.queued = true;
+            self.queue.push(Reverse((found.ticks(), thread as u32)));
         }
     }
 }

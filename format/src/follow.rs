@@ -89,6 +89,7 @@ impl Trace {
 
     /// Takes in what a growing trace has, until one thing leads to no other.
     pub(crate) fn take_what_has_come(&mut self) {
+        self.growth.refreshed += 1;
         loop {
             let known = (self.growth.taken, self.pending.len());
             for position in std::mem::take(&mut self.pending) {

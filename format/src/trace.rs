@@ -181,6 +181,8 @@ pub(crate) struct Stage {
 /// How much of a growing trace is still to be found.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
+    /// How often it was looked for what has come; 0 for a trace that does not grow.
+    pub(crate) refreshed: u64,
     /// For each look that is not yet settled: where the file's last chunk ended when it began, and before which ticks all that
     /// was entered had been written by then.
     pub(crate) looks: VecDeque<(usize, u64)>,
