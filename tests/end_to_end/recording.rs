@@ -201,7 +201,7 @@ fn a_thread_that_calls_little_has_one_stage() {
     let bytes = fs::read(&path).unwrap();
     let heads = bytes.chunks(CHUNK_ALIGNMENT as usize);
     let kinds = heads
-        .filter_map(|place| codec::decode::<ChunkHead>(place))
+        .filter_map(codec::decode::<ChunkHead>)
         .filter(|(head, _)| head.magic == CHUNK_MAGIC)
         .map(|(head, _)| head.kind);
     let stages = kinds.filter(|kind| *kind == chunk_kind::STAGE);
