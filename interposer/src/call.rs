@@ -4,13 +4,14 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use cutape_format::Payloads;
+use cutape_format::fixed::Room;
 use cutape_format::layout::{
     EnterHead, LeaveHead, RECORD_HEAD_LENGTH, SHORT_TICKS_END, VALUE_TICKS_END, field, record_kind,
 };
 use cutape_format::write::Record;
 use cutape_registry::FUNCTIONS;
 
-use crate::plan::{self, Entering, MOST_PARAMETERS, Place, Plan};
+use crate::plan::{self, Acting, Entering, Leaving, MOST_PARAMETERS, Output, Place, Plan};
 use crate::settings::Settings;
 use crate::thread::{self, Thread};
 use crate::{
@@ -18,34 +19,41 @@ use crate::{
     overrides, pending, stages, trace_file,
 };
 
-/// A call in progress, on its thread's stack. The first members are written by the stubs, in this order.
+/// A call in progress, on its thread's stack, where its entry has made it.
 #[repr(C, align(16))]
 pub(crate) struct Frame {
-    pub(crate) registers: [u64; 6],
+    /// The argument registers, if the function's entry says `entry::SCATTERED`: only then `words` is not the same.
     pub(crate) vectors: [[u64; 2]; 8],
-    pub(crate) caller: u64,
-    pub(crate) stack: *const u64,
-    pub(crate) function: u64,
-    /// `entry::Shape` of the function.
-    pub(crate) shape: u64,
-    /// What the driver returned.
-    pub(crate) result: u64,
-    /// Ticks when it was entered, as its record says.
-    pub(crate) entered: u64,
-    pub(crate) thread: *const Thread,
-    /// By which the thread knows that this is still the frame of its call in progress.
-    pub(crate) mark: u64,
-    /// The arguments in the order of the prototype; the stub puts the integer registers first.
-    pub(crate) words: [u64; MOST_PARAMETERS],
+    pub(crate) registers: [u64; 6],
     /// What a function's override keeps from before the call to after it.
     pub(crate) kept: [u64; 3],
+    /// The arguments that are not in registers; set where there are any.
+    pub(crate) stack: *const u64,
+    pub(crate) thread: *const Thread,
+    pub(crate) plan: *const Plan,
+    /// By which the thread knows that this is still the frame of its call in progress.
+    pub(crate) mark: u64,
+    /// Ticks when it was entered, as its record says.
+    pub(crate) entered: u64,
+    /// The arguments in the order of the prototype; the entry puts the integer registers first.
+    pub(crate) words: [u64; MOST_PARAMETERS],
+    /// What the driver returned.
+    pub(crate) result: u64,
+    pub(crate) function: u16,
+    /// `entry::shape` of the function.
+    pub(crate) shape: u16,
+    /// The caller's rbp, which the entry pushes, and where the caller goes on.
+    pub(crate) base: u64,
+    pub(crate) caller: u64,
 }
 
-/// What the stub is to do: where to go, and whether to come back.
+/// What the entry is to do.
 #[repr(C)]
 pub(crate) struct Entered {
+    /// Where to go.
     target: *const c_void,
-    recorded: u64,
+    /// The shape of the function, if the call is recorded, otherwise `entry::PASSED`.
+    how: u64,
 }
 
 const NOT_STARTED: u8 = 0;
@@ -55,6 +63,8 @@ const RECORDING: u8 = 2;
 const PASSING: u8 = 3;
 /// As `RECORDING`, and what that costs is measured.
 const MEASURING: u8 = 4;
+/// As `RECORDING`, where the clock is not the processor's counter.
+const COUNTING: u8 = 5;
 
 static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -81,7 +91,7 @@ pub(crate) fn is_recording() -> bool {
 }
 
 fn records(state: u8) -> bool {
-    matches!(state, RECORDING | MEASURING)
+    matches!(state, RECORDING | MEASURING | COUNTING)
 }
 
 /// Stops recording in this process; true for the one caller that did it.
@@ -113,44 +123,90 @@ pub(crate) fn forget() {
     THREADS.store(0, Ordering::Relaxed);
 }
 
-/// Called by every entry before the driver. The frame is the stub's.
-pub(crate) extern "C" fn enter(frame: &mut Frame) -> Entered {
+/// Called by every entry before the driver. The frame is the entry's; `stack` is where arguments are that have no register.
+/// Writes the enter record, in one go where it can be.
+pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered {
     // SAFETY: the state lives as long as its thread, which is this one.
     let state = unsafe { &*thread::current() };
-    if state.is_inside(core::ptr::from_ref(frame).addr()) {
-        return pass(frame.function as usize);
-    }
     #[cfg(feature = "gum")]
     if crate::hook::is_drivers_own(frame.caller) {
-        return pass(frame.function as usize);
+        return pass(frame);
     }
-    if STATE.load(Ordering::Acquire) != RECORDING {
-        return enter_otherwise(state, frame);
+    if !state.is_at_rest()
+        || STATE.load(Ordering::Acquire) != RECORDING
+        || usize::from(frame.function) >= FUNCTIONS.len()
+    {
+        return enter_otherwise(state, frame, stack);
     }
-    record_enter(state, frame)
+    let plan = plan::of(frame.function.into());
+    state.enter(frame);
+    frame.plan = plan;
+    match plan.entering {
+        Entering::Plain => {
+            let put = |room: &mut Room| put_plain_in_room(room, frame, plan, clock::counter);
+            if !state.put_in_room(put) {
+                return enter_with_care(state, frame, plan, stack);
+            }
+        }
+        Entering::Short => return enter_short(state, frame, plan, stack),
+        Entering::ByRoles => return enter_with_care(state, frame, plan, stack),
+    }
+    state.calls.set(state.calls.get() + 1);
+    state.look_ahead();
+    if plan.acting != Acting::Never {
+        return act(state, frame, plan);
+    }
+    pass_on(state, frame)
 }
 
-/// A call before the recording has begun, after it has stopped, or while its cost is measured.
+/// The rest of `enter` for a function with many arguments.
+#[inline(never)]
+extern "C" fn enter_short(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    stack: *const u64,
+) -> Entered {
+    gather(frame, plan, stack);
+    if !state.put_in_room(|room| put_short_in_room(room, frame, plan, clock::counter)) {
+        return enter_with_care(state, frame, plan, stack);
+    }
+    state.calls.set(state.calls.get() + 1);
+    state.look_ahead();
+    if plan.acting != Acting::Never {
+        return act(state, frame, plan);
+    }
+    pass_on(state, frame)
+}
+
+/// A call within another one, before the recording has begun, after it has stopped, while its cost is measured, or by another
+/// clock than the processor's.
 #[cold]
-fn enter_otherwise(state: &Thread, frame: &mut Frame) -> Entered {
-    if !started(state) {
-        return pass(frame.function as usize);
+extern "C" fn enter_otherwise(state: &Thread, frame: &mut Frame, stack: *const u64) -> Entered {
+    if state.is_inside(core::ptr::from_ref(frame).addr()) || !started(state) {
+        return pass(frame);
     }
     let began = clock::ticks();
-    let entered = record_enter(state, frame);
+    let plan = plan::of(frame.function.into());
+    state.enter(frame);
+    frame.plan = plan;
+    let entered = enter_with_care(state, frame, plan, stack);
     if STATE.load(Ordering::Relaxed) == MEASURING {
         cost::add(state, began, true);
     }
     entered
 }
 
-#[inline(always)]
-fn record_enter(state: &Thread, frame: &mut Frame) -> Entered {
-    let function = frame.function as usize;
-    state.enter(frame);
+/// Writes the enter record where that may take more than a few stores.
+#[inline(never)]
+extern "C" fn enter_with_care(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    stack: *const u64,
+) -> Entered {
     frame.kept = [0; 3];
-    let plan = plan::of(function);
-    gather(frame, plan);
+    gather(frame, plan, stack);
     let written = match plan.entering {
         Entering::Plain => state.write_once(|record| put_plain(record, frame, plan)),
         Entering::Short => state.write_once(|record| put_short(record, frame, plan)),
@@ -158,21 +214,79 @@ fn record_enter(state: &Thread, frame: &mut Frame) -> Entered {
     };
     if !written && !enter_by_roles(state, frame, plan) {
         state.leave();
-        return pass(function);
+        return pass(frame);
     }
     // Before the notes: one that empties the stage says which call is the first to be entered after it.
     state.calls.set(state.calls.get() + 1);
     state.attend();
     state.look_ahead();
-    if plan.acts_when_entered || plan.has_operands && host_memory::any() {
+    act(state, frame, plan)
+}
+
+/// Does what is to be done between the enter record and the driver.
+#[inline(never)]
+extern "C" fn act(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    let acts = match plan.acting {
+        Acting::Never => false,
+        Acting::OnOperands => host_memory::any(),
+        Acting::Always => true,
+    };
+    if acts {
         let _errno = plan.disturbs.then(errno::Errno::keep);
         overrides::entered(state, frame, plan);
     }
+    pass_on(state, frame)
+}
+
+/// Lets the driver have the call.
+#[inline(always)]
+fn pass_on(state: &Thread, frame: &Frame) -> Entered {
     state.pass_on();
     Entered {
-        target: target(function),
-        recorded: 1,
+        target: driver::target(frame.function.into()),
+        how: frame.shape.into(),
     }
+}
+
+/// The call goes to the driver unseen.
+fn pass(frame: &Frame) -> Entered {
+    Entered {
+        target: driver::target(frame.function.into()),
+        how: entry::PASSED.into(),
+    }
+}
+
+/// Writes an `ENTER` without captures, by its form.
+#[inline(always)]
+fn put_plain_in_room(
+    room: &mut Room,
+    frame: &mut Frame,
+    plan: &Plan,
+    clock: impl FnOnce() -> u64,
+) -> usize {
+    let [a, b, c, d, ..] = frame.words;
+    let (ticks, length) = room.put_enter(&plan.form, frame.caller, &[a, b, c, d], clock);
+    frame.entered = ticks;
+    length
+}
+
+/// Writes an `ENTER_SHORT`, by its form.
+#[inline(always)]
+fn put_short_in_room(
+    room: &mut Room,
+    frame: &mut Frame,
+    plan: &Plan,
+    clock: impl FnOnce() -> u64,
+) -> usize {
+    frame.entered = clock();
+    room.put_short_enter(
+        plan.short_form,
+        frame.function,
+        frame.entered.wrapping_sub(trace_file::start_ticks()),
+        frame.caller,
+        &frame.words,
+        &plan.masks,
+    )
 }
 
 /// Writes an `ENTER` without captures.
@@ -187,7 +301,7 @@ fn put_plain(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) -> Option<u
     // The clock last: what is done here is not the driver's time.
     frame.entered = clock::ticks();
     record.patch(RECORD_HEAD_LENGTH, frame.entered)?;
-    record.commit(record_kind::ENTER, frame.function as u16)
+    record.commit(record_kind::ENTER, frame.function)
 }
 
 /// Writes an `ENTER_SHORT`.
@@ -202,7 +316,7 @@ fn put_short(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) -> Option<u
     frame.entered = clock::ticks();
     let since = frame.entered.wrapping_sub(trace_file::start_ticks());
     record.put_short_enter(since, frame.caller, words.map(|(word, mask)| word & mask))?;
-    record.commit(record_kind::ENTER_SHORT, frame.function as u16)
+    record.commit(record_kind::ENTER_SHORT, frame.function)
 }
 
 /// Writes an `ENTER` with what the function's parameters lead to. False if nothing could be written; then recording has stopped.
@@ -229,17 +343,77 @@ fn enter_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan) -> bool {
     written
 }
 
-/// Called by every entry after the driver, unless `enter` said not to.
+/// Called by every entry after the driver, unless `enter` said not to. Writes the leave record, in one go where it can be.
 pub(crate) extern "C" fn leave(frame: &mut Frame) {
-    let ticks = clock::ticks();
-    // SAFETY: set by `enter` on this thread.
-    let state = unsafe { &*frame.thread };
-    if !state.return_to(frame) {
-        // The program has called the driver from within this call, or is a child that was forked from within it.
-        return;
+    if STATE.load(Ordering::Relaxed) != RECORDING {
+        return leave_otherwise(frame);
     }
-    let plan = plan::of(frame.function as usize);
-    let is_direct = plan.leaves_directly || plan.leaves_directly_when_idle && is_idle();
+    let ticks = clock::counter();
+    let Some((state, plan)) = returned(frame) else {
+        return;
+    };
+    if !leave_directly(state, frame, plan, ticks) {
+        return leave_with_care(state, frame, plan, ticks);
+    }
+    state.leave();
+}
+
+/// After the recording has stopped, while its cost is measured, or by another clock than the processor's.
+#[cold]
+extern "C" fn leave_otherwise(frame: &mut Frame) {
+    let ticks = clock::ticks();
+    if let Some((state, plan)) = returned(frame) {
+        leave_with_care(state, frame, plan, ticks);
+    }
+}
+
+/// Whose call has returned; `None` if the program has called the driver from within that call, or this is a child that was
+/// forked from within it.
+#[inline(always)]
+fn returned(frame: &Frame) -> Option<(&'static Thread, &'static Plan)> {
+    // SAFETY: set by `enter` on this thread, which is still there.
+    let state = unsafe { &*frame.thread };
+    // SAFETY: set by `enter`; plans stay.
+    state
+        .return_to(frame)
+        .then(|| (state, unsafe { &*frame.plan }))
+}
+
+/// Writes the leave record of nearly every call; false if it takes more than a few stores, and nothing is written.
+#[inline(always)]
+fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
+    if plan.leaving == Leaving::ByRoles || plan.asks_if_idle && !is_idle() {
+        return false;
+    }
+    let result = frame.result as i32;
+    if result != 0 {
+        return state.put_in_room(|room| room.put_leave(frame.function, ticks, result));
+    }
+    let spent = ticks.wrapping_sub(frame.entered);
+    if spent >= VALUE_TICKS_END {
+        return false;
+    }
+    match plan.leaving {
+        Leaving::Result => state.put_in_room(|room| room.put_short_leave(spent)),
+        Leaving::Value => {
+            let Output { position, bytes } = plan.value;
+            let address = frame.words[usize::from(position % 16)];
+            if address == 0 {
+                return false;
+            }
+            let (number, is_four_bytes) = (capture::number_at(address, bytes), bytes == 4);
+            let put =
+                |room: &mut Room| room.put_leave_value(spent, position, number, is_four_bytes);
+            state.put_in_room(put)
+        }
+        Leaving::ByRoles | Leaving::Outputs => false,
+    }
+}
+
+/// Writes the leave record where that may take more than a few stores.
+#[inline(never)]
+extern "C" fn leave_with_care(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    let is_direct = plan.leaving != Leaving::ByRoles && (!plan.asks_if_idle || is_idle());
     if !(is_direct && put_leave(state, frame, plan, ticks)) {
         leave_by_roles(state, frame, plan, ticks);
     }
@@ -263,10 +437,8 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
     if result == 0 && plan.output_count == 0 && spent < SHORT_TICKS_END {
         return state.write_once(|record| record.commit_short_leave(spent));
     }
-    if let Some(output) = plan.value
-        && result == 0
-        && spent < VALUE_TICKS_END
-    {
+    if plan.leaving == Leaving::Value && result == 0 && spent < VALUE_TICKS_END {
+        let output = plan.value;
         let address = frame.words[usize::from(output.position % 16)];
         if address != 0 {
             let number = capture::number_at(address, output.bytes);
@@ -290,7 +462,7 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
                 )?;
             }
         }
-        record.commit(record_kind::LEAVE, frame.function as u16)
+        record.commit(record_kind::LEAVE, frame.function)
     })
 }
 
@@ -315,37 +487,16 @@ fn leave_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
     overrides::left(frame, plan);
 }
 
-fn pass(function: usize) -> Entered {
-    Entered {
-        target: target(function),
-        recorded: 0,
-    }
-}
-
-fn target(function: usize) -> *const c_void {
-    let real = driver::real(function);
-    if real.is_null() {
-        missing as *const c_void
-    } else {
-        real
-    }
-}
-
-/// Stands for a function that the real driver does not have, or for all of them if there is no driver.
-pub(crate) extern "C" fn missing() -> i32 {
-    const CUDA_ERROR_NOT_SUPPORTED: i32 = 801;
-    CUDA_ERROR_NOT_SUPPORTED
-}
-
 /// Puts the arguments in the order of the prototype.
 #[inline]
-fn gather(frame: &mut Frame, plan: &Plan) {
-    if plan.entering != Entering::ByRoles {
-        // The stub has put those in registers where they belong.
+fn gather(frame: &mut Frame, plan: &Plan, stack: *const u64) {
+    frame.stack = stack;
+    if !plan.is_scattered {
+        // The entry has put those in registers where they belong.
         let on_stack = usize::from(plan.count).saturating_sub(frame.registers.len());
         for (index, word) in frame.words.iter_mut().skip(6).take(on_stack).enumerate() {
             // SAFETY: the caller has put its stack arguments there, as the prototype says.
-            *word = unsafe { *frame.stack.add(index) };
+            *word = unsafe { *stack.add(index) };
         }
         return;
     }
@@ -354,7 +505,7 @@ fn gather(frame: &mut Frame, plan: &Plan) {
             Place::Register(at) => frame.registers[usize::from(at) % 6],
             Place::Vector(at) => frame.vectors[usize::from(at) % 8][0],
             // SAFETY: the caller has put its stack arguments there, as the prototype says.
-            Place::Stack(at) => unsafe { *frame.stack.add(usize::from(at)) },
+            Place::Stack(at) => unsafe { *stack.add(usize::from(at)) },
         };
     }
 }
@@ -409,7 +560,7 @@ pub(crate) fn begin(state: &Thread) {
 fn started(state: &Thread) -> bool {
     loop {
         match STATE.load(Ordering::Acquire) {
-            RECORDING | MEASURING => return true,
+            RECORDING | MEASURING | COUNTING => return true,
             PASSING => return false,
             NOT_STARTED => {
                 let _errno = errno::Errno::keep();
@@ -476,10 +627,10 @@ fn start() -> u8 {
     maps::write();
     debug_assert_eq!(FUNCTIONS.len(), entry::count());
     cost::forget();
-    if settings.measures_cost {
-        MEASURING
-    } else {
-        RECORDING
+    match clock {
+        _ if settings.measures_cost => MEASURING,
+        clock::PROCESSOR => RECORDING,
+        _ => COUNTING,
     }
 }
 
@@ -489,62 +640,94 @@ mod tests {
     use cutape_format::{Passing, Trace, TraceBuilder};
     use proptest::prelude::*;
 
-    /// Encodes a call as `enter` does, without driver and file: the kind of the record, and what is behind its head. `by_roles`
-    /// as it is done where there is more to be put.
+    /// By which way a record is written.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Way {
+        InRoom,
+        ByParts,
+        /// As it is done where there is more to be put.
+        ByRoles,
+    }
+
+    /// Encodes a call as `enter` does, without driver and file: the kind of the record, and what is behind its head.
     fn encode(
         function: u16,
-        by_roles: bool,
+        way: Way,
         registers: [u64; 6],
         vectors: [[u64; 2]; 8],
         stack: &[u64; 16],
     ) -> (u8, Vec<u8>) {
         let mut frame = Frame {
-            registers,
             vectors,
-            caller: 77,
-            stack: stack.as_ptr(),
-            function: function.into(),
-            shape: 0,
-            result: 0,
-            entered: 0,
-            thread: core::ptr::null(),
-            mark: 0,
-            words: [0; MOST_PARAMETERS],
+            registers,
             kept: [0; 3],
+            stack: core::ptr::null(),
+            thread: core::ptr::null(),
+            plan: core::ptr::null(),
+            mark: 0,
+            entered: 0,
+            words: [0; MOST_PARAMETERS],
+            result: 0,
+            function,
+            shape: 0,
+            base: 0,
+            caller: 77,
         };
         let plan = plan::make(&FUNCTIONS[usize::from(function)]);
-        // As the stub does it.
+        // As the entry does it.
         frame.words[..6].copy_from_slice(&registers);
-        gather(&mut frame, &plan);
-        let mut space = vec![0u64; 64];
-        // SAFETY: the words are ours and any bytes make words.
-        let bytes = unsafe {
-            core::slice::from_raw_parts_mut(space.as_mut_ptr().cast::<u8>(), space.len() * 8)
-        };
-        let mut record = Record::new(bytes).expect("room");
-        let (kind, length) = match plan.entering {
-            Entering::Plain if !by_roles => {
-                (record_kind::ENTER, put_plain(record, &mut frame, &plan))
+        gather(&mut frame, &plan, stack.as_ptr());
+        // What is there already is overwritten, or not looked at.
+        let mut space = vec![u64::MAX; 64];
+        // SAFETY: the words are ours, aligned, and more than a room has; any bytes make one.
+        let room = unsafe { &mut *space.as_mut_ptr().cast::<Room>() };
+        let (kind, length) = match (plan.entering, way) {
+            (Entering::Plain, Way::InRoom) => {
+                let length = put_plain_in_room(room, &mut frame, &plan, || 5);
+                (record_kind::ENTER, Some(length))
             }
-            Entering::Short if !by_roles => (
-                record_kind::ENTER_SHORT,
-                put_short(record, &mut frame, &plan),
-            ),
+            (Entering::Short, Way::InRoom) => {
+                let length = put_short_in_room(room, &mut frame, &plan, || 5);
+                (record_kind::ENTER_SHORT, Some(length))
+            }
             _ => {
-                let caller = frame.caller;
-                let put = record.put_enter(EnterHead { ticks: 5, caller });
-                put.and_then(|()| put_arguments(&mut record, &frame, &plan))
-                    .expect("room");
-                (
-                    record_kind::ENTER,
-                    record.commit(record_kind::ENTER, function),
-                )
+                // SAFETY: the words are ours and any bytes make words.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts_mut(
+                        space.as_mut_ptr().cast::<u8>(),
+                        space.len() * 8,
+                    )
+                };
+                let mut record = Record::new(bytes).expect("room");
+                match (plan.entering, way) {
+                    (Entering::Plain, Way::ByParts) => {
+                        (record_kind::ENTER, put_plain(record, &mut frame, &plan))
+                    }
+                    (Entering::Short, Way::ByParts) => (
+                        record_kind::ENTER_SHORT,
+                        put_short(record, &mut frame, &plan),
+                    ),
+                    _ => {
+                        let caller = frame.caller;
+                        let put = record.put_enter(EnterHead { ticks: 5, caller });
+                        put.and_then(|()| put_arguments(&mut record, &frame, &plan))
+                            .expect("room");
+                        (
+                            record_kind::ENTER,
+                            record.commit(record_kind::ENTER, function),
+                        )
+                    }
+                }
             }
         };
-        (
-            kind,
-            bytes[RECORD_HEAD_LENGTH..length.expect("room")].to_vec(),
-        )
+        let length = length.expect("room");
+        let bytes: Vec<u8> = space.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(
+            bytes[length..][..8],
+            [0; 8],
+            "where the next head will be looked for"
+        );
+        (kind, bytes[RECORD_HEAD_LENGTH..length].to_vec())
     }
 
     /// Numbers of every length.
@@ -561,11 +744,10 @@ mod tests {
             registers in prop::array::uniform6(word()), vectors: [[u64; 2]; 8], stack in prop::array::uniform16(word()),
         ) {
             let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-            let functions = [false, true].into_iter().flat_map(|by_roles| {
-                FUNCTIONS.iter().map(move |function| (by_roles, function))
-            });
-            for (by_roles, function) in functions.clone() {
-                let (kind, body) = encode(function.id, by_roles, registers, vectors, &stack);
+            let ways = [Way::InRoom, Way::ByParts, Way::ByRoles];
+            let functions = ways.into_iter().flat_map(|way| FUNCTIONS.iter().map(move |function| (way, function)));
+            for (way, function) in functions.clone() {
+                let (kind, body) = encode(function.id, way, registers, vectors, &stack);
                 builder.record(0, kind, function.id, &body);
             }
             let path = std::env::temp_dir().join(format!("cutape-agree-{}.cutape", std::process::id()));
@@ -573,7 +755,7 @@ mod tests {
             let trace = Trace::open(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
             let calls: Vec<_> = trace.calls().collect();
-            prop_assert_eq!(calls.len(), 2 * FUNCTIONS.len());
+            prop_assert_eq!(calls.len(), ways.len() * FUNCTIONS.len());
             for (call, (_, function)) in calls.iter().zip(functions) {
                 prop_assert_eq!(&call.signature.name, function.name);
                 prop_assert_eq!(call.caller, 77);

@@ -33,6 +33,7 @@ mod settings;
 mod stage;
 mod stages;
 mod thread;
+mod thread_word;
 mod trace_file;
 
 /// Tells this library from a real driver: whoever looks for libcuda passes over what exports it.

@@ -11,7 +11,18 @@ use std::process::Command;
 use crate::{Failure, step};
 
 const BASELINE: &str = "benches/instructions.txt";
-const LOOPS: [&str; 4] = ["get", "set", "launch0", "launch8"];
+const LOOPS: [&str; 10] = [
+    "get",
+    "set",
+    "launch0",
+    "launch8",
+    "pinned_launch8",
+    "launch_ex",
+    "event_record",
+    "event_query",
+    "memset",
+    "pointer",
+];
 const FEW: u64 = 20;
 const MORE: u64 = 320;
 /// A count may grow by so many of a hundred.

@@ -218,7 +218,7 @@ pub(crate) fn forget() {
 
 /// Whether a family looks behind a parameter itself, so that the registry's roles must not.
 pub(crate) fn owns(frame: &Frame, parameter: usize) -> bool {
-    let handling = crate::plan::of(frame.function as usize).handling;
+    let handling = crate::plan::of(frame.function.into()).handling;
     let parameter = parameter as u8;
     let in_options = |options: Option<jit_options::Places>| {
         options.is_some_and(|places| parameter == places.numbers || parameter == places.values)
