@@ -3,7 +3,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::layout::{RECORD_HEAD_LENGTH, RecordHead, record_kind, short_enter};
+use crate::layout::{
+    CAPTURE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, note_kind, record_kind, short_enter,
+};
 
 /// Where an `ENTER` has its ticks, its caller, and its arguments.
 const TICKS: usize = RECORD_HEAD_LENGTH;
@@ -76,6 +78,129 @@ impl ShortForm {
         Some(Self {
             arguments: arguments as u8,
         })
+    }
+}
+
+/// How a `CAPTURE` of so many bytes is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureForm {
+    /// Without the parameter.
+    head: u64,
+    length: u32,
+}
+
+impl CaptureForm {
+    /// The form for a field of a parameter, of which at most 2^24 bytes are kept in this way.
+    pub const fn new(field: u8, length: u32) -> Option<Self> {
+        if length > 1 << 24 {
+            return None;
+        }
+        let end = RECORD_HEAD_LENGTH as u32 + length;
+        let whole = end.next_multiple_of(8);
+        let said = field as u16 | ((whole - end) as u16) << 8;
+        let head = head(whole, record_kind::CAPTURE, 0, said);
+        Some(Self { head, length })
+    }
+
+    /// Begins the record at the beginning of the unfilled part of a chunk; `None` if there is too little space.
+    #[inline(always)]
+    pub fn begin<'a>(&self, space: &'a mut [u8], parameter: u8) -> Option<Capture<'a>> {
+        let whole = self.head as u32 as usize;
+        if space.len() < whole + 16 || !space.as_ptr().cast::<AtomicU64>().is_aligned() {
+            return None;
+        }
+        Some(Capture {
+            space,
+            head: self.head | u64::from(parameter) << 40,
+            length: self.length,
+        })
+    }
+}
+
+/// A `CAPTURE` in the making: `space` begins with it, is aligned, and is longer by 16 bytes.
+pub struct Capture<'a> {
+    space: &'a mut [u8],
+    head: u64,
+    length: u32,
+}
+
+impl Capture<'_> {
+    /// For its bytes, and eight more than these, which may be overwritten.
+    #[inline(always)]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let length = self.length as usize + 8;
+        // SAFETY: the record is no shorter than head and bytes together, and the space is longer than that.
+        unsafe {
+            let place = self.space.as_mut_ptr().add(RECORD_HEAD_LENGTH);
+            core::slice::from_raw_parts_mut(place, length)
+        }
+    }
+
+    /// Ends the record. Its length.
+    #[inline(always)]
+    pub fn commit(self) -> usize {
+        let whole = self.head as u32 as usize;
+        let place = self.space.as_mut_ptr();
+        for at in [RECORD_HEAD_LENGTH + self.length as usize, whole] {
+            // SAFETY: neither is behind the record, and the space is longer by 16 bytes; bytes need no alignment.
+            unsafe { place.add(at).cast::<u64>().write_unaligned(0) };
+        }
+        // SAFETY: the first 8 bytes, aligned and borrowed mutably; a reader in another process sees the word either as zero or
+        // complete.
+        unsafe { &*place.cast::<AtomicU64>() }.store(self.head.to_le(), Ordering::Release);
+        whole
+    }
+}
+
+/// A note `CAPTURES` in the making, at the beginning of the unfilled part of a chunk.
+pub struct CapturesNote<'a> {
+    space: &'a mut [u8],
+    filled: usize,
+}
+
+impl<'a> CapturesNote<'a> {
+    /// Begins a note that will be no longer than that with its captures, their heads included; `None` if there is too little
+    /// space.
+    #[inline(always)]
+    pub fn new(space: &'a mut [u8], captures: usize) -> Option<Self> {
+        // What pads the record, the word behind it, and what whoever fills the last capture may overwrite.
+        let space = space.get_mut(..RECORD_HEAD_LENGTH + captures + 24)?;
+        Some(Self {
+            space,
+            filled: RECORD_HEAD_LENGTH,
+        })
+    }
+
+    /// Puts a capture of as many bytes, which the caller is to write; there are eight more of them, which may be overwritten.
+    /// `None` if that is more than was said.
+    #[inline(always)]
+    pub fn put(&mut self, parameter: u8, field: u8, length: u32) -> Option<&mut [u8]> {
+        let (head, behind) = self
+            .space
+            .get_mut(self.filled..)?
+            .split_first_chunk_mut::<CAPTURE_HEAD_LENGTH>()?;
+        let word = u64::from(parameter) | u64::from(field) << 8 | u64::from(length) << 32;
+        *head = word.to_le_bytes();
+        self.filled += CAPTURE_HEAD_LENGTH + length as usize;
+        behind.get_mut(..length as usize + 8)
+    }
+
+    /// Ends the record. Its length.
+    #[inline(always)]
+    pub fn commit(self) -> Option<usize> {
+        let length = self.filled.next_multiple_of(8);
+        for at in [self.filled, length] {
+            *self.space.get_mut(at..)?.first_chunk_mut::<8>()? = [0; 8];
+        }
+        let place = self.space.as_mut_ptr().cast::<AtomicU64>();
+        if !place.is_aligned() {
+            return None;
+        }
+        let head = head(length as u32, record_kind::NOTE, 0, note_kind::CAPTURES);
+        // SAFETY: the first 8 bytes (there are more, see `new`), aligned (checked above) and borrowed mutably; a reader in
+        // another process sees the word either as zero or complete.
+        unsafe { &*place }.store(head.to_le(), Ordering::Release);
+        Some(length)
     }
 }
 
@@ -163,10 +288,10 @@ impl Room {
         let mut at = RECORD_HEAD_LENGTH + codes_length;
         let mut codes = 0_u64;
         let mut put = |number: u64| {
-            let code = short_enter::code(number);
+            let (code, bytes) = short_enter::form(number);
             // SAFETY: there is room for eight bytes of codes and as many for each number, no more of which are taken.
             unsafe { self.put(at, number) };
-            at += short_enter::bytes(code);
+            at += bytes;
             codes = (codes | code).rotate_right(4);
         };
         put(ticks);
@@ -246,5 +371,156 @@ impl Room {
         }
         self.commit(head(LENGTH as u32, record_kind::LEAVE, 0, function));
         LENGTH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{EnterHead, LeaveHead, SHORT_TICKS_END, VALUE_TICKS_END, field};
+    use crate::write::Record;
+    use proptest::prelude::*;
+
+    /// Aligned as a chunk is, and full of what was there before.
+    #[derive(Clone)]
+    #[repr(align(8))]
+    struct Space([u8; 1024]);
+
+    const USED: Space = Space([0xee; 1024]);
+
+    impl Space {
+        fn room(&mut self) -> &mut Room {
+            // SAFETY: aligned, longer than a room, and any bytes make one.
+            unsafe { &mut *self.0.as_mut_ptr().cast::<Room>() }
+        }
+    }
+
+    /// A record with the zero word behind it, put in one go and by parts.
+    fn same(
+        fixed: impl FnOnce(&mut Space) -> usize,
+        parts: impl FnOnce(Record<'_>) -> Option<usize>,
+    ) -> Result<(), TestCaseError> {
+        let (mut one, mut other) = (USED, USED);
+        let length = fixed(&mut one);
+        let expected = parts(Record::new(&mut other.0).unwrap()).unwrap();
+        prop_assert_eq!(&one.0[..length + 8], &other.0[..expected + 8]);
+        Ok(())
+    }
+
+    /// Numbers of every length.
+    fn word() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0..=64_u32).prop_map(|(word, by)| word.checked_shr(by).unwrap_or(0))
+    }
+
+    proptest! {
+        #[test]
+        fn enters_are_as_by_parts(
+            words in prop::array::uniform4(word()), widths in prop::collection::vec(1_u8..=8, 0..=4), caller in word(),
+        ) {
+            let form = EnterForm::new(513, &widths).unwrap();
+            same(|space| space.room().put_enter(&form, caller, &words, || 7).1, |mut record| {
+                record.put_enter(EnterHead { ticks: 7, caller })?;
+                for (&word, &width) in words.iter().zip(&widths) {
+                    record.put_number(word, width.into())?;
+                }
+                record.commit(record_kind::ENTER, 513)
+            })?;
+        }
+
+        #[test]
+        fn short_enters_are_as_by_parts(
+            words in prop::array::uniform16(word()), widths in prop::collection::vec(1_u32..=8, 5..=14), ticks in word(), caller in word(),
+        ) {
+            let mut masks = [0; 16];
+            for (mask, width) in masks.iter_mut().zip(&widths) {
+                *mask = u64::MAX >> (64 - 8 * width);
+            }
+            let form = ShortForm::new(widths.len()).unwrap();
+            same(|space| space.room().put_short_enter(form, 513, ticks, caller, &words, &masks), |mut record| {
+                let arguments = words.iter().zip(&masks).map(|(word, mask)| word & mask).take(widths.len());
+                record.put_short_enter(ticks, caller, arguments.collect::<Vec<_>>().into_iter())?;
+                record.commit(record_kind::ENTER_SHORT, 513)
+            })?;
+        }
+
+        #[test]
+        fn leaves_are_as_by_parts(
+            ticks in any::<u64>(), result in any::<i32>(), parameter in 0_u8..16, number in word(), bytes in prop_oneof![Just(4), Just(8)],
+        ) {
+            let short = ticks % SHORT_TICKS_END;
+            same(|space| space.room().put_short_leave(short), |record| record.commit_short_leave(short))?;
+            let (short, number) = (ticks % VALUE_TICKS_END, if bytes == 4 { number & 0xffff_ffff } else { number });
+            same(|space| space.room().put_leave_value(short, parameter, number, bytes == 4), |record| {
+                record.commit_leave_value(short, parameter, number, bytes)
+            })?;
+            same(|space| space.room().put_leave(513, ticks, result), |mut record| {
+                record.put_leave(LeaveHead { ticks, result })?;
+                record.commit(record_kind::LEAVE, 513)
+            })?;
+        }
+
+        #[test]
+        fn captures_are_as_by_parts(
+            pieces in prop::collection::vec((any::<u8>(), 0_u8..20, prop::collection::vec(any::<u8>(), 0..60)), 1..5),
+        ) {
+            let (parameter, field, bytes) = &pieces[0];
+            let form = CaptureForm::new(*field, bytes.len() as u32).unwrap();
+            same(|space| {
+                let mut capture = form.begin(&mut space.0, *parameter).unwrap();
+                let (place, behind) = capture.bytes().split_at_mut(bytes.len());
+                place.copy_from_slice(bytes);
+                behind.fill(0xdd);
+                capture.commit()
+            }, |mut record| {
+                record.put(bytes)?;
+                record.commit_capture(*parameter, *field)
+            })?;
+            same(|space| {
+                let length: usize = pieces.iter().map(|piece| CAPTURE_HEAD_LENGTH + piece.2.len()).sum();
+                let mut note = CapturesNote::new(&mut space.0, length).unwrap();
+                for (parameter, field, bytes) in &pieces {
+                    let target = note.put(*parameter, *field, bytes.len() as u32).unwrap();
+                    let (place, behind) = target.split_at_mut(bytes.len());
+                    place.copy_from_slice(bytes);
+                    behind.fill(0xdd);
+                }
+                note.commit().unwrap()
+            }, |mut record| {
+                for (parameter, field, bytes) in &pieces {
+                    record.put_capture(*parameter, *field, bytes.len(), |target| {
+                        target.copy_from_slice(bytes);
+                        Some(0)
+                    })?;
+                }
+                record.commit(record_kind::NOTE, note_kind::CAPTURES)
+            })?;
+        }
+    }
+
+    #[test]
+    fn what_has_no_form_gets_none() {
+        assert!(EnterForm::new(0, &[8; 5]).is_none());
+        assert!(EnterForm::new(0, &[8, 9]).is_none() && EnterForm::new(0, &[0]).is_none());
+        assert!(ShortForm::new(4).is_none() && ShortForm::new(15).is_none());
+        assert!(CaptureForm::new(field::POINTEE, 1 << 25).is_none());
+    }
+
+    #[test]
+    fn nothing_is_put_where_there_is_too_little_space() {
+        let form = CaptureForm::new(field::POINTEE, 13).unwrap();
+        // Head, bytes, padding, and 16 bytes behind.
+        for (length, fits) in [(39, false), (40, true)] {
+            let mut space = USED;
+            assert_eq!(
+                form.begin(&mut space.0[..length], 0).is_some(),
+                fits,
+                "{length}"
+            );
+        }
+        let mut space = USED;
+        assert!(form.begin(&mut space.0[1..], 0).is_none(), "not aligned");
+        let mut note = CapturesNote::new(&mut space.0, 8).unwrap();
+        assert!(note.put(0, 0, 100).is_none());
+        assert!(CapturesNote::new(&mut space.0[..39], 8).is_none());
     }
 }
