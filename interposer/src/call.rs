@@ -11,6 +11,8 @@ use cutape_format::layout::{
 use cutape_format::write::Record;
 use cutape_registry::FUNCTIONS;
 
+use crate::overrides::Handling;
+use crate::overrides::launch::{self, Captured};
 use crate::plan::{self, Acting, Entering, Leaving, MOST_PARAMETERS, Output, Place, Plan};
 use crate::settings::Settings;
 use crate::thread::{self, Thread};
@@ -39,12 +41,24 @@ pub(crate) struct Frame {
     pub(crate) words: [u64; MOST_PARAMETERS],
     /// What the driver returned.
     pub(crate) result: u64,
+    /// A position in `FUNCTIONS`; see `index`.
     pub(crate) function: u16,
     /// `entry::shape` of the function.
     pub(crate) shape: u16,
     /// The caller's rbp, which the entry pushes, and where the caller goes on.
     pub(crate) base: u64,
     pub(crate) caller: u64,
+}
+
+impl Frame {
+    /// The function's position in `FUNCTIONS`.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> usize {
+        let index = usize::from(self.function);
+        // SAFETY: entries put their function's own number there, and nobody else makes frames, except tests, which do so, too.
+        unsafe { core::hint::assert_unchecked(index < FUNCTIONS.len()) };
+        index
+    }
 }
 
 /// What the entry is to do.
@@ -126,19 +140,21 @@ pub(crate) fn forget() {
 /// Called by every entry before the driver. The frame is the entry's; `stack` is where arguments are that have no register.
 /// Writes the enter record, in one go where it can be.
 pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered {
-    // SAFETY: the state lives as long as its thread, which is this one.
-    let state = unsafe { &*thread::current() };
+    // SAFETY: NULL, or the state, which lives as long as its thread, which is this one.
+    let Some(state) = (unsafe { thread::known().as_ref() }) else {
+        return enter_otherwise(frame, stack);
+    };
     #[cfg(feature = "gum")]
     if crate::hook::is_drivers_own(frame.caller) {
         return pass(frame);
     }
-    if !state.is_at_rest()
-        || STATE.load(Ordering::Acquire) != RECORDING
-        || usize::from(frame.function) >= FUNCTIONS.len()
-    {
-        return enter_otherwise(state, frame, stack);
+    if !state.is_at_rest() {
+        return enter_otherwise(frame, stack);
     }
-    let plan = plan::of(frame.function.into());
+    if STATE.load(Ordering::Acquire) != RECORDING {
+        return enter_otherwise(frame, stack);
+    }
+    let plan = plan::of(frame.index());
     state.enter(frame);
     frame.plan = plan;
     match plan.entering {
@@ -153,10 +169,7 @@ pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered 
     }
     state.calls.set(state.calls.get() + 1);
     state.look_ahead();
-    if plan.acting != Acting::Never {
-        return act(state, frame, plan);
-    }
-    pass_on(state, frame)
+    proceed(state, frame, plan)
 }
 
 /// The rest of `enter` for a function with many arguments.
@@ -173,21 +186,24 @@ extern "C" fn enter_short(
     }
     state.calls.set(state.calls.get() + 1);
     state.look_ahead();
-    if plan.acting != Acting::Never {
-        return act(state, frame, plan);
-    }
-    pass_on(state, frame)
+    proceed(state, frame, plan)
 }
 
-/// A call within another one, before the recording has begun, after it has stopped, while its cost is measured, or by another
+/// A thread's first call, a call within another one, before the recording has begun, after it has stopped, while its cost is measured, or by another
 /// clock than the processor's.
 #[cold]
-extern "C" fn enter_otherwise(state: &Thread, frame: &mut Frame, stack: *const u64) -> Entered {
+extern "C" fn enter_otherwise(frame: &mut Frame, stack: *const u64) -> Entered {
+    // SAFETY: the state lives as long as its thread, which is this one.
+    let state = unsafe { &*thread::current() };
+    #[cfg(feature = "gum")]
+    if crate::hook::is_drivers_own(frame.caller) {
+        return pass(frame);
+    }
     if state.is_inside(core::ptr::from_ref(frame).addr()) || !started(state) {
         return pass(frame);
     }
     let began = clock::ticks();
-    let plan = plan::of(frame.function.into());
+    let plan = plan::of(frame.index());
     state.enter(frame);
     frame.plan = plan;
     let entered = enter_with_care(state, frame, plan, stack);
@@ -220,21 +236,81 @@ extern "C" fn enter_with_care(
     state.calls.set(state.calls.get() + 1);
     state.attend();
     state.look_ahead();
-    act(state, frame, plan)
+    proceed(state, frame, plan)
 }
 
 /// Does what is to be done between the enter record and the driver.
+#[inline(always)]
+fn proceed(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    match plan.acting {
+        Acting::Never => pass_on(state, frame),
+        Acting::OnLaunch => launch(state, frame, plan),
+        Acting::OnOperands if !host_memory::any() => pass_on(state, frame),
+        Acting::OnOperands => act_on_operands(state, frame, plan),
+        Acting::Always => act(state, frame, plan),
+    }
+}
+
+/// The same for a launch.
+#[inline(never)]
+extern "C" fn launch(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    let captured = match plan.handling {
+        Handling::Launch(shape) => launch::capture_directly::<true>(state, frame, shape),
+        _ => return launch_ex(state, frame, plan),
+    };
+    match captured {
+        Some(_) if !host_memory::any() => pass_on(state, frame),
+        Some(captured) => look(state, frame, plan, captured),
+        None => launch_of_more(state, frame, plan),
+    }
+}
+
+/// The same for a launch by `cuLaunchKernelEx`.
+#[inline(never)]
+extern "C" fn launch_ex(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    match launch::capture_ex_directly::<true>(state, frame) {
+        Some(_) if !host_memory::any() => pass_on(state, frame),
+        Some(captured) => look(state, frame, plan, captured),
+        None => launch_of_more(state, frame, plan),
+    }
+}
+
+/// The same for a launch whose parameters are more than few words.
+#[inline(never)]
+extern "C" fn launch_of_more(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    let captured = match plan.handling {
+        Handling::Launch(shape) => launch::capture_directly::<false>(state, frame, shape),
+        _ => launch::capture_ex_directly::<false>(state, frame),
+    };
+    match captured {
+        Some(_) if !host_memory::any() => pass_on(state, frame),
+        Some(captured) => look(state, frame, plan, captured),
+        None => act(state, frame, plan),
+    }
+}
+
+/// Looks at host memory for a launch whose parameters have been captured.
+#[inline(never)]
+extern "C" fn look(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Captured) -> Entered {
+    launch::look(state, frame, plan.handling, captured);
+    pass_on(state, frame)
+}
+
+/// The same for a function that does something to memory, where there is host memory that the device reaches.
+#[inline(never)]
+extern "C" fn act_on_operands(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    let operands = (0..MOST_PARAMETERS).filter(|&at| plan.operands >> at & 1 != 0);
+    if host_memory::may_reach(operands.map(|at| frame.words[at])) {
+        return act(state, frame, plan);
+    }
+    pass_on(state, frame)
+}
+
+/// The same where it is more.
 #[inline(never)]
 extern "C" fn act(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
-    let acts = match plan.acting {
-        Acting::Never => false,
-        Acting::OnOperands => host_memory::any(),
-        Acting::Always => true,
-    };
-    if acts {
-        let _errno = plan.disturbs.then(errno::Errno::keep);
-        overrides::entered(state, frame, plan);
-    }
+    let _errno = plan.disturbs.then(errno::Errno::keep);
+    overrides::entered(state, frame, plan);
     pass_on(state, frame)
 }
 
@@ -243,7 +319,7 @@ extern "C" fn act(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
 fn pass_on(state: &Thread, frame: &Frame) -> Entered {
     state.pass_on();
     Entered {
-        target: driver::target(frame.function.into()),
+        target: driver::target(frame.index()),
         how: frame.shape.into(),
     }
 }
@@ -251,7 +327,7 @@ fn pass_on(state: &Thread, frame: &Frame) -> Entered {
 /// The call goes to the driver unseen.
 fn pass(frame: &Frame) -> Entered {
     Entered {
-        target: driver::target(frame.function.into()),
+        target: driver::target(frame.index()),
         how: entry::PASSED.into(),
     }
 }
@@ -264,8 +340,8 @@ fn put_plain_in_room(
     plan: &Plan,
     clock: impl FnOnce() -> u64,
 ) -> usize {
-    let [a, b, c, d, ..] = frame.words;
-    let (ticks, length) = room.put_enter(&plan.form, frame.caller, &[a, b, c, d], clock);
+    let words = frame.words.first_chunk().unwrap_or(&[0; _]);
+    let (ticks, length) = room.put_enter(&plan.form, frame.caller, words, clock);
     frame.entered = ticks;
     length
 }
@@ -395,19 +471,25 @@ fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> boo
     }
     match plan.leaving {
         Leaving::Result => state.put_in_room(|room| room.put_short_leave(spent)),
-        Leaving::Value => {
-            let Output { position, bytes } = plan.value;
-            let address = frame.words[usize::from(position % 16)];
-            if address == 0 {
-                return false;
-            }
-            let (number, is_four_bytes) = (capture::number_at(address, bytes), bytes == 4);
-            let put =
-                |room: &mut Room| room.put_leave_value(spent, position, number, is_four_bytes);
-            state.put_in_room(put)
-        }
+        Leaving::Value => put_value(state, frame, plan, spent, plan.value.bytes),
+        Leaving::ValueByAttribute => match plan.value_types.bytes(&frame.words) {
+            Some(bytes) => put_value(state, frame, plan, spent, bytes),
+            None => false,
+        },
         Leaving::ByRoles | Leaving::Outputs => false,
     }
+}
+
+/// Writes the leave record of a call that succeeded and left a number; false if it has not, or there is no room.
+#[inline(always)]
+fn put_value(state: &Thread, frame: &Frame, plan: &Plan, spent: u64, bytes: u8) -> bool {
+    let position = plan.value.position;
+    let address = frame.words[usize::from(position % 16)];
+    if address == 0 {
+        return false;
+    }
+    let number = capture::number_at(address, bytes);
+    state.put_in_room(|room| room.put_leave_value(spent, position, number, bytes == 4))
 }
 
 /// Writes the leave record where that may take more than a few stores.
@@ -437,8 +519,18 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
     if result == 0 && plan.output_count == 0 && spent < SHORT_TICKS_END {
         return state.write_once(|record| record.commit_short_leave(spent));
     }
-    if plan.leaving == Leaving::Value && result == 0 && spent < VALUE_TICKS_END {
-        let output = plan.value;
+    let value = match plan.leaving {
+        Leaving::Value => Some(plan.value),
+        Leaving::ValueByAttribute => plan.value_types.bytes(&frame.words).map(|bytes| Output {
+            bytes,
+            ..plan.value
+        }),
+        _ => None,
+    };
+    if let Some(output) = value
+        && result == 0
+        && spent < VALUE_TICKS_END
+    {
         let address = frame.words[usize::from(output.position % 16)];
         if address != 0 {
             let number = capture::number_at(address, output.bytes);
@@ -446,6 +538,9 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
                 record.commit_leave_value(spent, output.position, number, output.bytes)
             });
         }
+    }
+    if plan.leaving == Leaving::ValueByAttribute && result == 0 {
+        return false;
     }
     state.write_once(|mut record| {
         record.put_leave(LeaveHead { ticks, result })?;

@@ -38,6 +38,8 @@ pub(crate) enum Acting {
     Never,
     /// Only if the operands may be host memory that the device reaches.
     OnOperands,
+    /// A kernel is launched: its parameters are captured.
+    OnLaunch,
     Always,
 }
 
@@ -50,8 +52,60 @@ pub(crate) enum Leaving {
     Result,
     /// The result and one number of 4 or 8 bytes, `Plan::value`.
     Value,
+    /// The result and a number, as wide as `Plan::value_types` says.
+    ValueByAttribute,
     /// The result and `Plan::outputs`.
     Outputs,
+}
+
+/// Of which attributes the value is a number of 4 or of 8 bytes, a bit each; further ones are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueTypes {
+    /// The parameter that says which attribute.
+    attribute: u8,
+    of_four: u64,
+    of_eight: u64,
+}
+
+impl ValueTypes {
+    const NONE: Self = Self {
+        attribute: 0,
+        of_four: 0,
+        of_eight: 0,
+    };
+
+    fn new(length: Length) -> Option<Self> {
+        let Length::ByAttribute(attribute, types) = length else {
+            return None;
+        };
+        let of = |bytes: u64| {
+            let numbers = types
+                .iter()
+                .filter(|known| u64::from(known.bytes) == bytes)
+                .map(|known| u64::from(known.attribute));
+            numbers
+                .filter(|&number| number < 64)
+                .fold(0, |all, number| all | 1 << number)
+        };
+        Some(Self {
+            attribute,
+            of_four: of(4),
+            of_eight: of(8),
+        })
+    }
+
+    /// How many bytes the value has that a call asks for, if it is such a number.
+    #[inline(always)]
+    pub(crate) fn bytes(self, words: &[u64; MOST_PARAMETERS]) -> Option<u8> {
+        // Enums travel in 32 bits.
+        let attribute = words[usize::from(self.attribute % 16)] as u32;
+        let bit = 1_u64.checked_shl(attribute)?;
+        match () {
+            () if self.of_four & bit != 0 => Some(4),
+            () if self.of_eight & bit != 0 => Some(8),
+            () => None,
+        }
+    }
 }
 
 /// Bytes that a function writes behind a parameter, always as many.
@@ -80,14 +134,14 @@ pub(crate) struct Plan {
     pub(crate) leaving: Leaving,
     /// It leaves by roles while a copy is waited for, or host memory that the device may have written is to be looked at.
     pub(crate) asks_if_idle: bool,
-    /// The only output, if it is a number of 4 or 8 bytes.
+    /// The only output, if it is a number of 4 or 8 bytes, or if an attribute says whether it is; then these are not known.
     pub(crate) value: Output,
     /// The arguments are not in the registers, and then the stack, in the order of the prototype.
     pub(crate) is_scattered: bool,
     /// There is a struct by value.
     pub(crate) by_value: bool,
-    /// An argument says which memory the device reads or writes.
-    pub(crate) has_operands: bool,
+    /// A bit for each argument that says which memory the device reads or writes.
+    pub(crate) operands: u16,
     /// Something behind a pointer is looked at before the call.
     pub(crate) looks_before: bool,
     /// Something behind a pointer is looked at after the call.
@@ -103,6 +157,7 @@ pub(crate) struct Plan {
     pub(crate) output_count: u8,
     pub(crate) outputs: [Output; MOST_OUTPUTS],
     pub(crate) handling: Handling,
+    pub(crate) value_types: ValueTypes,
     /// What of each word belongs to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
     /// Bytes in the trace.
@@ -126,7 +181,7 @@ const EMPTY: Plan = Plan {
     value: NO_OUTPUT,
     is_scattered: false,
     by_value: false,
-    has_operands: false,
+    operands: 0,
     looks_before: false,
     looks_after: false,
     writes_later: false,
@@ -136,6 +191,7 @@ const EMPTY: Plan = Plan {
     output_count: 0,
     outputs: [NO_OUTPUT; MOST_OUTPUTS],
     handling: Handling::Generic,
+    value_types: ValueTypes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
     places: [Place::Register(0); MOST_PARAMETERS],
@@ -197,10 +253,11 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.writes_later |=
             function.stream.is_some() && matches!(parameter.role, Role::HostWrite(_));
         plan.disturbs |= disturbs(parameter.role);
-        plan.has_operands |= matches!(
+        let is_operand = matches!(
             parameter.role,
             Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostWrite(_)
         );
+        plan.operands |= u16::from(is_operand) << index;
         if let Role::Use(Kind::Function | Kind::Kernel) = parameter.role {
             plan.function = plan.function.or(Some(index as u8));
         }
@@ -232,10 +289,11 @@ pub(crate) fn make(function: &Function) -> Plan {
             plan.entering = Entering::Short;
         }
     }
-    plan.acting = match plan.handling.does_nothing_when_entered() {
-        true if plan.has_operands => Acting::OnOperands,
-        true => Acting::Never,
-        false => Acting::Always,
+    plan.acting = match plan.handling {
+        Handling::Launch(_) | Handling::LaunchEx => Acting::OnLaunch,
+        handling if !handling.does_nothing_when_entered() => Acting::Always,
+        _ if plan.operands != 0 => Acting::OnOperands,
+        _ => Acting::Never,
     };
     plan.asks_if_idle = plan.handling == Handling::EventRecord || plan.waits;
     let leaves_directly = (plan.handling.does_nothing_after()
@@ -250,6 +308,17 @@ pub(crate) fn make(function: &Function) -> Plan {
 
 /// Fills in the outputs; `None` if one of them takes more than reading a few bytes that the driver has just written.
 fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<Leaving> {
+    let mut outputs = (0..)
+        .zip(function.params)
+        .filter(|(_, parameter)| looks_after(parameter.role));
+    if let (Some((position, parameter)), None) = (outputs.next(), outputs.next())
+        && let Role::Out(length) = parameter.role
+        && let Some(types) = ValueTypes::new(length)
+    {
+        plan.value = Output { position, bytes: 0 };
+        plan.value_types = types;
+        return Some(Leaving::ValueByAttribute);
+    }
     for (position, parameter) in (0..).zip(function.params) {
         if !looks_after(parameter.role) {
             continue;

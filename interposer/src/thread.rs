@@ -100,10 +100,15 @@ thread_local! {
 const _: () = assert!(!core::mem::needs_drop::<Thread>());
 
 /// The calling thread's state, valid as long as the thread.
-#[inline]
 pub(crate) fn current() -> *const Thread {
     let known = thread_word::get();
     if known.is_null() { first() } else { known }
+}
+
+/// The same where it has been asked for before, otherwise NULL.
+#[inline(always)]
+pub(crate) fn known() -> *const Thread {
+    thread_word::get()
 }
 
 #[cold]
@@ -139,6 +144,29 @@ unsafe extern "C" fn ends(state: *mut c_void) {
         state.await_end();
     } else {
         state.close_stages();
+    }
+}
+
+/// The unfilled part of a thread's stage. There is one at a time.
+pub(crate) struct Unfilled<'a> {
+    thread: &'a Thread,
+    place: *mut u8,
+}
+
+impl Unfilled<'_> {
+    /// Where records go.
+    #[inline(always)]
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        let length = self.thread.end.get() as usize - self.place as usize;
+        // SAFETY: `next` to `end` is the unfilled part of this thread's own stage, or nothing; nobody else refers to it.
+        unsafe { core::slice::from_raw_parts_mut(self.place, length) }
+    }
+
+    /// A record of that length, at most that of the space, has been put.
+    #[inline(always)]
+    pub(crate) fn fill(self, length: usize) {
+        debug_assert!(length <= self.thread.end.get() as usize - self.place as usize);
+        self.thread.next.set(self.place.wrapping_add(length));
     }
 }
 
@@ -302,15 +330,15 @@ impl Thread {
     pub(crate) fn look_ahead(&self) {
         /// Some calls ahead, so that it has come by then.
         const AHEAD: usize = 512;
-        let next = self.next.get().wrapping_add(AHEAD);
         // Not the intrinsic: without a target feature that becomes the instruction which fetches for reading.
         // SAFETY: whatever is at an address, to prefetch it changes nothing and never faults; processors that do not know the
         // instruction pass over it.
         unsafe {
             core::arch::asm!(
-                "prefetchw byte ptr [{next}]",
-                "prefetchw byte ptr [{next} + 64]",
-                next = in(reg) next,
+                "prefetchw byte ptr [{next} + {ahead}]",
+                "prefetchw byte ptr [{next} + {ahead} + 64]",
+                next = in(reg) self.next.get(),
+                ahead = const AHEAD,
                 options(nostack, preserves_flags, readonly)
             );
         }
@@ -335,17 +363,22 @@ impl Thread {
     /// Writes a record if there is room for it where the last one ended.
     #[inline]
     pub(crate) fn write_once(&self, build: impl FnOnce(Record<'_>) -> Option<usize>) -> bool {
-        let next = self.next.get();
-        let room = self.end.get() as usize - next as usize;
-        // SAFETY: `next` to `end` is the unfilled part of this thread's own stage, or nothing; nobody else refers to it.
-        let space = unsafe { core::slice::from_raw_parts_mut(next, room) };
-        match Record::new(space).and_then(build) {
+        let mut unfilled = self.unfilled();
+        match Record::new(unfilled.space()).and_then(build) {
             Some(length) => {
-                // SAFETY: `length` is at most `room`.
-                self.next.set(unsafe { next.add(length) });
+                unfilled.fill(length);
                 true
             }
             None => false,
+        }
+    }
+
+    /// Where the last record ended.
+    #[inline(always)]
+    pub(crate) fn unfilled(&self) -> Unfilled<'_> {
+        Unfilled {
+            thread: self,
+            place: self.next.get(),
         }
     }
 

@@ -25,7 +25,7 @@ const LOOPS: [(&str, u64); 10] = [
     ("event_record", 48),
     ("event_query", 40),
     ("memset", 64),
-    ("pointer", 80),
+    ("pointer", 64),
 ];
 
 struct Built {

@@ -6,7 +6,7 @@ mod entry_point;
 mod graph;
 mod image;
 mod jit_options;
-mod launch;
+pub(crate) mod launch;
 mod lifetime;
 mod link;
 mod origin;
@@ -41,10 +41,7 @@ pub(crate) enum Handling {
     LinkAddFile,
     LinkComplete,
     LinkDestroy,
-    Launch {
-        parameters: u8,
-        extra: Option<u8>,
-    },
+    Launch(launch::Shape),
     LaunchEx,
     LaunchMultiDevice,
     FindFunction {
@@ -117,14 +114,14 @@ impl Handling {
             "cuLinkAddFile" => Self::LinkAddFile,
             "cuLinkComplete" => Self::LinkComplete,
             "cuLinkDestroy" => Self::LinkDestroy,
-            "cuLaunchKernel" => Self::Launch {
+            "cuLaunchKernel" => Self::Launch(launch::Shape {
                 parameters: 9,
                 extra: Some(10),
-            },
-            "cuLaunchCooperativeKernel" => Self::Launch {
+            }),
+            "cuLaunchCooperativeKernel" => Self::Launch(launch::Shape {
                 parameters: 9,
                 extra: None,
-            },
+            }),
             "cuLaunchKernelEx" => Self::LaunchEx,
             "cuLaunchCooperativeKernelMultiDevice" => Self::LaunchMultiDevice,
             "cuModuleGetFunction" => Self::FindFunction {
@@ -183,7 +180,7 @@ impl Handling {
     pub(crate) fn puts_nothing_before(self) -> bool {
         matches!(
             self,
-            Self::Generic | Self::EventRecord | Self::Launch { .. } | Self::LaunchEx
+            Self::Generic | Self::EventRecord | Self::Launch(_) | Self::LaunchEx
         )
     }
 
@@ -196,7 +193,7 @@ impl Handling {
     pub(crate) fn does_nothing_after(self) -> bool {
         matches!(
             self,
-            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::LaunchMultiDevice
+            Self::Generic | Self::Launch(_) | Self::LaunchEx | Self::LaunchMultiDevice
         )
     }
 
@@ -205,7 +202,7 @@ impl Handling {
     pub(crate) fn disturbs(self) -> bool {
         !matches!(
             self,
-            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::EventRecord
+            Self::Generic | Self::Launch(_) | Self::LaunchEx | Self::EventRecord
         )
     }
 }
@@ -286,19 +283,16 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 /// Runs between the enter record and the driver.
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
-        Handling::Launch { parameters, extra } => {
-            let direct = launch::capture_directly(state, frame, parameters, extra);
-            let reaches = direct.unwrap_or_else(|| {
-                origin::about_to_use(state, frame.words[0]);
-                launch::note_layout(state, frame.words[0]);
-                let mut reaches = false;
-                launch::note(state, |record| {
-                    launch::captures(record, frame, parameters, extra, &mut reaches)
-                });
-                reaches
+        // Unless it was captured directly.
+        Handling::Launch(shape) => {
+            origin::about_to_use(state, frame.words[0]);
+            launch::note_layout(state, frame.words[0]);
+            let mut reaches = false;
+            launch::note(state, |record| {
+                launch::captures(record, frame, shape, &mut reaches)
             });
             if reaches && host_memory::any() {
-                launch::look_at_host_memory(state, frame, parameters, extra);
+                launch::look_at_host_memory(state, frame, shape);
             }
         }
         Handling::LaunchEx => {
@@ -340,7 +334,7 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
         Handling::LinkAddFile => jit_options::keep(frame, link::ADD_FILE),
         _ => {}
     }
-    if plan.has_operands && host_memory::any() {
+    if plan.operands != 0 && host_memory::any() {
         host_memory::before_operands(state, frame);
     }
 }
