@@ -164,12 +164,35 @@ pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered 
                 return enter_with_care(state, frame, plan, stack);
             }
         }
+        Entering::Launch => return enter_launch(state, frame, plan, stack),
         Entering::Short => return enter_short(state, frame, plan, stack),
         Entering::ByRoles => return enter_with_care(state, frame, plan, stack),
     }
     state.calls.set(state.calls.get() + 1);
     state.look_ahead();
     proceed(state, frame, plan)
+}
+
+/// The rest of `enter` for `cuLaunchKernel`.
+#[inline(never)]
+extern "C" fn enter_launch(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    stack: *const u64,
+) -> Entered {
+    frame.stack = stack;
+    for (index, word) in frame.words[6..11].iter_mut().enumerate() {
+        // One by one, as the caller has just stored them: loaded in wider pieces, they would take long.
+        // SAFETY: the prototype has five arguments more than there are registers.
+        *word = unsafe { stack.add(index).read_volatile() };
+    }
+    if !state.put_in_room(|room| put_launch_in_room(room, frame, plan, clock::counter)) {
+        return enter_with_care(state, frame, plan, stack);
+    }
+    state.calls.set(state.calls.get() + 1);
+    state.look_ahead();
+    launch(state, frame, plan)
 }
 
 /// The rest of `enter` for a function with many arguments.
@@ -225,7 +248,9 @@ extern "C" fn enter_with_care(
     gather(frame, plan, stack);
     let written = match plan.entering {
         Entering::Plain => state.write_once(|record| put_plain(record, frame, plan)),
-        Entering::Short => state.write_once(|record| put_short(record, frame, plan)),
+        Entering::Short | Entering::Launch => {
+            state.write_once(|record| put_short(record, frame, plan))
+        }
         Entering::ByRoles => false,
     };
     if !written && !enter_by_roles(state, frame, plan) {
@@ -255,7 +280,7 @@ fn proceed(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
 #[inline(never)]
 extern "C" fn launch(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
     let captured = match plan.handling {
-        Handling::Launch(shape) => launch::capture_directly::<true>(state, frame, shape),
+        Handling::Launch { has_extra } => launch::capture_directly::<true>(state, frame, has_extra),
         _ => return launch_ex(state, frame, plan),
     };
     match captured {
@@ -279,7 +304,9 @@ extern "C" fn launch_ex(state: &Thread, frame: &mut Frame, plan: &Plan) -> Enter
 #[inline(never)]
 extern "C" fn launch_of_more(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
     let captured = match plan.handling {
-        Handling::Launch(shape) => launch::capture_directly::<false>(state, frame, shape),
+        Handling::Launch { has_extra } => {
+            launch::capture_directly::<false>(state, frame, has_extra)
+        }
         _ => launch::capture_ex_directly::<false>(state, frame),
     };
     match captured {
@@ -363,6 +390,24 @@ fn put_short_in_room(
         &frame.words,
         &plan.masks,
     )
+}
+
+/// Writes the `ENTER_SHORT` of a `cuLaunchKernel`.
+#[inline(always)]
+fn put_launch_in_room(
+    room: &mut Room,
+    frame: &mut Frame,
+    plan: &Plan,
+    clock: impl FnOnce() -> u64,
+) -> usize {
+    let ticks = clock();
+    frame.entered = ticks;
+    let since = ticks.wrapping_sub(trace_file::start_ticks());
+    let [f, a, b, c, d, e, g, h, stream, parameters, extra, ..] = frame.words;
+    let [a, b, c, d, e, g, h] = [a, b, c, d, e, g, h].map(|word| u64::from(word as u32));
+    let arguments = [f, a, b, c, d, e, g, h, stream, parameters, extra];
+    room.put_short_enter_of_small(frame.function, since, frame.caller, &arguments)
+        .unwrap_or_else(|| put_short_in_room(room, frame, plan, || ticks))
 }
 
 /// Writes an `ENTER` without captures.
@@ -781,6 +826,10 @@ mod tests {
                 let length = put_plain_in_room(room, &mut frame, &plan, || 5);
                 (record_kind::ENTER, Some(length))
             }
+            (Entering::Launch, Way::InRoom) => {
+                let length = put_launch_in_room(room, &mut frame, &plan, || 5);
+                (record_kind::ENTER_SHORT, Some(length))
+            }
             (Entering::Short, Way::InRoom) => {
                 let length = put_short_in_room(room, &mut frame, &plan, || 5);
                 (record_kind::ENTER_SHORT, Some(length))
@@ -798,7 +847,7 @@ mod tests {
                     (Entering::Plain, Way::ByParts) => {
                         (record_kind::ENTER, put_plain(record, &mut frame, &plan))
                     }
-                    (Entering::Short, Way::ByParts) => (
+                    (Entering::Short | Entering::Launch, Way::ByParts) => (
                         record_kind::ENTER_SHORT,
                         put_short(record, &mut frame, &plan),
                     ),

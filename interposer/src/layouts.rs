@@ -21,14 +21,12 @@ const CUDA_ERROR_INVALID_VALUE: i32 = 1;
 pub(crate) struct Layout {
     /// Of the whole buffer in the trace.
     form: CaptureForm,
-    /// Bytes of the whole buffer.
-    length: u32,
     /// How many `words` there are.
     word_count: u8,
     /// All parameters are among `words`.
     is_of_words: bool,
     words: [Word; MOST_WORDS],
-    /// (offset, size) of each, which ends within `length`.
+    /// (offset, size) of each, which ends within `length()`.
     parameters: Vec<(u32, u32)>,
     /// Offsets from which eight bytes are to be zero before the parameters are put, so that what belongs to none is.
     gaps: Vec<u32>,
@@ -117,7 +115,6 @@ impl Layout {
             is_ascending,
             form: CaptureForm::new(field::KERNEL_PARAMETERS, length)?,
             parameters,
-            length,
         })
     }
 
@@ -128,7 +125,7 @@ impl Layout {
 
     /// Bytes of the whole buffer.
     pub(crate) fn length(&self) -> usize {
-        self.length as usize
+        self.form.length()
     }
 
     /// How the whole buffer is put into the trace.

@@ -28,6 +28,8 @@ pub(crate) enum Entering {
     ByRoles,
     /// Nothing but integer arguments, in an `ENTER`.
     Plain,
+    /// As `Short`, with the arguments of `cuLaunchKernel`.
+    Launch,
     /// Nothing but integer arguments, in an `ENTER_SHORT`, which is smaller where they are many.
     Short,
 }
@@ -286,11 +288,14 @@ pub(crate) fn make(function: &Function) -> Plan {
             plan.entering = Entering::Plain;
         } else if let Some(form) = ShortForm::new(count) {
             plan.short_form = form;
-            plan.entering = Entering::Short;
+            plan.entering = match plan.handling {
+                Handling::Launch { has_extra: true } => Entering::Launch,
+                _ => Entering::Short,
+            };
         }
     }
     plan.acting = match plan.handling {
-        Handling::Launch(_) | Handling::LaunchEx => Acting::OnLaunch,
+        Handling::Launch { .. } | Handling::LaunchEx => Acting::OnLaunch,
         handling if !handling.does_nothing_when_entered() => Acting::Always,
         _ if plan.operands != 0 => Acting::OnOperands,
         _ => Acting::Never,

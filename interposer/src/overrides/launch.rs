@@ -27,12 +27,10 @@ const USUAL_ATTRIBUTES: u64 = 16;
 /// The position of `cuLaunchKernelEx`'s struct.
 pub(super) const CONFIG: usize = 0;
 
-/// Where a launch has its parameters; its function is the first argument, its stream the ninth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(super) parameters: u8,
-    pub(super) extra: Option<u8>,
-}
+/// The positions of a launch's stream, of its parameters, and of its extra options, if it has any; the function is the first.
+const STREAM: usize = 8;
+pub(super) const PARAMETERS: u8 = 9;
+pub(super) const EXTRA: u8 = 10;
 
 /// Writes what a launch passes behind its enter record: parameters are read as the driver would read them, which faults
 /// where they are wild, and then the launch itself is to be in the trace.
@@ -60,19 +58,18 @@ const NO_PARAMETERS: Captured = Captured {
 pub(crate) fn capture_directly<const IS_FEW: bool>(
     state: &Thread,
     frame: &Frame,
-    shape: Shape,
+    has_extra: bool,
 ) -> Option<Captured> {
-    let word = |at: u8| frame.words[usize::from(at % 16)];
-    let array = word(shape.parameters);
-    if shape.extra.is_some_and(|at| word(at) != 0) || array < LOWEST_ADDRESS && array != 0 {
+    let array = frame.words[usize::from(PARAMETERS)];
+    if has_extra && frame.words[usize::from(EXTRA)] != 0 || array < LOWEST_ADDRESS && array != 0 {
         return None;
     }
-    let layout = layouts::noted(word(0))?;
+    let layout = layouts::noted(frame.words[0])?;
     if array == 0 {
         return Some(NO_PARAMETERS);
     }
     let mut unfilled = state.unfilled();
-    let mut capture = layout.form().begin(unfilled.space(), shape.parameters)?;
+    let mut capture = layout.form().begin(unfilled.space(), PARAMETERS)?;
     let captured = put_parameters::<IS_FEW>(layout, array, capture.bytes())?;
     let length = capture.commit();
     unfilled.fill(length);
@@ -107,7 +104,7 @@ pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: 
     let bytes = unsafe { core::slice::from_raw_parts(captured.bytes, captured.length) };
     if host_memory::may_reach(words(bytes)) {
         match handling {
-            Handling::Launch(shape) => look_at_host_memory(state, frame, shape),
+            Handling::Launch { has_extra } => look_at_host_memory(state, frame, has_extra),
             _ => look_at_host_memory_ex(state, frame),
         }
     }
@@ -185,24 +182,17 @@ fn words(buffer: &[u8]) -> impl Iterator<Item = u64> + Clone {
 pub(super) fn captures(
     record: &mut Record<'_>,
     frame: &Frame,
-    shape: Shape,
+    has_extra: bool,
     reaches: &mut bool,
 ) -> Option<()> {
-    kernel_parameters(
-        record,
-        shape.parameters,
-        frame.words[0],
-        frame.words[usize::from(shape.parameters)],
-        reaches,
-    )?;
-    match shape.extra {
-        Some(at) => {
-            let array = frame.words[usize::from(at)];
-            *reaches |= array != 0;
-            extra_words(record, at, array)
-        }
-        None => Some(()),
+    let array = frame.words[usize::from(PARAMETERS)];
+    kernel_parameters(record, PARAMETERS, frame.words[0], array, reaches)?;
+    if !has_extra {
+        return Some(());
     }
+    let array = frame.words[usize::from(EXTRA)];
+    *reaches |= array != 0;
+    extra_words(record, EXTRA, array)
 }
 
 /// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to. Sets
@@ -426,15 +416,11 @@ fn parameter_words(function: u64, array: u64, extra: u64) -> Option<Vec<u64>> {
 
 /// Looks at the host memory that a launch can reach.
 #[cold]
-pub(super) fn look_at_host_memory(state: &Thread, frame: &Frame, shape: Shape) {
-    const STREAM: usize = 8;
+pub(super) fn look_at_host_memory(state: &Thread, frame: &Frame, has_extra: bool) {
     let _errno = Errno::keep();
     let argument = |at: u8| frame.words[usize::from(at)];
-    let words = parameter_words(
-        frame.words[0],
-        argument(shape.parameters),
-        shape.extra.map_or(0, argument),
-    );
+    let extra = if has_extra { argument(EXTRA) } else { 0 };
+    let words = parameter_words(frame.words[0], argument(PARAMETERS), extra);
     host_memory::before_launch(state, frame, frame.words[STREAM], words.as_deref());
 }
 

@@ -41,7 +41,9 @@ pub(crate) enum Handling {
     LinkAddFile,
     LinkComplete,
     LinkDestroy,
-    Launch(launch::Shape),
+    Launch {
+        has_extra: bool,
+    },
     LaunchEx,
     LaunchMultiDevice,
     FindFunction {
@@ -114,14 +116,8 @@ impl Handling {
             "cuLinkAddFile" => Self::LinkAddFile,
             "cuLinkComplete" => Self::LinkComplete,
             "cuLinkDestroy" => Self::LinkDestroy,
-            "cuLaunchKernel" => Self::Launch(launch::Shape {
-                parameters: 9,
-                extra: Some(10),
-            }),
-            "cuLaunchCooperativeKernel" => Self::Launch(launch::Shape {
-                parameters: 9,
-                extra: None,
-            }),
+            "cuLaunchKernel" => Self::Launch { has_extra: true },
+            "cuLaunchCooperativeKernel" => Self::Launch { has_extra: false },
             "cuLaunchKernelEx" => Self::LaunchEx,
             "cuLaunchCooperativeKernelMultiDevice" => Self::LaunchMultiDevice,
             "cuModuleGetFunction" => Self::FindFunction {
@@ -180,7 +176,7 @@ impl Handling {
     pub(crate) fn puts_nothing_before(self) -> bool {
         matches!(
             self,
-            Self::Generic | Self::EventRecord | Self::Launch(_) | Self::LaunchEx
+            Self::Generic | Self::EventRecord | Self::Launch { .. } | Self::LaunchEx
         )
     }
 
@@ -193,7 +189,7 @@ impl Handling {
     pub(crate) fn does_nothing_after(self) -> bool {
         matches!(
             self,
-            Self::Generic | Self::Launch(_) | Self::LaunchEx | Self::LaunchMultiDevice
+            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::LaunchMultiDevice
         )
     }
 
@@ -202,7 +198,7 @@ impl Handling {
     pub(crate) fn disturbs(self) -> bool {
         !matches!(
             self,
-            Self::Generic | Self::Launch(_) | Self::LaunchEx | Self::EventRecord
+            Self::Generic | Self::Launch { .. } | Self::LaunchEx | Self::EventRecord
         )
     }
 }
@@ -284,15 +280,15 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
         // Unless it was captured directly.
-        Handling::Launch(shape) => {
+        Handling::Launch { has_extra } => {
             origin::about_to_use(state, frame.words[0]);
             launch::note_layout(state, frame.words[0]);
             let mut reaches = false;
             launch::note(state, |record| {
-                launch::captures(record, frame, shape, &mut reaches)
+                launch::captures(record, frame, has_extra, &mut reaches)
             });
             if reaches && host_memory::any() {
-                launch::look_at_host_memory(state, frame, shape);
+                launch::look_at_host_memory(state, frame, has_extra);
             }
         }
         Handling::LaunchEx => {
