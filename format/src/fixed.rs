@@ -81,6 +81,17 @@ impl ShortForm {
     }
 }
 
+/// What a `LEAVE_VALUE` says beside the ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueForm(u8);
+
+impl ValueForm {
+    /// The number is behind that one of a function's first 16 parameters, and has 4 bytes, or else 8.
+    pub const fn new(parameter: u8, is_four_bytes: bool) -> Self {
+        Self(parameter & 15 | (is_four_bytes as u8) << 4)
+    }
+}
+
 /// How a `CAPTURE` of so many bytes is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureForm {
@@ -426,23 +437,16 @@ impl Room {
     }
 
     /// Puts a `LEAVE_VALUE`: the call has returned 0 that many ticks after it was entered, fewer than
-    /// [`crate::layout::VALUE_TICKS_END`], and behind that one of its first 16 parameters stands that number of 4 or 8 bytes.
-    /// The record's length.
+    /// [`crate::layout::VALUE_TICKS_END`], and left that number. The record's length.
     #[inline(always)]
-    pub fn put_leave_value(
-        &mut self,
-        ticks: u64,
-        parameter: u8,
-        number: u64,
-        is_four_bytes: bool,
-    ) -> usize {
+    pub fn put_leave_value(&mut self, ticks: u64, form: ValueForm, number: u64) -> usize {
         const LENGTH: usize = RECORD_HEAD_LENGTH + 8;
         // SAFETY: constants within the length.
         unsafe {
             self.put(LENGTH, 0);
             self.put(RECORD_HEAD_LENGTH, number);
         }
-        let said = ticks << 5 | u64::from(is_four_bytes) << 4 | u64::from(parameter & 15);
+        let said = ticks << 5 | u64::from(form.0);
         self.commit(head(LENGTH as u32, record_kind::LEAVE_VALUE, 0, 0) | said << 40);
         LENGTH
     }
@@ -559,7 +563,7 @@ mod tests {
             let short = ticks % SHORT_TICKS_END;
             same(|space| space.room().put_short_leave(short), |record| record.commit_short_leave(short))?;
             let (short, number) = (ticks % VALUE_TICKS_END, if bytes == 4 { number & 0xffff_ffff } else { number });
-            same(|space| space.room().put_leave_value(short, parameter, number, bytes == 4), |record| {
+            same(|space| space.room().put_leave_value(short, ValueForm::new(parameter, bytes == 4), number), |record| {
                 record.commit_leave_value(short, parameter, number, bytes)
             })?;
             same(|space| space.room().put_leave(513, ticks, result), |mut record| {

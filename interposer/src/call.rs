@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use cutape_format::Payloads;
-use cutape_format::fixed::Room;
+use cutape_format::fixed::{Room, ValueForm};
 use cutape_format::layout::{
     EnterHead, LeaveHead, RECORD_HEAD_LENGTH, SHORT_TICKS_END, VALUE_TICKS_END, field, record_kind,
 };
@@ -157,20 +157,30 @@ pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered 
     let plan = plan::of(frame.index());
     state.enter(frame);
     frame.plan = plan;
-    match plan.entering {
-        Entering::Plain => {
-            let put = |room: &mut Room| put_plain_in_room(room, frame, plan, clock::counter);
-            if !state.put_in_room(put) {
-                return enter_with_care(state, frame, plan, stack);
-            }
-        }
-        Entering::Launch => return enter_launch(state, frame, plan, stack),
-        Entering::Short => return enter_short(state, frame, plan, stack),
-        Entering::ByRoles => return enter_with_care(state, frame, plan, stack),
+    if plan.entering != Entering::Plain {
+        return enter_longer(state, frame, plan, stack);
+    }
+    if !state.put_in_room(|room| put_plain_in_room(room, frame, plan, clock::counter)) {
+        return enter_with_care(state, frame, plan, stack);
     }
     state.calls.set(state.calls.get() + 1);
     state.look_ahead();
     proceed(state, frame, plan)
+}
+
+/// The rest of `enter` for a function that has many arguments, or of which more is to be looked at.
+#[inline(never)]
+extern "C" fn enter_longer(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    stack: *const u64,
+) -> Entered {
+    match plan.entering {
+        Entering::Launch => enter_launch(state, frame, plan, stack),
+        Entering::Short => enter_short(state, frame, plan, stack),
+        Entering::Plain | Entering::ByRoles => enter_with_care(state, frame, plan, stack),
+    }
 }
 
 /// The rest of `enter` for `cuLaunchKernel`.
@@ -267,11 +277,19 @@ extern "C" fn enter_with_care(
 /// Does what is to be done between the enter record and the driver.
 #[inline(always)]
 fn proceed(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    if plan.acting == Acting::Never {
+        return pass_on(state, frame);
+    }
+    proceed_further(state, frame, plan)
+}
+
+/// The same where there is something to be done.
+#[inline(never)]
+extern "C" fn proceed_further(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
     match plan.acting {
-        Acting::Never => pass_on(state, frame),
+        Acting::OnOperands if host_memory::any() => act_on_operands(state, frame, plan),
+        Acting::Never | Acting::OnOperands => pass_on(state, frame),
         Acting::OnLaunch => launch(state, frame, plan),
-        Acting::OnOperands if !host_memory::any() => pass_on(state, frame),
-        Acting::OnOperands => act_on_operands(state, frame, plan),
         Acting::Always => act(state, frame, plan),
     }
 }
@@ -326,8 +344,13 @@ extern "C" fn look(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Cap
 /// The same for a function that does something to memory, where there is host memory that the device reaches.
 #[inline(never)]
 extern "C" fn act_on_operands(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
-    let operands = (0..MOST_PARAMETERS).filter(|&at| plan.operands >> at & 1 != 0);
-    if host_memory::may_reach(operands.map(|at| frame.words[at])) {
+    let (mut rest, words) = (plan.operands, &frame.words);
+    let operands = core::iter::from_fn(move || {
+        let at = rest.trailing_zeros() as usize;
+        rest &= rest.wrapping_sub(1);
+        words.get(at).copied()
+    });
+    if host_memory::may_reach(operands) {
         return act(state, frame, plan);
     }
     pass_on(state, frame)
@@ -473,10 +496,11 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
     let Some((state, plan)) = returned(frame) else {
         return;
     };
-    if !leave_directly(state, frame, plan, ticks) {
-        return leave_with_care(state, frame, plan, ticks);
+    match leave_directly(state, frame, plan, ticks) {
+        Left::Directly => state.leave(),
+        Left::ByAttribute => leave_by_attribute(state, frame, plan, ticks),
+        Left::Not => leave_with_care(state, frame, plan, ticks),
     }
-    state.leave();
 }
 
 /// After the recording has stopped, while its cost is measured, or by another clock than the processor's.
@@ -500,41 +524,76 @@ fn returned(frame: &Frame) -> Option<(&'static Thread, &'static Plan)> {
         .then(|| (state, unsafe { &*frame.plan }))
 }
 
-/// Writes the leave record of nearly every call; false if it takes more than a few stores, and nothing is written.
+/// What `leave_directly` has done.
+enum Left {
+    /// The leave record is written.
+    Directly,
+    /// Nothing, and `leave_by_attribute` may do it.
+    ByAttribute,
+    /// Nothing.
+    Not,
+}
+
+/// Writes the leave record of nearly every call, unless it takes more than a few stores.
 #[inline(always)]
-fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
+fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> Left {
     if plan.leaving == Leaving::ByRoles || plan.asks_if_idle && !is_idle() {
-        return false;
+        return Left::Not;
     }
+    let left = |is_written| {
+        if is_written {
+            Left::Directly
+        } else {
+            Left::Not
+        }
+    };
     let result = frame.result as i32;
     if result != 0 {
-        return state.put_in_room(|room| room.put_leave(frame.function, ticks, result));
+        return left(state.put_in_room(|room| room.put_leave(frame.function, ticks, result)));
     }
     let spent = ticks.wrapping_sub(frame.entered);
     if spent >= VALUE_TICKS_END {
-        return false;
+        return Left::Not;
     }
-    match plan.leaving {
-        Leaving::Result => state.put_in_room(|room| room.put_short_leave(spent)),
-        Leaving::Value => put_value(state, frame, plan, spent, plan.value.bytes),
-        Leaving::ValueByAttribute => match plan.value_types.bytes(&frame.words) {
-            Some(bytes) => put_value(state, frame, plan, spent, bytes),
-            None => false,
-        },
-        Leaving::ByRoles | Leaving::Outputs => false,
+    // No table of places to jump to: the first two are nearly all.
+    if plan.leaving == Leaving::Result {
+        return left(state.put_in_room(|room| room.put_short_leave(spent)));
     }
+    if plan.leaving == Leaving::Value {
+        let (value, form) = (plan.value, plan.value_form);
+        return left(put_value(state, frame, value, form, spent));
+    }
+    if plan.leaving == Leaving::ValueByAttribute {
+        return Left::ByAttribute;
+    }
+    Left::Not
 }
 
-/// Writes the leave record of a call that succeeded and left a number; false if it has not, or there is no room.
-#[inline(always)]
-fn put_value(state: &Thread, frame: &Frame, plan: &Plan, spent: u64, bytes: u8) -> bool {
+/// Writes the leave record of a call that succeeded within `VALUE_TICKS_END` and left the value of an attribute, in one go if that is
+/// a number.
+#[inline(never)]
+extern "C" fn leave_by_attribute(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    let Some(bytes) = plan.value_types.bytes(&frame.words) else {
+        return leave_with_care(state, frame, plan, ticks);
+    };
     let position = plan.value.position;
-    let address = frame.words[usize::from(position % 16)];
+    let form = ValueForm::new(position, bytes == 4);
+    let spent = ticks.wrapping_sub(frame.entered);
+    if !put_value(state, frame, Output { position, bytes }, form, spent) {
+        return leave_with_care(state, frame, plan, ticks);
+    }
+    state.leave();
+}
+
+/// Writes the leave record of a call that succeeded and left a number; false if it was not asked to, or there is no room.
+#[inline(always)]
+fn put_value(state: &Thread, frame: &Frame, value: Output, form: ValueForm, spent: u64) -> bool {
+    let address = frame.words[usize::from(value.position % 16)];
     if address == 0 {
         return false;
     }
-    let number = capture::number_at(address, bytes);
-    state.put_in_room(|room| room.put_leave_value(spent, position, number, bytes == 4))
+    let number = capture::number_at(address, value.bytes);
+    state.put_in_room(|room| room.put_leave_value(spent, form, number))
 }
 
 /// Writes the leave record where that may take more than a few stores.

@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use cutape_format::fixed::{EnterForm, ShortForm};
+use cutape_format::fixed::{EnterForm, ShortForm, ValueForm};
 use cutape_registry::{Class, FUNCTIONS, Function, Kind, Length, Role, Waits, Width};
 
 use crate::overrides::Handling;
@@ -138,6 +138,7 @@ pub(crate) struct Plan {
     pub(crate) asks_if_idle: bool,
     /// The only output, if it is a number of 4 or 8 bytes, or if an attribute says whether it is; then these are not known.
     pub(crate) value: Output,
+    pub(crate) value_form: ValueForm,
     /// The arguments are not in the registers, and then the stack, in the order of the prototype.
     pub(crate) is_scattered: bool,
     /// There is a struct by value.
@@ -181,6 +182,7 @@ const EMPTY: Plan = Plan {
     leaving: Leaving::ByRoles,
     asks_if_idle: false,
     value: NO_OUTPUT,
+    value_form: ValueForm::new(0, false),
     is_scattered: false,
     by_value: false,
     operands: 0,
@@ -342,6 +344,7 @@ fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<Leaving> {
         [] => Leaving::Result,
         [one] if matches!(one.bytes, 4 | 8) => {
             plan.value = *one;
+            plan.value_form = ValueForm::new(one.position, one.bytes == 4);
             Leaving::Value
         }
         _ => Leaving::Outputs,

@@ -24,7 +24,7 @@ const LOOPS: [&str; 10] = [
     "pointer",
 ];
 const FEW: u64 = 20;
-const MORE: u64 = 320;
+const MORE: u64 = 200;
 /// A count may grow by so many of a hundred.
 const ALLOWANCE: u64 = 3;
 
