@@ -6,7 +6,9 @@ use core::mem::offset_of;
 
 use cutape_registry::{FUNCTIONS, Function, Width, for_each_function};
 
-use crate::call::{Frame, enter, leave};
+use crate::call::Frame;
+use crate::enter::enter;
+use crate::leave::leave;
 use crate::thread;
 
 /// Bytes of the frame that an entry makes on the stack, and of those that are there already: see its last members.
