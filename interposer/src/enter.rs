@@ -10,6 +10,7 @@ use crate::arguments::{
     put_short_in_room,
 };
 use crate::call::{Frame, MEASURING, RECORDING, STATE, started};
+use crate::layouts::Layout;
 use crate::overrides::Handling;
 use crate::overrides::launch::{self, Captured};
 use crate::plan::{self, Acting, Entering, Plan};
@@ -185,36 +186,50 @@ extern "C" fn proceed_further(state: &Thread, frame: &mut Frame, plan: &Plan) ->
 /// The same for a launch.
 #[inline(never)]
 extern "C" fn launch(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
-    let captured = match plan.handling {
-        Handling::Launch { has_extra } => launch::capture_directly::<true>(state, frame, has_extra),
-        _ => return launch_ex(state, frame, plan),
+    let Handling::Launch { has_extra } = plan.handling else {
+        return launch_ex(state, frame, plan);
     };
-    match captured {
-        Some(_) if !host_memory::any() => pass_on(state, frame),
-        Some(captured) => look(state, frame, plan, captured),
-        None => launch_of_more(state, frame, plan),
+    let Some(layout) = launch::usual_layout(frame, has_extra) else {
+        return act(state, frame, plan);
+    };
+    if !layout.is_of_words() {
+        return launch_of_more(state, frame, plan, layout);
     }
+    let captured = launch::capture_directly::<true>(state, frame, layout);
+    launched(state, frame, plan, captured)
+}
+
+/// The same for a launch whose parameters are more than few words.
+#[inline(never)]
+extern "C" fn launch_of_more(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    layout: &Layout,
+) -> Entered {
+    let captured = launch::capture_directly::<false>(state, frame, layout);
+    launched(state, frame, plan, captured)
 }
 
 /// The same for a launch by `cuLaunchKernelEx`.
 #[inline(never)]
 extern "C" fn launch_ex(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
     match launch::capture_ex_directly::<true>(state, frame) {
-        Some(_) if !host_memory::any() => pass_on(state, frame),
-        Some(captured) => look(state, frame, plan, captured),
-        None => launch_of_more(state, frame, plan),
+        None => launch_ex_of_more(state, frame, plan),
+        captured => launched(state, frame, plan, captured),
     }
 }
 
-/// The same for a launch whose parameters are more than few words.
+/// The same for one whose parameters are more than few words.
 #[inline(never)]
-extern "C" fn launch_of_more(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
-    let captured = match plan.handling {
-        Handling::Launch { has_extra } => {
-            launch::capture_directly::<false>(state, frame, has_extra)
-        }
-        _ => launch::capture_ex_directly::<false>(state, frame),
-    };
+extern "C" fn launch_ex_of_more(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
+    let captured = launch::capture_ex_directly::<false>(state, frame);
+    launched(state, frame, plan, captured)
+}
+
+/// What is left to be done for a launch when its parameters have been captured, if they have been.
+#[inline(always)]
+fn launched(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Option<Captured>) -> Entered {
     match captured {
         Some(_) if !host_memory::any() => pass_on(state, frame),
         Some(captured) => look(state, frame, plan, captured),

@@ -11,11 +11,12 @@ use std::process::Command;
 use crate::{Failure, step};
 
 const BASELINE: &str = "benches/instructions.txt";
-const LOOPS: [&str; 10] = [
+const LOOPS: [&str; 11] = [
     "get",
     "set",
     "launch0",
     "launch8",
+    "launch_mixed",
     "pinned_launch8",
     "launch_ex",
     "event_record",

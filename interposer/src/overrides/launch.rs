@@ -51,20 +51,26 @@ const NO_PARAMETERS: Captured = Captured {
     length: 0,
 };
 
-/// Writes what nearly every launch passes: nothing, or an array of pointers to the parameters of a function that is known and
-/// alive, and whose layout stands in the trace. `None`, and nothing done, if there is more to be done. `IS_FEW`: only if the
-/// parameters are few words.
+/// The layout for a launch like nearly every one: of a function that is known and alive, whose layout stands in the trace, without
+/// parameters or with an array of pointers to them.
 #[inline(always)]
-pub(crate) fn capture_directly<const IS_FEW: bool>(
-    state: &Thread,
-    frame: &Frame,
-    has_extra: bool,
-) -> Option<Captured> {
+pub(crate) fn usual_layout(frame: &Frame, has_extra: bool) -> Option<&'static Layout> {
     let array = frame.words[usize::from(PARAMETERS)];
     if has_extra && frame.words[usize::from(EXTRA)] != 0 || array < LOWEST_ADDRESS && array != 0 {
         return None;
     }
-    let layout = layouts::noted(frame.words[0])?;
+    layouts::noted(frame.words[0])
+}
+
+/// Writes what such a launch passes; `None`, and nothing done, if there is too little space. `IS_FEW`: only for a layout of
+/// nothing but words.
+#[inline(always)]
+pub(crate) fn capture_directly<const IS_FEW: bool>(
+    state: &Thread,
+    frame: &Frame,
+    layout: &Layout,
+) -> Option<Captured> {
+    let array = frame.words[usize::from(PARAMETERS)];
     if array == 0 {
         return Some(NO_PARAMETERS);
     }
@@ -110,7 +116,7 @@ pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: 
     }
 }
 
-/// As above, for `cuLaunchKernelEx`.
+/// Both of the above for `cuLaunchKernelEx`; `None`, and nothing done, also if a launch is not as usual.
 #[inline(always)]
 pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
     state: &Thread,
