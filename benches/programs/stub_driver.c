@@ -6,7 +6,7 @@
 
 static CUdevice current_device;
 static __thread CUcontext current = (CUcontext)0x5500001000;
-static const char names[] = "nothing\0eight";
+static const char names[] = "nothing\0eight\0mixed";
 
 CUresult cuInit(unsigned flags)
 {
@@ -66,14 +66,16 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     (void)module;
-    *function = (CUfunction)(strcmp(name, "eight") == 0 ? names + 8 : names);
+    *function = (CUfunction)(names + (strcmp(name, "eight") == 0 ? 8 : strcmp(name, "mixed") == 0 ? 14 : 0));
     return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    static const unsigned char layout[8][2] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}, {28, 4}, {32, 4}, {40, 8}, {48, 8}};
-    if ((const char *)function != names + 8 || index >= 8)
+    static const unsigned char eight[8][2] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}, {28, 4}, {32, 4}, {40, 8}, {48, 8}};
+    static const unsigned char mixed[4][2] = {{0, 4}, {4, 1}, {8, 24}, {32, 8}};
+    const unsigned char(*layout)[2] = (const char *)function == names + 8 ? eight : mixed;
+    if ((const char *)function == names || index >= (layout == eight ? 8 : 4))
         return CUDA_ERROR_INVALID_VALUE;
     *offset = layout[index][0];
     *size = layout[index][1];

@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod control;
 pub mod file_range;
+pub mod fixed;
 pub mod layout;
 mod payloads;
 pub mod rank;

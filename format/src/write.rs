@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
-    CAPTURE_HEAD_LENGTH, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead, EnterHead,
-    LeaveHead, RECORD_HEAD_LENGTH, RecordHead, record_kind, short_enter,
+    CAPTURE_HEAD_LENGTH, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, LeaveHead,
+    RECORD_HEAD_LENGTH, RecordHead, record_kind, short_enter,
 };
 
 /// Closes the chunk whose head is at `place`: `used` bytes of its body count, with the crc32 `body_checksum`.
@@ -169,20 +169,21 @@ impl<'a> Record<'a> {
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Option<u16>,
     ) -> Option<()> {
-        let body = self.filled + CAPTURE_HEAD_LENGTH;
-        let target = self.space.get_mut(body..)?.get_mut(..length)?;
-        let (flags, length) = match fill(target) {
+        let (head, behind) = self
+            .space
+            .get_mut(self.filled..)?
+            .split_first_chunk_mut::<CAPTURE_HEAD_LENGTH>()?;
+        let (flags, length) = match fill(behind.get_mut(..length)?) {
             Some(flags) => (flags, length),
             None => (crate::layout::capture_flag::UNREADABLE, 0),
         };
-        let head = CaptureHead {
-            parameter,
-            field,
-            flags,
-            length: u32::try_from(length).ok()?,
-        };
-        codec::encode(head, self.space.get_mut(self.filled..body)?)?;
-        self.filled = body + length;
+        // A `CaptureHead`, in one store.
+        let word = u64::from(parameter)
+            | u64::from(field) << 8
+            | u64::from(flags) << 16
+            | u64::from(u32::try_from(length).ok()?) << 32;
+        *head = word.to_le_bytes();
+        self.filled += CAPTURE_HEAD_LENGTH + length;
         Some(())
     }
 

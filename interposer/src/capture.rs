@@ -250,13 +250,17 @@ pub(crate) fn own(record: &mut Record<'_>, position: u8, field: u8, source: &[u8
 /// The number of 4 or 8 bytes that the driver has just written through a pointer.
 #[inline]
 pub(crate) fn number_at(address: u64, bytes: u8) -> u64 {
+    // Its first and its last four bytes, without asking whether these are the same: programs ask for both in any order.
+    let above = bytes.wrapping_sub(4) & 4;
     // SAFETY: the driver returned success after writing there; reading it is no more than it did.
-    unsafe {
-        match bytes {
-            4 => u64::from((address as *const u32).read_unaligned()),
-            _ => (address as *const u64).read_unaligned(),
-        }
-    }
+    let (low, high) = unsafe {
+        let low = address as *const u32;
+        (
+            low.read_unaligned(),
+            low.byte_add(above.into()).read_unaligned(),
+        )
+    };
+    u64::from(low) | u64::from(high) << (8 * above)
 }
 
 /// Bytes that the driver has just written through a pointer that it therefore could write to.

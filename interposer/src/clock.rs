@@ -5,11 +5,16 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static COUNTED: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(1);
 
-/// What the trace's file head says of the clock: 0 the counter of the processor, 1 a shared counter.
+/// What a trace's file head says of its clock: it is the counter of the processor.
+pub(crate) const PROCESSOR: u32 = 0;
+/// It is a shared counter.
+const SHARED: u32 = 1;
+
+/// Chooses the clock: `PROCESSOR` or `SHARED`.
 pub(crate) fn choose() -> u32 {
     let counted = !invariant() || refused_by_kernel();
     COUNTED.store(counted, Ordering::Relaxed);
-    u32::from(counted)
+    if counted { SHARED } else { PROCESSOR }
 }
 
 /// Whether the processor says that its counter runs at one rate on all cores (CPUID 0x8000_0007, bit 8 of EDX).
@@ -38,6 +43,12 @@ pub(crate) fn ticks() -> u64 {
     if COUNTED.load(Ordering::Relaxed) {
         return COUNT.fetch_add(1, Ordering::Relaxed);
     }
+    counter()
+}
+
+/// Now, by the counter of the processor, where that is the clock.
+#[inline]
+pub(crate) fn counter() -> u64 {
     // SAFETY: every x86-64 processor has the instruction; systems that trap it are not supported by CUDA either.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

@@ -18,8 +18,17 @@ const PLACES: [&CStr; 7] = [
     c"/usr/local/cuda/compat/libcuda.so.1",
 ];
 
-static REAL: [AtomicPtr<c_void>; FUNCTIONS.len()] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; FUNCTIONS.len()];
+/// Where calls go: the real functions, `missing` for those that there are not.
+static TARGETS: [AtomicPtr<c_void>; FUNCTIONS.len()] =
+    [const { AtomicPtr::new(MISSING) }; FUNCTIONS.len()];
+
+const MISSING: *mut c_void = missing as *mut c_void;
+
+/// Stands for a function that the real driver does not have, or for all of them if there is no driver.
+pub(crate) extern "C" fn missing() -> i32 {
+    const CUDA_ERROR_NOT_SUPPORTED: i32 = 801;
+    CUDA_ERROR_NOT_SUPPORTED
+}
 
 /// `(address of the real function, id)`, by address, so that an address that the driver hands out leads to our entry.
 static BY_ADDRESS: AtomicPtr<Vec<(usize, u16)>> = AtomicPtr::new(core::ptr::null_mut());
@@ -63,7 +72,7 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
     }
     let mut addresses = Vec::with_capacity(FUNCTIONS.len());
     let mut name = [0u8; 128];
-    for (function, slot) in FUNCTIONS.iter().zip(&REAL) {
+    for (function, slot) in FUNCTIONS.iter().zip(&TARGETS) {
         let Some(place) = name.get_mut(..function.name.len()) else {
             continue;
         };
@@ -71,8 +80,10 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
         name[function.name.len()] = 0;
         // SAFETY: the handle is open and never closed; the name ends in NUL.
         let address = unsafe { libc::dlsym(handle, name.as_ptr().cast()) };
-        slot.store(address, Ordering::Relaxed);
-        if !address.is_null() {
+        if address.is_null() {
+            slot.store(MISSING, Ordering::Relaxed);
+        } else {
+            slot.store(address, Ordering::Relaxed);
             addresses.push((address as usize, function.id));
         }
     }
@@ -116,16 +127,17 @@ pub(crate) fn addresses() -> &'static [(usize, u16)] {
 /// Where a function goes on living whose beginning leads to our entry.
 #[cfg(feature = "gum")]
 pub(crate) fn set_real(function: u16, original: *mut c_void) {
-    if let Some(slot) = REAL.get(usize::from(function)) {
+    if let Some(slot) = TARGETS.get(usize::from(function)) {
         slot.store(original, Ordering::Relaxed);
     }
 }
 
-/// The real function, NULL if the driver does not have it.
+/// Where a call of a function goes.
 #[inline]
-pub(crate) fn real(function: usize) -> *mut c_void {
-    REAL.get(function)
-        .map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Relaxed))
+pub(crate) fn target(function: usize) -> *const c_void {
+    TARGETS
+        .get(function)
+        .map_or(MISSING, |slot| slot.load(Ordering::Relaxed))
 }
 
 /// Any function of the real library by its name, NULL if there is none or the library is not loaded.
@@ -158,8 +170,8 @@ pub(crate) fn is_null_driver() -> bool {
 /// # Safety
 /// The arguments are right for the function.
 pub(crate) unsafe fn call(function: u16, arguments: [u64; 4]) -> Option<i32> {
-    let address = real(usize::from(function));
-    if address.is_null() {
+    let address = target(usize::from(function));
+    if address == MISSING {
         return None;
     }
     // SAFETY: the address is a C function of at most four integer parameters, as the caller says; in the System V

@@ -6,26 +6,37 @@ use core::mem::offset_of;
 
 use cutape_registry::{FUNCTIONS, Function, Width, for_each_function};
 
-use crate::call::{Frame, enter, leave};
+use crate::call::Frame;
+use crate::enter::enter;
+use crate::leave::leave;
 use crate::thread;
 
-/// Bytes of the frame on the stack; a multiple of 16.
+/// Bytes of the frame that an entry makes on the stack, and of those that are there already: see its last members.
 const FRAME: usize = size_of::<Frame>();
-const _: () = assert!(FRAME.is_multiple_of(16));
+const PUSHED: usize = 16;
+const _: () = assert!(FRAME.is_multiple_of(16) && offset_of!(Frame, base) == FRAME - PUSHED);
+const _: () = assert!(offset_of!(Frame, caller) == FRAME - 8);
 // Where the path below writes numbers and not names.
-const _: () = assert!(offset_of!(Frame, registers) == 0 && offset_of!(Frame, vectors) == 48);
+const _: () = assert!(offset_of!(Frame, vectors) == 0);
+const _: () = assert!(offset_of!(Frame, shape) == offset_of!(Frame, function) + 2);
 
-/// In a shape: arguments in vector registers. Only then these are kept: what records a call may use them.
-const VECTORS: u32 = 0x80;
+/// In a shape: arguments in vector registers, or structs by value, so that what records a call puts them in order and needs all
+/// registers as they were.
+const SCATTERED: u16 = 0x80;
+/// In what `enter` says, alone: the call is not recorded.
+pub(crate) const PASSED: u16 = 0x100;
 
 /// How a function takes its arguments, as far as the path below must know: how many pairs of words it takes from the stack,
-/// and `VECTORS`.
-const fn shape(function: &Function) -> u32 {
-    let (mut registers, mut words, mut vectors) = (0, 0, 0);
+/// and `SCATTERED`.
+const fn shape(function: &Function) -> u16 {
+    let (mut registers, mut words, mut vectors, mut structs) = (0, 0, 0, 0);
     let mut index = 0;
     while index < function.params.len() {
         match function.params[index].width {
-            Width::Memory(bytes) => words += (bytes as u32).div_ceil(8),
+            Width::Memory(bytes) => {
+                words += bytes.div_ceil(8) as u16;
+                structs += 1;
+            }
             Width::Float(_) => vectors += 1,
             _ if registers < 6 => registers += 1,
             _ => words += 1,
@@ -33,12 +44,13 @@ const fn shape(function: &Function) -> u32 {
         index += 1;
     }
     assert!(vectors <= 8, "vector arguments on the stack");
-    words.div_ceil(2) | if vectors > 0 { VECTORS } else { 0 }
+    let is_scattered = vectors + structs > 0;
+    words.div_ceil(2) | if is_scattered { SCATTERED } else { 0 }
 }
 
 /// What an entry leaves in eax: the function's id, and above it its shape.
 const fn code(function: &Function) -> u32 {
-    function.id as u32 | shape(function) << 16
+    function.id as u32 | (shape(function) as u32) << 16
 }
 
 /// Calls `enter`, then the real function with the arguments as they came, then `leave`. A call that is not recorded jumps to
@@ -55,73 +67,30 @@ extern "C" fn shared() {
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
         "sub rsp, {frame}",
-        "mov [rsp], rdi",
-        "mov [rsp + 8], rsi",
-        "mov [rsp + 16], rdx",
-        "mov [rsp + 24], rcx",
-        "mov [rsp + 32], r8",
-        "mov [rsp + 40], r9",
-        // As well where `words` are: copied later they would be loaded in wider pieces than they were stored, which takes long.
         "mov [rsp + {words}], rdi",
         "mov [rsp + {words} + 8], rsi",
         "mov [rsp + {words} + 16], rdx",
         "mov [rsp + {words} + 24], rcx",
         "mov [rsp + {words} + 32], r8",
         "mov [rsp + {words} + 40], r9",
-        "mov rcx, [rbp + 8]",
-        "mov [rsp + {caller}], rcx",
-        "lea rcx, [rbp + 16]",
-        "mov [rsp + {stack}], rcx",
-        "movzx ecx, ax",
-        "mov [rsp + {function}], rcx",
-        "shr eax, 16",
-        "mov [rsp + {shape}], rax",
-        "test al, {vectors}",
-        "jz 2f",
-        "movups [rsp + 48], xmm0",
-        "movups [rsp + 64], xmm1",
-        "movups [rsp + 80], xmm2",
-        "movups [rsp + 96], xmm3",
-        "movups [rsp + 112], xmm4",
-        "movups [rsp + 128], xmm5",
-        "movups [rsp + 144], xmm6",
-        "movups [rsp + 160], xmm7",
+        "mov [rsp + {function}], eax",
+        "test eax, {scattered} << 16",
+        "jnz 7f",
         "2:",
         "mov rdi, rsp",
+        "lea rsi, [rbp + 16]",
         "call {enter}",
-        "mov r11, rax",
-        "mov r10, [rsp + {shape}]",
-        "test r10b, {vectors}",
-        "jz 3f",
-        "movups xmm0, [rsp + 48]",
-        "movups xmm1, [rsp + 64]",
-        "movups xmm2, [rsp + 80]",
-        "movups xmm3, [rsp + 96]",
-        "movups xmm4, [rsp + 112]",
-        "movups xmm5, [rsp + 128]",
-        "movups xmm6, [rsp + 144]",
-        "movups xmm7, [rsp + 160]",
-        "3:",
+        // Nearly always nothing of what follows is asked for.
         "test edx, edx",
-        "mov rdi, [rsp]",
-        "mov rsi, [rsp + 8]",
-        "mov rdx, [rsp + 16]",
-        "mov rcx, [rsp + 24]",
-        "mov r8, [rsp + 32]",
-        "mov r9, [rsp + 40]",
-        "jz 6f",
-        // No more of the program's stack than the arguments: what lies above them may be its end.
-        "and r10d, {pairs}",
-        "jz 5f",
-        "shl r10d, 4",
-        "sub rsp, r10",
-        "4:",
-        "sub r10, 16",
-        "movups xmm8, [rbp + r10 + 16]",
-        "movups [rsp + r10], xmm8",
-        "jnz 4b",
-        "5:",
-        "call r11",
+        "jnz 8f",
+        "mov rdi, [rsp + {words}]",
+        "mov rsi, [rsp + {words} + 8]",
+        "mov rdx, [rsp + {words} + 16]",
+        "mov rcx, [rsp + {words} + 24]",
+        "mov r8, [rsp + {words} + 32]",
+        "mov r9, [rsp + {words} + 40]",
+        "3:",
+        "call rax",
         "mov [rbp - {frame} + {result}], rax",
         "lea rdi, [rbp - {frame}]",
         "call {leave}",
@@ -131,22 +100,78 @@ extern "C" fn shared() {
         ".cfi_def_cfa rsp, 8",
         ".cfi_restore rbp",
         "ret",
-        "6:",
         ".cfi_restore_state",
+        "7:",
+        "movups [rsp], xmm0",
+        "movups [rsp + 16], xmm1",
+        "movups [rsp + 32], xmm2",
+        "movups [rsp + 48], xmm3",
+        "movups [rsp + 64], xmm4",
+        "movups [rsp + 80], xmm5",
+        "movups [rsp + 96], xmm6",
+        "movups [rsp + 112], xmm7",
+        "mov [rsp + {registers}], rdi",
+        "mov [rsp + {registers} + 8], rsi",
+        "mov [rsp + {registers} + 16], rdx",
+        "mov [rsp + {registers} + 24], rcx",
+        "mov [rsp + {registers} + 32], r8",
+        "mov [rsp + {registers} + 40], r9",
+        "jmp 2b",
+        "8:",
+        "mov r10d, edx",
+        "test byte ptr [rsp + {shape}], {scattered}",
+        "jnz 9f",
+        "mov rdi, [rsp + {words}]",
+        "mov rsi, [rsp + {words} + 8]",
+        "mov rdx, [rsp + {words} + 16]",
+        "mov rcx, [rsp + {words} + 24]",
+        "mov r8, [rsp + {words} + 32]",
+        "mov r9, [rsp + {words} + 40]",
+        "4:",
+        "test r10d, {passed}",
+        "jnz 6f",
+        // No more of the program's stack than the arguments: what lies above them may be its end.
+        "and r10d, {pairs}",
+        "jz 3b",
+        "shl r10d, 4",
+        "sub rsp, r10",
+        "5:",
+        "sub r10, 16",
+        "movups xmm8, [rbp + r10 + 16]",
+        "movups [rsp + r10], xmm8",
+        "jnz 5b",
+        "jmp 3b",
+        "9:",
+        "movups xmm0, [rsp]",
+        "movups xmm1, [rsp + 16]",
+        "movups xmm2, [rsp + 32]",
+        "movups xmm3, [rsp + 48]",
+        "movups xmm4, [rsp + 64]",
+        "movups xmm5, [rsp + 80]",
+        "movups xmm6, [rsp + 96]",
+        "movups xmm7, [rsp + 112]",
+        "mov rdi, [rsp + {registers}]",
+        "mov rsi, [rsp + {registers} + 8]",
+        "mov rdx, [rsp + {registers} + 16]",
+        "mov rcx, [rsp + {registers} + 24]",
+        "mov r8, [rsp + {registers} + 32]",
+        "mov r9, [rsp + {registers} + 40]",
+        "jmp 4b",
+        "6:",
         "leave",
         ".cfi_def_cfa rsp, 8",
         ".cfi_restore rbp",
-        "jmp r11",
+        "jmp rax",
         ".cfi_endproc",
-        frame = const FRAME,
-        caller = const offset_of!(Frame, caller),
-        stack = const offset_of!(Frame, stack),
+        frame = const FRAME - PUSHED,
+        registers = const offset_of!(Frame, registers),
+        words = const offset_of!(Frame, words),
         function = const offset_of!(Frame, function),
         shape = const offset_of!(Frame, shape),
-        words = const offset_of!(Frame, words),
         result = const offset_of!(Frame, result),
-        vectors = const VECTORS,
-        pairs = const VECTORS - 1,
+        scattered = const SCATTERED,
+        passed = const PASSED,
+        pairs = const SCATTERED - 1,
         unwound = sym unwound,
         enter = sym enter,
         leave = sym leave,
@@ -219,9 +244,9 @@ mod tests {
         let table = [
             ("cuInit", 0),
             ("cuLaunchKernel", 3),
-            ("cuIpcOpenMemHandle", 4),
+            ("cuIpcOpenMemHandle", 4 | SCATTERED),
             ("cuTensorMapEncodeIm2colWide", 5),
-            ("cuParamSetf", VECTORS),
+            ("cuParamSetf", SCATTERED),
         ];
         for (name, expected) in table {
             let function = cutape_registry::function(name).expect(name);
@@ -229,7 +254,7 @@ mod tests {
         }
         for function in &FUNCTIONS {
             assert_eq!(code(function) & 0xffff, u32::from(function.id));
-            assert!(shape(function) & (VECTORS - 1) <= 8, "{}", function.name);
+            assert!(shape(function) & (SCATTERED - 1) <= 8, "{}", function.name);
         }
     }
 }

@@ -100,7 +100,7 @@ extern "C" fn resolve(forward: &'static Forward) -> *const c_void {
     let name = unsafe { CStr::from_ptr(forward.name) };
     let address = driver::find(name);
     if address.is_null() {
-        return call::missing as *const c_void;
+        return driver::missing as *const c_void;
     }
     if !inside && forward.target.swap(address, Ordering::AcqRel) == forward.unresolved {
         remember(forward);

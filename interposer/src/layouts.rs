@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use cutape_format::fixed::CaptureForm;
+use cutape_format::layout::field;
 use cutape_registry::id;
 
 use crate::driver;
@@ -14,16 +16,235 @@ const LONGEST: u32 = 32 << 10;
 
 const CUDA_ERROR_INVALID_VALUE: i32 = 1;
 
-/// The parameters of a kernel.
+/// The parameters of a kernel. What a launch of most kernels needs is first, in two lines of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Layout {
-    /// (offset, size) of each.
-    pub(crate) parameters: Vec<(u32, u32)>,
-    /// Bytes of the whole buffer.
-    pub(crate) length: u32,
+    /// Of the whole buffer in the trace.
+    form: CaptureForm,
+    /// How many `words` there are.
+    word_count: u8,
+    /// All parameters are among `words`.
+    is_of_words: bool,
+    words: [Word; MOST_WORDS],
+    /// (offset, size) of each, which ends within `length()`.
+    parameters: Vec<(u32, u32)>,
     /// Offsets from which eight bytes are to be zero before the parameters are put, so that what belongs to none is.
-    pub(crate) gaps: Vec<u32>,
+    gaps: Vec<u32>,
+    /// Those that are left where parameters of four to eight bytes are put as eight.
+    gaps_of_words: Vec<u32>,
+    /// Each parameter begins where the one before ends, or behind that.
+    is_ascending: bool,
 }
 
+/// A parameter of four to eight bytes. Its first four and its last four, these put above the others, are all of it.
+#[derive(Clone, Copy)]
+struct Word {
+    offset: u16,
+    /// Where its last four bytes begin.
+    above: u8,
+    /// The same in bits.
+    shift: u8,
+}
+
+/// Few kernels have more parameters.
+const MOST_WORDS: usize = 24;
+
+impl Word {
+    fn new(offset: u32, size: u32) -> Option<Self> {
+        let above = size.checked_sub(4).filter(|&above| above <= 4)? as u8;
+        Some(Self {
+            offset: offset.try_into().ok()?,
+            above,
+            shift: 8 * above,
+        })
+    }
+
+    /// # Safety
+    /// As many bytes as the parameter has can be read, and eight bytes written where the parameter belongs.
+    #[inline(always)]
+    unsafe fn put(&self, source: *const u8, target: *mut u8) {
+        // SAFETY: as the caller says.
+        unsafe {
+            let low = source.cast::<u32>().read_unaligned();
+            let high = source.add(self.above.into()).cast::<u32>().read_unaligned();
+            let word = u64::from(low) | u64::from(high) << (self.shift & 63);
+            let place = target.add(self.offset.into()).cast::<u64>();
+            place.write_unaligned(word.to_le());
+        }
+    }
+}
+
+/// Addresses below are no memory on any Linux.
+pub(crate) const LOWEST_ADDRESS: u64 = 4096;
+
+impl Layout {
+    /// `None` if they take more bytes together than a kernel may have.
+    fn new(parameters: Vec<(u32, u32)>) -> Option<Self> {
+        let ends = parameters.iter().map(|&(offset, size)| offset + size);
+        let length = ends.clone().max().unwrap_or(0);
+        let words: Vec<(u32, u32)> = parameters
+            .iter()
+            .map(|&(offset, size)| match size {
+                4..8 => (offset, 8),
+                _ => (offset, size),
+            })
+            .collect();
+        let gaps_of_words = gaps(&words, length);
+        let is_ascending = parameters
+            .iter()
+            .skip(1)
+            .zip(ends)
+            .all(|(next, end)| end <= next.0);
+        let (mut words, mut word_count) = ([Word::new(0, 4)?; MOST_WORDS], 0);
+        for (place, word) in words.iter_mut().zip(
+            parameters
+                .iter()
+                .map_while(|&(offset, size)| Word::new(offset, size)),
+        ) {
+            *place = word;
+            word_count += 1;
+        }
+        Some(Self {
+            is_of_words: usize::from(word_count) == parameters.len()
+                && gaps_of_words.is_empty()
+                && is_ascending,
+            words,
+            word_count,
+            gaps: gaps(&parameters, length),
+            gaps_of_words,
+            is_ascending,
+            form: CaptureForm::new(field::KERNEL_PARAMETERS, length)?,
+            parameters,
+        })
+    }
+
+    /// (offset, size) of each parameter.
+    pub(crate) fn parameters(&self) -> &[(u32, u32)] {
+        &self.parameters
+    }
+
+    /// Bytes of the whole buffer.
+    pub(crate) fn length(&self) -> usize {
+        self.form.length()
+    }
+
+    /// Whether `pack_few` is enough.
+    #[inline(always)]
+    pub(crate) fn is_of_words(&self) -> bool {
+        self.is_of_words
+    }
+
+    /// How the whole buffer is put into the trace.
+    pub(crate) fn form(&self) -> &CaptureForm {
+        &self.form
+    }
+
+    /// Puts the parameters that an array of pointers leads to where the kernel takes them. `None` if a pointer leads nowhere, or
+    /// the target is shorter than `length`.
+    ///
+    /// # Safety
+    /// The array has a pointer for each parameter, behind which that can be read, unless it is below `LOWEST_ADDRESS`.
+    pub(crate) unsafe fn pack(&self, array: u64, target: &mut [u8]) -> Option<()> {
+        clear(&self.gaps, target)?;
+        for (index, &(offset, size)) in self.parameters.iter().enumerate() {
+            // SAFETY: as the caller says.
+            let source = unsafe { (array as *const *const u8).add(index).read_unaligned() };
+            if (source as u64) < LOWEST_ADDRESS {
+                return None;
+            }
+            let place = target
+                .get_mut(offset as usize..)?
+                .get_mut(..size as usize)?;
+            // SAFETY: as the caller says; `place` has `size` bytes.
+            unsafe { core::ptr::copy_nonoverlapping(source, place.as_mut_ptr(), place.len()) };
+        }
+        Some(())
+    }
+
+    /// As `pack_words`, for a layout of nothing else; for any other `None`.
+    ///
+    /// # Safety
+    /// As of `pack`.
+    #[inline(always)]
+    pub(crate) unsafe fn pack_few(&self, array: u64, target: &mut [u8]) -> Option<()> {
+        if target.len() < self.length() + 8 || !self.is_of_words {
+            return None;
+        }
+        let target = target.as_mut_ptr();
+        let mut pointer = array as *const *const u8;
+        for word in self.words.get(..self.word_count.into())? {
+            // SAFETY: as the caller says.
+            let source = unsafe { pointer.read_unaligned() };
+            // SAFETY: as above.
+            pointer = unsafe { pointer.add(1) };
+            if (source as u64) < LOWEST_ADDRESS {
+                return None;
+            }
+            // SAFETY: as above; the parameter ends within `length`, behind which the target has eight bytes (checked above). The
+            // zero bytes above it are gaps, or the next parameter's, which is put later.
+            unsafe { word.put(source, target) };
+        }
+        Some(())
+    }
+
+    /// As `pack`, in less time, into a target that is eight bytes longer, of which what is behind `length` is overwritten. `None`
+    /// also if it is not, or if parameters do not follow each other.
+    ///
+    /// # Safety
+    /// As of `pack`.
+    #[inline(always)]
+    pub(crate) unsafe fn pack_words(&self, array: u64, target: &mut [u8]) -> Option<()> {
+        if target.len() < self.length() + 8 || !self.is_ascending {
+            return None;
+        }
+        if !self.gaps_of_words.is_empty() {
+            clear(&self.gaps_of_words, target.get_mut(..self.length())?)?;
+        }
+        let target = target.as_mut_ptr();
+        let mut pointer = array as *const *const u8;
+        for &(offset, size) in &self.parameters {
+            // SAFETY: as the caller says.
+            let source = unsafe { pointer.read_unaligned() };
+            // SAFETY: as above.
+            pointer = unsafe { pointer.add(1) };
+            if (source as u64) < LOWEST_ADDRESS {
+                return None;
+            }
+            // SAFETY: a parameter ends within `length`, behind which the target has eight bytes (checked above).
+            let place = unsafe { target.add(offset as usize) };
+            if let Some(word) = Word::new(0, size) {
+                // The zero bytes above it are gaps, or the next parameter's, which is put later.
+                // SAFETY: as above.
+                unsafe { word.put(source, place) };
+            } else if (1..4).contains(&size) {
+                // Up to three bytes: the first, the one in the middle, and the last.
+                for at in [0, size / 2, size - 1] {
+                    // SAFETY: as above.
+                    unsafe { *place.add(at as usize) = *source.add(at as usize) };
+                }
+            } else {
+                // SAFETY: as above.
+                unsafe { core::ptr::copy_nonoverlapping(source, place, size as usize) };
+            }
+        }
+        Some(())
+    }
+}
+
+/// Puts eight zero bytes at each of these offsets, or as many as there are.
+fn clear(gaps: &[u32], target: &mut [u8]) -> Option<()> {
+    for &gap in gaps {
+        let rest = target.get_mut(gap as usize..)?;
+        match rest.first_chunk_mut::<8>() {
+            Some(word) => *word = [0; 8],
+            None => rest.fill(0),
+        }
+    }
+    Some(())
+}
+
+/// One line of the cache.
+#[repr(align(64))]
 struct Slot {
     handle: AtomicU64,
     /// Module or library that the function goes with.
@@ -231,11 +452,7 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
         id::cuFuncGetParamInfo
     };
     let _errno = Errno::keep();
-    let mut layout = Layout {
-        parameters: Vec::new(),
-        length: 0,
-        gaps: Vec::new(),
-    };
+    let mut parameters = Vec::new();
     for index in 0..u64::from(LONGEST) {
         let (mut offset, mut size) = (0u64, 0u64);
         let arguments = [
@@ -253,14 +470,12 @@ fn ask(handle: u64, is_kernel: bool) -> Option<Layout> {
             // It has not answered the question, for example because there is no context.
             Some(_) => return None,
         }
-        let end = offset
+        offset
             .checked_add(size)
             .filter(|&end| end <= u64::from(LONGEST))?;
-        layout.parameters.push((offset as u32, size as u32));
-        layout.length = layout.length.max(end as u32);
+        parameters.push((offset as u32, size as u32));
     }
-    layout.gaps = gaps(&layout.parameters, layout.length);
-    Some(layout)
+    Layout::new(parameters)
 }
 
 /// Where eight zero bytes are to be put so that all bytes between parameters are zero. They may reach into parameters, which are
@@ -285,7 +500,8 @@ fn gaps(parameters: &[(u32, u32)], length: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::gaps;
+    use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn zeros_cover_what_belongs_to_no_parameter() {
@@ -299,5 +515,77 @@ mod tests {
         // Shorter than what is put: all of it is zero.
         check(&[(4, 1)], 5, &[0]);
         check(&[(0, 8), (12, 1)], 13, &[5]);
+    }
+
+    /// The ways to put the parameters where `rest` stands already.
+    fn packed(layout: &Layout, values: &[Vec<u8>], rest: u8) -> [Option<Vec<u8>>; 3] {
+        let pointers: Vec<*const u8> = values.iter().map(|value| value.as_ptr()).collect();
+        let array = pointers.as_ptr() as u64;
+        let mut bytes = vec![rest; layout.length()];
+        let (mut words, mut few) = (
+            vec![rest; layout.length() + 8],
+            vec![rest; layout.length() + 8],
+        );
+        // SAFETY: there is a pointer for each parameter, to as many bytes as that has.
+        let packed = unsafe {
+            [
+                layout.pack(array, &mut bytes),
+                layout.pack_words(array, &mut words),
+                layout.pack_few(array, &mut few),
+            ]
+        };
+        words.truncate(layout.length());
+        few.truncate(layout.length());
+        let mut targets = [bytes, words, few].into_iter();
+        packed.map(|done| targets.next().filter(|_| done.is_some()))
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_packed_as_bytes_are(
+            sizes in prop_oneof![
+                prop::collection::vec((0_u32..12, prop_oneof![Just(4_u32), Just(8), 0_u32..4, 0_u32..40]), 0..20),
+                prop::collection::vec((Just(0), 4_u32..9), 0..30),
+            ],
+            value in any::<u8>(),
+        ) {
+            let mut end = 0;
+            let parameters: Vec<(u32, u32)> = sizes.iter().map(|&(gap, size)| {
+                end += gap + size;
+                (end - size, size)
+            }).collect();
+            let values: Vec<Vec<u8>> = (0_u8..).zip(&parameters).map(|(index, parameter)| {
+                (0..parameter.1).map(|at| value.wrapping_add(index).wrapping_mul(17).wrapping_add(at as u8)).collect()
+            }).collect();
+            let mut expected = vec![0; end as usize];
+            for (&(offset, size), value) in parameters.iter().zip(&values) {
+                expected[offset as usize..(offset + size) as usize].copy_from_slice(value);
+            }
+            let layout = Layout::new(parameters).unwrap();
+            let [bytes, words, few] = packed(&layout, &values, 0xee);
+            prop_assert_eq!(&bytes, &Some(expected));
+            prop_assert_eq!(&words, &bytes);
+            let are_words = sizes.len() <= MOST_WORDS && sizes.iter().all(|&(_, size)| (4..=8).contains(&size));
+            prop_assert!(few.is_none() || few == bytes);
+            // Gaps may be too wide for words to cover them.
+            prop_assert!(few.is_some() || !are_words || sizes.iter().any(|&(gap, _)| gap > 0));
+        }
+    }
+
+    #[test]
+    fn parameters_out_of_order_are_packed_one_by_one() {
+        let layout = Layout::new(vec![(8, 4), (0, 8)]).unwrap();
+        let expected = [[2; 8].as_slice(), &[1; 4]].concat();
+        let values = [vec![1; 4], vec![2; 8]];
+        assert_eq!(packed(&layout, &values, 0), [Some(expected), None, None]);
+        let nowhere = [core::ptr::null::<u8>(); 1];
+        let layout = Layout::new(vec![(0, 8)]).unwrap();
+        let array = nowhere.as_ptr() as u64;
+        // SAFETY: there is a pointer for the only parameter, and it is one that is not followed.
+        unsafe {
+            assert_eq!(layout.pack(array, &mut [0; 8]), None);
+            assert_eq!(layout.pack_words(array, &mut [0; 16]), None);
+            assert_eq!(layout.pack_few(array, &mut [0; 16]), None);
+        }
     }
 }

@@ -4,11 +4,13 @@
 //! call of the driver; recording a call in steady state makes no system call, allocates nothing and locks nothing; `errno` is
 //! left as the driver left it; whatever goes wrong with the recording, the program's calls still reach the driver.
 
+mod arguments;
 mod call;
 mod capture;
 mod clock;
 mod cost;
 mod driver;
+mod enter;
 mod entry;
 mod errno;
 mod fork;
@@ -20,6 +22,7 @@ mod host_memory;
 mod host_places;
 mod identity;
 mod layouts;
+mod leave;
 mod log;
 mod maps;
 mod memory;
@@ -33,6 +36,7 @@ mod settings;
 mod stage;
 mod stages;
 mod thread;
+mod thread_word;
 mod trace_file;
 
 /// Tells this library from a real driver: whoever looks for libcuda passes over what exports it.

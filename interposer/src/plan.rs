@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use cutape_format::layout::short_enter;
+use cutape_format::fixed::{EnterForm, ShortForm, ValueForm};
 use cutape_registry::{Class, FUNCTIONS, Function, Kind, Length, Role, Waits, Width};
 
 use crate::overrides::Handling;
@@ -28,8 +28,86 @@ pub(crate) enum Entering {
     ByRoles,
     /// Nothing but integer arguments, in an `ENTER`.
     Plain,
+    /// As `Short`, with the arguments of `cuLaunchKernel`.
+    Launch,
     /// Nothing but integer arguments, in an `ENTER_SHORT`, which is smaller where they are many.
     Short,
+}
+
+/// What is done between the enter record and the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acting {
+    Never,
+    /// Only if the operands may be host memory that the device reaches.
+    OnOperands,
+    /// A kernel is launched: its parameters are captured.
+    OnLaunch,
+    Always,
+}
+
+/// How the leave record of a function is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// There is more to be done than the others say.
+    ByRoles,
+    /// Nothing but the result.
+    Result,
+    /// The result and one number of 4 or 8 bytes, `Plan::value`.
+    Value,
+    /// The result and a number, as wide as `Plan::value_types` says.
+    ValueByAttribute,
+    /// The result and `Plan::outputs`.
+    Outputs,
+}
+
+/// Of which attributes the value is a number of 4 or of 8 bytes, a bit each; further ones are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueTypes {
+    /// The parameter that says which attribute.
+    attribute: u8,
+    of_four: u64,
+    of_eight: u64,
+}
+
+impl ValueTypes {
+    const NONE: Self = Self {
+        attribute: 0,
+        of_four: 0,
+        of_eight: 0,
+    };
+
+    fn new(length: Length) -> Option<Self> {
+        let Length::ByAttribute(attribute, types) = length else {
+            return None;
+        };
+        let of = |bytes: u64| {
+            let numbers = types
+                .iter()
+                .filter(|known| u64::from(known.bytes) == bytes)
+                .map(|known| u64::from(known.attribute));
+            numbers
+                .filter(|&number| number < 64)
+                .fold(0, |all, number| all | 1 << number)
+        };
+        Some(Self {
+            attribute,
+            of_four: of(4),
+            of_eight: of(8),
+        })
+    }
+
+    /// How many bytes the value has that a call asks for, if it is such a number.
+    #[inline(always)]
+    pub(crate) fn bytes(self, words: &[u64; MOST_PARAMETERS]) -> Option<u8> {
+        // Enums travel in 32 bits.
+        let attribute = words[usize::from(self.attribute % 16)] as u32;
+        let bit = 1_u64.checked_shl(attribute)?;
+        match () {
+            () if self.of_four & bit != 0 => Some(4),
+            () if self.of_eight & bit != 0 => Some(8),
+            () => None,
+        }
+    }
 }
 
 /// Bytes that a function writes behind a parameter, always as many.
@@ -41,31 +119,32 @@ pub(crate) struct Output {
 
 /// Most outputs of a function whose leave record is written without looking at roles.
 pub(crate) const MOST_OUTPUTS: usize = 4;
-/// From that many arguments on a short record is the smaller one.
-const MANY_ARGUMENTS: u8 = 5;
+// What has too many arguments for the one has enough for the other, which is the smaller one then.
+const _: () = assert!(ShortForm::FEWEST_ARGUMENTS == EnterForm::MOST_ARGUMENTS + 1);
 
-/// A function's plan.
+/// A function's plan. What every call needs is first, in one line of the cache.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 pub(crate) struct Plan {
+    /// Where `entering` is `Plain`.
+    pub(crate) form: EnterForm,
+    /// Where it is `Short`.
+    pub(crate) short_form: ShortForm,
     pub(crate) count: u8,
     pub(crate) entering: Entering,
-    /// Something is done between the enter record and the driver, whatever the operands are.
-    pub(crate) acts_when_entered: bool,
-    /// The leave record holds no more than the result and `outputs`, and nothing else is to be done.
-    pub(crate) leaves_directly: bool,
-    /// That is so while no copy is waited for and no host memory that the device may have written is to be looked at.
-    pub(crate) leaves_directly_when_idle: bool,
-    pub(crate) output_count: u8,
-    pub(crate) outputs: [Output; MOST_OUTPUTS],
-    /// The only output, if it is a number of 4 or 8 bytes.
-    pub(crate) value: Option<Output>,
-    /// What of each word belongs to the argument.
-    pub(crate) masks: [u64; MOST_PARAMETERS],
-    pub(crate) places: [Place; MOST_PARAMETERS],
-    /// Bytes in the trace.
-    pub(crate) widths: [u8; MOST_PARAMETERS],
+    pub(crate) acting: Acting,
+    pub(crate) leaving: Leaving,
+    /// It leaves by roles while a copy is waited for, or host memory that the device may have written is to be looked at.
+    pub(crate) asks_if_idle: bool,
+    /// The only output, if it is a number of 4 or 8 bytes, or if an attribute says whether it is; then these are not known.
+    pub(crate) value: Output,
+    pub(crate) value_form: ValueForm,
+    /// The arguments are not in the registers, and then the stack, in the order of the prototype.
+    pub(crate) is_scattered: bool,
     /// There is a struct by value.
     pub(crate) by_value: bool,
+    /// A bit for each argument that says which memory the device reads or writes.
+    pub(crate) operands: u16,
     /// Something behind a pointer is looked at before the call.
     pub(crate) looks_before: bool,
     /// Something behind a pointer is looked at after the call.
@@ -74,39 +153,52 @@ pub(crate) struct Plan {
     pub(crate) writes_later: bool,
     /// The parameter that is a function or kernel.
     pub(crate) function: Option<u8>,
-    /// An argument says which memory the device reads or writes.
-    pub(crate) has_operands: bool,
     /// A success proves earlier copies complete.
     pub(crate) waits: bool,
     /// Recording it makes system calls or allocates.
     pub(crate) disturbs: bool,
+    pub(crate) output_count: u8,
+    pub(crate) outputs: [Output; MOST_OUTPUTS],
     pub(crate) handling: Handling,
+    pub(crate) value_types: ValueTypes,
+    /// What of each word belongs to the argument.
+    pub(crate) masks: [u64; MOST_PARAMETERS],
+    /// Bytes in the trace.
+    pub(crate) widths: [u8; MOST_PARAMETERS],
+    pub(crate) places: [Place; MOST_PARAMETERS],
 }
 
+const NO_OUTPUT: Output = Output {
+    position: 0,
+    bytes: 0,
+};
+
 const EMPTY: Plan = Plan {
+    form: EnterForm::new(0, &[]).unwrap(),
+    short_form: ShortForm::new(ShortForm::FEWEST_ARGUMENTS).unwrap(),
     count: 0,
     entering: Entering::ByRoles,
-    acts_when_entered: true,
-    leaves_directly: false,
-    leaves_directly_when_idle: false,
-    output_count: 0,
-    outputs: [Output {
-        position: 0,
-        bytes: 0,
-    }; MOST_OUTPUTS],
-    value: None,
-    masks: [0; MOST_PARAMETERS],
-    places: [Place::Register(0); MOST_PARAMETERS],
-    widths: [0; MOST_PARAMETERS],
+    acting: Acting::Always,
+    leaving: Leaving::ByRoles,
+    asks_if_idle: false,
+    value: NO_OUTPUT,
+    value_form: ValueForm::new(0, false),
+    is_scattered: false,
     by_value: false,
+    operands: 0,
     looks_before: false,
     looks_after: false,
     writes_later: false,
     function: None,
-    has_operands: false,
     waits: false,
     disturbs: false,
+    output_count: 0,
+    outputs: [NO_OUTPUT; MOST_OUTPUTS],
     handling: Handling::Generic,
+    value_types: ValueTypes::NONE,
+    masks: [0; MOST_PARAMETERS],
+    widths: [0; MOST_PARAMETERS],
+    places: [Place::Register(0); MOST_PARAMETERS],
 };
 
 struct Plans(UnsafeCell<[Plan; FUNCTIONS.len()]>);
@@ -159,15 +251,17 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.widths[index] = parameter.width.bytes() as u8;
         plan.masks[index] = u64::MAX >> (64 - 8 * u32::from(plan.widths[index].clamp(1, 8)));
         plan.by_value |= matches!(parameter.width, Width::Memory(_));
+        plan.is_scattered |= !matches!(parameter.width, Width::Unsigned(_) | Width::Signed(_));
         plan.looks_before |= looks_before(parameter.role);
         plan.looks_after |= looks_after(parameter.role);
         plan.writes_later |=
             function.stream.is_some() && matches!(parameter.role, Role::HostWrite(_));
         plan.disturbs |= disturbs(parameter.role);
-        plan.has_operands |= matches!(
+        let is_operand = matches!(
             parameter.role,
             Role::DeviceRead(_) | Role::DeviceWrite(_) | Role::HostWrite(_)
         );
+        plan.operands |= u16::from(is_operand) << index;
         if let Role::Use(Kind::Function | Kind::Kernel) = parameter.role {
             plan.function = plan.function.or(Some(index as u8));
         }
@@ -185,27 +279,53 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.looks_before = false;
         plan.disturbs = false;
     }
-    let are_integers = !plan.by_value && vectors == 0;
-    if are_integers && !plan.looks_before && plan.handling.puts_nothing_before() {
-        plan.entering = match plan.count {
-            ..MANY_ARGUMENTS => Entering::Plain,
-            count if usize::from(count) <= short_enter::MOST_ARGUMENTS => Entering::Short,
-            _ => Entering::ByRoles,
-        };
+    if !plan.is_scattered && !plan.looks_before && plan.handling.puts_nothing_before() {
+        let count = usize::from(plan.count);
+        let form = plan
+            .widths
+            .get(..count)
+            .map(|widths| EnterForm::new(function.id, widths));
+        if let Some(form) = form.flatten() {
+            plan.form = form;
+            plan.entering = Entering::Plain;
+        } else if let Some(form) = ShortForm::new(count) {
+            plan.short_form = form;
+            plan.entering = match plan.handling {
+                Handling::Launch { has_extra: true } => Entering::Launch,
+                _ => Entering::Short,
+            };
+        }
     }
-    plan.acts_when_entered = !plan.handling.does_nothing_when_entered();
-    let needs_idle = plan.handling == Handling::EventRecord || plan.waits;
-    plan.leaves_directly_when_idle = (plan.handling.does_nothing_after()
+    plan.acting = match plan.handling {
+        Handling::Launch { .. } | Handling::LaunchEx => Acting::OnLaunch,
+        handling if !handling.does_nothing_when_entered() => Acting::Always,
+        _ if plan.operands != 0 => Acting::OnOperands,
+        _ => Acting::Never,
+    };
+    plan.asks_if_idle = plan.handling == Handling::EventRecord || plan.waits;
+    let leaves_directly = (plan.handling.does_nothing_after()
         || plan.handling == Handling::EventRecord)
         && !plan.writes_later
-        && (plan.function.is_none() || plan.handling != Handling::Generic)
-        && collect_outputs(&mut plan, function).is_some();
-    plan.leaves_directly = plan.leaves_directly_when_idle && !needs_idle;
+        && (plan.function.is_none() || plan.handling != Handling::Generic);
+    if leaves_directly {
+        plan.leaving = collect_outputs(&mut plan, function).unwrap_or(Leaving::ByRoles);
+    }
     plan
 }
 
 /// Fills in the outputs; `None` if one of them takes more than reading a few bytes that the driver has just written.
-fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<()> {
+fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<Leaving> {
+    let mut outputs = (0..)
+        .zip(function.params)
+        .filter(|(_, parameter)| looks_after(parameter.role));
+    if let (Some((position, parameter)), None) = (outputs.next(), outputs.next())
+        && let Role::Out(length) = parameter.role
+        && let Some(types) = ValueTypes::new(length)
+    {
+        plan.value = Output { position, bytes: 0 };
+        plan.value_types = types;
+        return Some(Leaving::ValueByAttribute);
+    }
     for (position, parameter) in (0..).zip(function.params) {
         if !looks_after(parameter.role) {
             continue;
@@ -220,11 +340,15 @@ fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<()> {
         *plan.outputs.get_mut(usize::from(plan.output_count))? = Output { position, bytes };
         plan.output_count += 1;
     }
-    plan.value = match plan.outputs.get(..usize::from(plan.output_count))? {
-        [one] if matches!(one.bytes, 4 | 8) => Some(*one),
-        _ => None,
-    };
-    Some(())
+    Some(match plan.outputs.get(..usize::from(plan.output_count))? {
+        [] => Leaving::Result,
+        [one] if matches!(one.bytes, 4 | 8) => {
+            plan.value = *one;
+            plan.value_form = ValueForm::new(one.position, one.bytes == 4);
+            Leaving::Value
+        }
+        _ => Leaving::Outputs,
+    })
 }
 
 /// Whether a role means that something is captured before the call.

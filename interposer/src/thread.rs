@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
+use cutape_format::fixed::Room;
 use cutape_format::layout::{BlobRef, ThreadNote, note_kind, record_kind};
 use cutape_format::write::Record;
 
@@ -12,6 +13,7 @@ use crate::call::{self, Frame};
 use crate::cost::Cost;
 use crate::errno::Errno;
 use crate::stages::Stages;
+use crate::thread_word;
 use crate::trace_file::{self, NotKept, Rows};
 
 /// Sizes of a thread's stages: the first, unless a record is longer. What it takes to empty one is the longest that a call may have
@@ -34,14 +36,21 @@ const STARTING: usize = 2;
 /// Set in `Thread::active` while the driver has the call; frames lie at even addresses.
 const IN_DRIVER: usize = 1;
 
-/// A thread's state. Plain cells without destructor, so that it can be used at any moment of a thread's life.
+/// A thread's state. Plain cells without destructor, so that it can be used at any moment of a thread's life. What every call
+/// needs is first, in one line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Thread {
     /// Address of the frame of the call in progress, 0 outside: calls that the driver makes into itself are not the program's.
     active: Cell<usize>,
     /// What that frame is known by.
     mark: Cell<u64>,
-    /// From 0, in the order of first calls.
-    pub(crate) ordinal: Cell<u32>,
+    /// Where the next record goes, up to where there is a `Room` for it (NULL while there is something to `attend` to, so that
+    /// nobody has to ask for both), and where records must end.
+    next: Cell<*mut u8>,
+    last_room: Cell<*mut u8>,
+    end: Cell<*mut u8>,
+    /// Calls entered so far.
+    pub(crate) calls: Cell<u64>,
     /// Something is to be done once the record in progress is written: see `attend`.
     attention: Cell<bool>,
     /// The note that names this thread is still to be written.
@@ -50,14 +59,11 @@ pub(crate) struct Thread {
     full: Cell<bool>,
     /// How often the thread was about to end.
     endings: Cell<u8>,
-    /// Calls entered so far.
-    pub(crate) calls: Cell<u64>,
+    /// From 0, in the order of first calls.
+    pub(crate) ordinal: Cell<u32>,
     /// What recording has cost this thread; NULL unless that is measured.
     pub(crate) cost: Cell<*const Cost>,
     stages: Stages,
-    /// Where the next record goes, and where records must end.
-    next: Cell<*mut u8>,
-    end: Cell<*mut u8>,
     /// Of the chunk that will be begun next.
     sequence: Cell<u32>,
     /// What became of the blobs of the record in progress, how many there are, and how many of them this attempt has met.
@@ -71,16 +77,17 @@ thread_local! {
         Thread {
             active: Cell::new(0),
             mark: Cell::new(0),
-            ordinal: Cell::new(NO_ORDINAL),
+            next: Cell::new(NOWHERE),
+            last_room: Cell::new(core::ptr::null_mut()),
+            end: Cell::new(NOWHERE),
+            calls: Cell::new(0),
             attention: Cell::new(true),
             unnamed: Cell::new(true),
             full: Cell::new(false),
             endings: Cell::new(0),
-            calls: Cell::new(0),
+            ordinal: Cell::new(NO_ORDINAL),
             cost: Cell::new(core::ptr::null()),
             stages: Stages::none(),
-            next: Cell::new(NOWHERE),
-            end: Cell::new(NOWHERE),
             sequence: Cell::new(0),
             blobs: [const { Cell::new(None) }; BLOBS],
             blobs_written: Cell::new(0),
@@ -93,9 +100,22 @@ thread_local! {
 const _: () = assert!(!core::mem::needs_drop::<Thread>());
 
 /// The calling thread's state, valid as long as the thread.
-#[inline]
 pub(crate) fn current() -> *const Thread {
-    THREAD.with(core::ptr::from_ref)
+    let known = thread_word::get();
+    if known.is_null() { first() } else { known }
+}
+
+/// The same where it has been asked for before, otherwise NULL.
+#[inline(always)]
+pub(crate) fn known() -> *const Thread {
+    thread_word::get()
+}
+
+#[cold]
+fn first() -> *const Thread {
+    let state = THREAD.with(core::ptr::from_ref);
+    thread_word::set(state);
+    state
 }
 
 /// The key whose destructor empties a thread's stages, plus 1; 0 while there is none.
@@ -128,7 +148,36 @@ unsafe extern "C" fn ends(state: *mut c_void) {
     }
 }
 
+/// The unfilled part of a thread's stage. There is one at a time.
+pub(crate) struct Unfilled<'a> {
+    thread: &'a Thread,
+    place: *mut u8,
+}
+
+impl Unfilled<'_> {
+    /// Where records go.
+    #[inline(always)]
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        let length = self.thread.end.get() as usize - self.place as usize;
+        // SAFETY: `next` to `end` is the unfilled part of this thread's own stage, or nothing; nobody else refers to it.
+        unsafe { core::slice::from_raw_parts_mut(self.place, length) }
+    }
+
+    /// A record of that length, at most that of the space, has been put.
+    #[inline(always)]
+    pub(crate) fn fill(self, length: usize) {
+        debug_assert!(length <= self.thread.end.get() as usize - self.place as usize);
+        self.thread.next.set(self.place.wrapping_add(length));
+    }
+}
+
 impl Thread {
+    /// Whether no call is in progress.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.active.get() == 0
+    }
+
     /// Whether a call whose frame is at that address is made by the driver inside another call of this thread, or by a signal
     /// handler inside our own code.
     #[inline]
@@ -202,16 +251,36 @@ impl Thread {
             self.active.set(0);
         }
         self.ordinal.set(NO_ORDINAL);
-        self.attention.set(true);
+        self.set_attention(true);
         self.unnamed.set(true);
         self.full.set(false);
         self.calls.set(0);
         self.cost.set(core::ptr::null());
         // The parent's stages stay mapped here, untouched.
         self.stages.forget();
-        self.next.set(NOWHERE);
-        self.end.set(NOWHERE);
+        self.fill_nothing();
         self.sequence.set(0);
+    }
+
+    /// There is no stage.
+    fn fill_nothing(&self) {
+        self.next.set(NOWHERE);
+        self.set_end(NOWHERE);
+    }
+
+    fn set_end(&self, end: *mut u8) {
+        self.end.set(end);
+        self.last_room
+            .set(if self.attention.get() || end == NOWHERE {
+                core::ptr::null_mut()
+            } else {
+                end.wrapping_sub(Room::LENGTH)
+            });
+    }
+
+    fn set_attention(&self, attention: bool) {
+        self.attention.set(attention);
+        self.set_end(self.end.get());
     }
 
     #[cold]
@@ -262,34 +331,55 @@ impl Thread {
     pub(crate) fn look_ahead(&self) {
         /// Some calls ahead, so that it has come by then.
         const AHEAD: usize = 512;
-        let next = self.next.get().wrapping_add(AHEAD);
         // Not the intrinsic: without a target feature that becomes the instruction which fetches for reading.
         // SAFETY: whatever is at an address, to prefetch it changes nothing and never faults; processors that do not know the
         // instruction pass over it.
         unsafe {
             core::arch::asm!(
-                "prefetchw byte ptr [{next}]",
-                "prefetchw byte ptr [{next} + 64]",
-                next = in(reg) next,
+                "prefetchw byte ptr [{next} + {ahead}]",
+                "prefetchw byte ptr [{next} + {ahead} + 64]",
+                next = in(reg) self.next.get(),
+                ahead = const AHEAD,
                 options(nostack, preserves_flags, readonly)
             );
         }
     }
 
+    /// Writes a record of fixed form where the last one ended, if there is a room left; `put` says how long it is.
+    #[inline(always)]
+    pub(crate) fn put_in_room(&self, put: impl FnOnce(&mut Room) -> usize) -> bool {
+        let next = self.next.get();
+        if next > self.last_room.get() {
+            return false;
+        }
+        // SAFETY: so much of this thread's own stage is unfilled, nobody else refers to it, any bytes make a room, and it is
+        // aligned, because stages are and all records are as long as several words.
+        let room = unsafe { &mut *next.cast::<Room>() };
+        let length = put(room);
+        // SAFETY: a record in a room is no longer than that.
+        self.next.set(unsafe { next.add(length) });
+        true
+    }
+
     /// Writes a record if there is room for it where the last one ended.
     #[inline]
     pub(crate) fn write_once(&self, build: impl FnOnce(Record<'_>) -> Option<usize>) -> bool {
-        let next = self.next.get();
-        let room = self.end.get() as usize - next as usize;
-        // SAFETY: `next` to `end` is the unfilled part of this thread's own stage, or nothing; nobody else refers to it.
-        let space = unsafe { core::slice::from_raw_parts_mut(next, room) };
-        match Record::new(space).and_then(build) {
+        let mut unfilled = self.unfilled();
+        match Record::new(unfilled.space()).and_then(build) {
             Some(length) => {
-                // SAFETY: `length` is at most `room`.
-                self.next.set(unsafe { next.add(length) });
+                unfilled.fill(length);
                 true
             }
             None => false,
+        }
+    }
+
+    /// Where the last record ended.
+    #[inline(always)]
+    pub(crate) fn unfilled(&self) -> Unfilled<'_> {
+        Unfilled {
+            thread: self,
+            place: self.next.get(),
         }
     }
 
@@ -348,7 +438,7 @@ impl Thread {
         self.sequence.set(sequence + 1);
         self.next.set(next);
         // SAFETY: the stage is longer than the reserve.
-        self.end.set(unsafe { end.sub(RESERVE) });
+        self.set_end(unsafe { end.sub(RESERVE) });
     }
 
     /// Lets go of the stages; what is in them goes into chunks of their own.
@@ -364,8 +454,7 @@ impl Thread {
             let is_empty = stage.move_out(self.next.get());
             stage.close(is_empty);
         }
-        self.next.set(NOWHERE);
-        self.end.set(NOWHERE);
+        self.fill_nothing();
     }
 
     /// Ends the recording of this process, with a note in what room there is. The stage stays for the calls in progress.
@@ -379,7 +468,7 @@ impl Thread {
         let end = self.end.get();
         if end != NOWHERE {
             // SAFETY: the reserve behind `end` belongs to the stage.
-            self.end.set(unsafe { end.add(RESERVE) });
+            self.set_end(unsafe { end.add(RESERVE) });
             self.try_write(record_kind::NOTE, note_kind::STOPPED, &mut |record| {
                 record.put(WHY)
             });
@@ -404,7 +493,7 @@ impl Thread {
         }
         if result == Err(NotKept::Disk) {
             self.full.set(true);
-            self.attention.set(true);
+            self.set_attention(true);
         }
         result
     }
@@ -419,7 +508,7 @@ impl Thread {
 
     #[cold]
     fn attend_now(&self) {
-        self.attention.set(false);
+        self.set_attention(false);
         if self.unnamed.replace(false) {
             self.introduce();
         }

@@ -11,9 +11,21 @@ use std::process::Command;
 use crate::{Failure, step};
 
 const BASELINE: &str = "benches/instructions.txt";
-const LOOPS: [&str; 4] = ["get", "set", "launch0", "launch8"];
+const LOOPS: [&str; 11] = [
+    "get",
+    "set",
+    "launch0",
+    "launch8",
+    "launch_mixed",
+    "pinned_launch8",
+    "launch_ex",
+    "event_record",
+    "event_query",
+    "memset",
+    "pointer",
+];
 const FEW: u64 = 20;
-const MORE: u64 = 320;
+const MORE: u64 = 200;
 /// A count may grow by so many of a hundred.
 const ALLOWANCE: u64 = 3;
 

@@ -1,6 +1,8 @@
 //! The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first, in whole bytes; then their
 //! bytes. The numbers are the ticks since the file head's `start_ticks`, the caller, and the arguments, zero-extended.
 
+use core::hint::select_unpredictable;
+
 /// More arguments than this are put into an `ENTER`.
 pub const MOST_ARGUMENTS: usize = 14;
 /// Codes above this stand for a number themselves.
@@ -9,10 +11,43 @@ const MOST_BYTES: u64 = 8;
 /// The code of a number: 0 to 8 is how many bytes it has, 9 to 15 are the numbers 1 to 7.
 #[inline]
 pub const fn code(number: u64) -> u64 {
-    // Without branches: numbers come in any order.
-    let bytes = ((63 ^ (number | 1).leading_zeros()) / 8 + 1) as u64;
-    let itself = number | ((number != 0) as u64 * MOST_BYTES);
-    if number < MOST_BYTES { itself } else { bytes }
+    let bytes = u64::BITS.div_ceil(8) as u64 - number.leading_zeros() as u64 / 8;
+    match number {
+        0 => 0,
+        1..MOST_BYTES => number + MOST_BYTES,
+        _ => bytes,
+    }
+}
+
+/// Of each number below 8, and behind these of each higher one by its highest bit: the code.
+const FORMS: [u8; 128] = {
+    let mut forms = [0; 128];
+    let mut at = 0;
+    while at < 8 + 64 {
+        // Those of the lowest bits are not asked for.
+        forms[at] = code(if at < 8 { at as u64 } else { 1 << (at - 8) }) as u8;
+        at += 1;
+    }
+    forms
+};
+
+/// As `FORMS`, how many bytes follow.
+const LENGTHS: [u8; 128] = {
+    let mut lengths = [0; 128];
+    let mut at = 0;
+    while at < lengths.len() {
+        lengths[at] = bytes(FORMS[at] as u64) as u8;
+        at += 1;
+    }
+    lengths
+};
+
+/// The code of a number and how many bytes stand for it, without a branch: numbers come in any order.
+#[inline(always)]
+pub fn form(number: u64) -> (u64, usize) {
+    let highest_bit = 63 - (number | MOST_BYTES).leading_zeros();
+    let at = select_unpredictable(number < 8, number as u32, 8 + highest_bit) as usize % 128;
+    (FORMS[at].into(), LENGTHS[at].into())
 }
 
 /// How many bytes stand for a number of that code.
@@ -180,5 +215,27 @@ impl Iterator for Numbers<'_> {
     fn nth(&mut self, count: usize) -> Option<u64> {
         self.pass(count)?;
         self.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_codes_and_their_bytes() {
+        let powers = (0..64).flat_map(|bit| {
+            let power = 1_u64 << bit;
+            [power - 1, power, power + 1, power | power >> 1]
+        });
+        for number in powers.chain(0..300).chain([u64::MAX]) {
+            let expected = (code(number), bytes(code(number)));
+            assert_eq!(form(number), expected, "{number:#x}");
+        }
+        assert_eq!(
+            (code(0), code(1), code(7), code(8), code(255)),
+            (0, 9, 15, 1, 1)
+        );
+        assert_eq!((code(256), code(u64::MAX)), (2, 8));
     }
 }

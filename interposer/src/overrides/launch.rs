@@ -1,12 +1,14 @@
 //! Kernel launches: the parameters' bytes, in the order and at the offsets that the kernel takes them.
 
 use cutape_driver::types::{CUDA_LAUNCH_PARAMS, CUlaunchAttribute, CUlaunchConfig};
-use cutape_format::layout::{LayoutNote, field, note_kind, record_kind};
+use cutape_format::fixed::CapturesNote;
+use cutape_format::layout::{CAPTURE_HEAD_LENGTH, LayoutNote, field, note_kind, record_kind};
 use cutape_format::write::Record;
 
+use super::Handling;
 use crate::call::Frame;
 use crate::errno::Errno;
-use crate::layouts::{self, Layout};
+use crate::layouts::{self, LOWEST_ADDRESS, Layout};
 use crate::thread::Thread;
 use crate::{capture, host_memory, memory};
 
@@ -24,8 +26,11 @@ const MOST_ATTRIBUTES: u64 = 64;
 const USUAL_ATTRIBUTES: u64 = 16;
 /// The position of `cuLaunchKernelEx`'s struct.
 pub(super) const CONFIG: usize = 0;
-/// Addresses below are no memory on any Linux.
-const LOWEST_ADDRESS: u64 = 4096;
+
+/// The positions of a launch's stream, of its parameters, and of its extra options, if it has any; the function is the first.
+const STREAM: usize = 8;
+pub(super) const PARAMETERS: u8 = 9;
+pub(super) const EXTRA: u8 = 10;
 
 /// Writes what a launch passes behind its enter record: parameters are read as the driver would read them, which faults
 /// where they are wild, and then the launch itself is to be in the trace.
@@ -33,31 +38,143 @@ pub(super) fn note(state: &Thread, build: impl FnMut(&mut Record<'_>) -> Option<
     state.write(record_kind::NOTE, note_kind::CAPTURES, build);
 }
 
-/// Writes what nearly every launch passes: nothing, or an array of pointers to the parameters of a function that is known and
-/// alive, and whose layout stands in the trace. `None` if there is more to be done, otherwise whether host memory is to be
-/// looked at.
-#[inline]
-pub(super) fn capture_directly(
+/// The parameters that were put last.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Captured {
+    bytes: *const u8,
+    length: usize,
+}
+
+const NO_PARAMETERS: Captured = Captured {
+    bytes: core::ptr::dangling(),
+    length: 0,
+};
+
+/// The layout for a launch like nearly every one: of a function that is known and alive, whose layout stands in the trace, without
+/// parameters or with an array of pointers to them.
+#[inline(always)]
+pub(crate) fn usual_layout(frame: &Frame, has_extra: bool) -> Option<&'static Layout> {
+    let array = frame.words[usize::from(PARAMETERS)];
+    if has_extra && frame.words[usize::from(EXTRA)] != 0 || array < LOWEST_ADDRESS && array != 0 {
+        return None;
+    }
+    layouts::noted(frame.words[0])
+}
+
+/// Writes what such a launch passes; `None`, and nothing done, if there is too little space. `IS_FEW`: only for a layout of
+/// nothing but words.
+#[inline(always)]
+pub(crate) fn capture_directly<const IS_FEW: bool>(
     state: &Thread,
     frame: &Frame,
-    parameters: u8,
-    extra: Option<u8>,
-) -> Option<bool> {
-    let array = frame.words[usize::from(parameters)];
-    let has_extra = extra.is_some_and(|at| frame.words[usize::from(at)] != 0);
-    let layout = layouts::noted(frame.words[0]).filter(|_| !has_extra)?;
-    let mut reaches = host_memory::may_reach(core::iter::empty());
+    layout: &Layout,
+) -> Option<Captured> {
+    let array = frame.words[usize::from(PARAMETERS)];
     if array == 0 {
-        return Some(reaches);
+        return Some(NO_PARAMETERS);
     }
-    let is_written = array >= LOWEST_ADDRESS
-        && state.write_once(|mut record| {
-            let target = record.space_for(layout.length as usize)?;
-            pack(layout, array, target)?;
-            reaches |= host_memory::may_reach(words(target));
-            record.commit_capture(parameters, field::KERNEL_PARAMETERS)
-        });
-    is_written.then_some(reaches)
+    let mut unfilled = state.unfilled();
+    let mut capture = layout.form().begin(unfilled.space(), PARAMETERS)?;
+    let captured = put_parameters::<IS_FEW>(layout, array, capture.bytes())?;
+    let length = capture.commit();
+    unfilled.fill(length);
+    Some(captured)
+}
+
+/// Puts the parameters that an array of pointers leads to into a target that is eight bytes longer.
+#[inline(always)]
+fn put_parameters<const IS_FEW: bool>(
+    layout: &Layout,
+    array: u64,
+    target: &mut [u8],
+) -> Option<Captured> {
+    // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
+    unsafe {
+        if IS_FEW {
+            layout.pack_few(array, target)
+        } else {
+            layout.pack_words(array, target)
+        }
+    }?;
+    Some(Captured {
+        bytes: target.as_ptr(),
+        length: layout.length(),
+    })
+}
+
+/// Looks at the host memory that a launch can reach, if there is any.
+#[inline(never)]
+pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: Captured) {
+    // SAFETY: that is in this thread's stage, which nobody has written to since.
+    let bytes = unsafe { core::slice::from_raw_parts(captured.bytes, captured.length) };
+    if host_memory::may_reach(words(bytes)) {
+        match handling {
+            Handling::Launch { has_extra } => look_at_host_memory(state, frame, has_extra),
+            _ => look_at_host_memory_ex(state, frame),
+        }
+    }
+}
+
+/// Both of the above for `cuLaunchKernelEx`; `None`, and nothing done, also if a launch is not as usual.
+#[inline(always)]
+pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
+    state: &Thread,
+    frame: &Frame,
+) -> Option<Captured> {
+    const CONFIG_LENGTH: usize = size_of::<CUlaunchConfig>();
+    const ATTRIBUTE_LENGTH: usize = size_of::<CUlaunchAttribute>();
+    let [config, function, array, extra, ..] = frame.words;
+    if config < LOWEST_ADDRESS || extra != 0 || array < LOWEST_ADDRESS && array != 0 {
+        return None;
+    }
+    let layout = layouts::noted(function)?;
+    let config = config as *const CUlaunchConfig;
+    // SAFETY: the driver reads the struct in this very call.
+    let (attributes, count) = unsafe {
+        (
+            (&raw const (*config).attrs).read_unaligned() as u64,
+            (&raw const (*config).numAttrs).read_unaligned() as usize,
+        )
+    };
+    let has_attributes = attributes != 0 && count != 0;
+    if has_attributes && (attributes < LOWEST_ADDRESS || count > USUAL_ATTRIBUTES as usize) {
+        return None;
+    }
+    let captures = 3 * CAPTURE_HEAD_LENGTH
+        + CONFIG_LENGTH
+        + if has_attributes {
+            count * ATTRIBUTE_LENGTH
+        } else {
+            0
+        }
+        + layout.length();
+    let mut unfilled = state.unfilled();
+    let mut note = CapturesNote::new(unfilled.space(), captures)?;
+    let target = note.put(CONFIG as u8, field::POINTEE, CONFIG_LENGTH as u32)?;
+    let target = target.first_chunk_mut::<CONFIG_LENGTH>()?;
+    // SAFETY: the driver reads the struct in this very call.
+    unsafe { core::ptr::copy_nonoverlapping(config.cast(), target.as_mut_ptr(), CONFIG_LENGTH) };
+    if has_attributes {
+        let length = (count * ATTRIBUTE_LENGTH) as u32;
+        let target = note.put(CONFIG as u8, field::ATTRIBUTES, length)?;
+        let mut source = attributes as *const [u8; ATTRIBUTE_LENGTH];
+        for place in target.as_chunks_mut::<ATTRIBUTE_LENGTH>().0 {
+            // SAFETY: as for the configuration, which says how many there are.
+            unsafe {
+                *place = source.read();
+                source = source.add(1);
+            }
+        }
+    }
+    let mut captured = NO_PARAMETERS;
+    if array != 0 {
+        let target = note.put(2, field::KERNEL_PARAMETERS, layout.length() as u32)?;
+        captured = put_parameters::<IS_FEW>(layout, array, target)?;
+    }
+    let length = note.commit()?;
+    unfilled.fill(length);
+    Some(captured)
 }
 
 /// The whole words of a parameter buffer.
@@ -67,30 +184,21 @@ fn words(buffer: &[u8]) -> impl Iterator<Item = u64> + Clone {
     words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// Puts what a launch passes: `parameters` and `extra` are the positions of those arrays, the function is the first. Sets
-/// `reaches` if host memory may be to be looked at.
+/// Puts what a launch passes. Sets `reaches` if host memory may be to be looked at.
 pub(super) fn captures(
     record: &mut Record<'_>,
     frame: &Frame,
-    parameters: u8,
-    extra: Option<u8>,
+    has_extra: bool,
     reaches: &mut bool,
 ) -> Option<()> {
-    kernel_parameters(
-        record,
-        parameters,
-        frame.words[0],
-        frame.words[usize::from(parameters)],
-        reaches,
-    )?;
-    match extra {
-        Some(at) => {
-            let array = frame.words[usize::from(at)];
-            *reaches |= array != 0;
-            extra_words(record, at, array)
-        }
-        None => Some(()),
+    let array = frame.words[usize::from(PARAMETERS)];
+    kernel_parameters(record, PARAMETERS, frame.words[0], array, reaches)?;
+    if !has_extra {
+        return Some(());
     }
+    let array = frame.words[usize::from(EXTRA)];
+    *reaches |= array != 0;
+    extra_words(record, EXTRA, array)
 }
 
 /// The parameters that an array of pointers leads to, packed by the kernel's layout. Read as the driver is about to. Sets
@@ -113,7 +221,7 @@ pub(super) fn kernel_parameters(
     record.put_capture(
         position,
         field::KERNEL_PARAMETERS,
-        layout.length as usize,
+        layout.length(),
         |target| {
             let packed = if is_alive {
                 pack(layout, array, target)
@@ -130,7 +238,7 @@ pub(super) fn kernel_parameters(
 #[cold]
 fn pack_with_care(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
     target.fill(0);
-    for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
+    for (index, &(offset, size)) in layout.parameters().iter().enumerate() {
         let source = memory::word(array.wrapping_add(index as u64 * 8))?;
         let place = target
             .get_mut(offset as usize..)?
@@ -143,33 +251,8 @@ fn pack_with_care(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16>
 }
 
 fn pack(layout: &Layout, array: u64, target: &mut [u8]) -> Option<u16> {
-    for &gap in &layout.gaps {
-        let rest = target.get_mut(gap as usize..)?;
-        match rest.first_chunk_mut::<8>() {
-            Some(word) => *word = [0; 8],
-            None => rest.fill(0),
-        }
-    }
-    for (index, &(offset, size)) in layout.parameters.iter().enumerate() {
-        // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
-        let source = unsafe { (array as *const *const u8).add(index).read_unaligned() };
-        if (source as u64) < LOWEST_ADDRESS {
-            return None;
-        }
-        let place = target
-            .get_mut(offset as usize..)?
-            .get_mut(..size as usize)?;
-        let place = place.as_mut_ptr();
-        // SAFETY: as above; `place` has `size` bytes. Nearly all parameters are of two sizes, for which no call is needed.
-        unsafe {
-            match size {
-                4 => core::ptr::copy_nonoverlapping(source, place, 4),
-                8 => core::ptr::copy_nonoverlapping(source, place, 8),
-                _ => core::ptr::copy_nonoverlapping(source, place, size as usize),
-            }
-        }
-    }
-    Some(0)
+    // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
+    unsafe { layout.pack(array, target) }.map(|()| 0)
 }
 
 /// The `extra` array and the buffer that it names.
@@ -314,7 +397,7 @@ fn parameter_words(function: u64, array: u64, extra: u64) -> Option<Vec<u64>> {
     let mut bytes = Vec::new();
     if array != 0 {
         let (layout, is_alive) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS)?;
-        bytes.resize(layout.length as usize, 0);
+        bytes.resize(layout.length(), 0);
         if is_alive {
             pack(layout, array, &mut bytes)?;
         } else {
@@ -337,22 +420,13 @@ fn parameter_words(function: u64, array: u64, extra: u64) -> Option<Vec<u64>> {
     Some(words.collect())
 }
 
-/// Looks at the host memory that a launch can reach; positions as for `captures`, the stream is the ninth argument.
+/// Looks at the host memory that a launch can reach.
 #[cold]
-pub(super) fn look_at_host_memory(
-    state: &Thread,
-    frame: &Frame,
-    parameters: u8,
-    extra: Option<u8>,
-) {
-    const STREAM: usize = 8;
+pub(super) fn look_at_host_memory(state: &Thread, frame: &Frame, has_extra: bool) {
     let _errno = Errno::keep();
     let argument = |at: u8| frame.words[usize::from(at)];
-    let words = parameter_words(
-        frame.words[0],
-        argument(parameters),
-        extra.map_or(0, argument),
-    );
+    let extra = if has_extra { argument(EXTRA) } else { 0 };
+    let words = parameter_words(frame.words[0], argument(PARAMETERS), extra);
     host_memory::before_launch(state, frame, frame.words[STREAM], words.as_deref());
 }
 
@@ -397,11 +471,11 @@ pub(super) fn note_layout(state: &Thread, function: u64) {
     };
     let head = LayoutNote {
         handle: function,
-        count: layout.parameters.len() as u32,
+        count: layout.parameters().len() as u32,
     };
     state.write(record_kind::NOTE, note_kind::LAYOUT, |record| {
         record.put_encoded(head)?;
-        for &(offset, size) in &layout.parameters {
+        for &(offset, size) in layout.parameters() {
             record.put_number(u64::from(offset), 4)?;
             record.put_number(u64::from(size), 4)?;
         }

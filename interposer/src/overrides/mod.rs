@@ -6,7 +6,7 @@ mod entry_point;
 mod graph;
 mod image;
 mod jit_options;
-mod launch;
+pub(crate) mod launch;
 mod lifetime;
 mod link;
 mod origin;
@@ -42,8 +42,7 @@ pub(crate) enum Handling {
     LinkComplete,
     LinkDestroy,
     Launch {
-        parameters: u8,
-        extra: Option<u8>,
+        has_extra: bool,
     },
     LaunchEx,
     LaunchMultiDevice,
@@ -117,14 +116,8 @@ impl Handling {
             "cuLinkAddFile" => Self::LinkAddFile,
             "cuLinkComplete" => Self::LinkComplete,
             "cuLinkDestroy" => Self::LinkDestroy,
-            "cuLaunchKernel" => Self::Launch {
-                parameters: 9,
-                extra: Some(10),
-            },
-            "cuLaunchCooperativeKernel" => Self::Launch {
-                parameters: 9,
-                extra: None,
-            },
+            "cuLaunchKernel" => Self::Launch { has_extra: true },
+            "cuLaunchCooperativeKernel" => Self::Launch { has_extra: false },
             "cuLaunchKernelEx" => Self::LaunchEx,
             "cuLaunchCooperativeKernelMultiDevice" => Self::LaunchMultiDevice,
             "cuModuleGetFunction" => Self::FindFunction {
@@ -218,7 +211,7 @@ pub(crate) fn forget() {
 
 /// Whether a family looks behind a parameter itself, so that the registry's roles must not.
 pub(crate) fn owns(frame: &Frame, parameter: usize) -> bool {
-    let handling = crate::plan::of(frame.function as usize).handling;
+    let handling = crate::plan::of(frame.function.into()).handling;
     let parameter = parameter as u8;
     let in_options = |options: Option<jit_options::Places>| {
         options.is_some_and(|places| parameter == places.numbers || parameter == places.values)
@@ -286,19 +279,16 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opt
 /// Runs between the enter record and the driver.
 pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.handling {
-        Handling::Launch { parameters, extra } => {
-            let direct = launch::capture_directly(state, frame, parameters, extra);
-            let reaches = direct.unwrap_or_else(|| {
-                origin::about_to_use(state, frame.words[0]);
-                launch::note_layout(state, frame.words[0]);
-                let mut reaches = false;
-                launch::note(state, |record| {
-                    launch::captures(record, frame, parameters, extra, &mut reaches)
-                });
-                reaches
+        // Unless it was captured directly.
+        Handling::Launch { has_extra } => {
+            origin::about_to_use(state, frame.words[0]);
+            launch::note_layout(state, frame.words[0]);
+            let mut reaches = false;
+            launch::note(state, |record| {
+                launch::captures(record, frame, has_extra, &mut reaches)
             });
             if reaches && host_memory::any() {
-                launch::look_at_host_memory(state, frame, parameters, extra);
+                launch::look_at_host_memory(state, frame, has_extra);
             }
         }
         Handling::LaunchEx => {
@@ -340,7 +330,7 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
         Handling::LinkAddFile => jit_options::keep(frame, link::ADD_FILE),
         _ => {}
     }
-    if plan.has_operands && host_memory::any() {
+    if plan.operands != 0 && host_memory::any() {
         host_memory::before_operands(state, frame);
     }
 }

@@ -34,12 +34,13 @@ static const char kernels[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry nothing() { ret; }\n"
     ".visible .entry eight(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u32 p3,\n"
-    "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; }\n";
+    "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; }\n"
+    ".visible .entry mixed(.param .u32 p0, .param .align 1 .b8 p1[1], .param .align 8 .b8 p2[24], .param .u64 p3) { ret; }\n";
 
 enum { ROUNDS = 20, PART = 100, LAUNCHES_IN_FLIGHT = 500 };
 
 static CUcontext context;
-static CUfunction nothing, eight;
+static CUfunction nothing, eight, mixed;
 static CUevent event;
 static CUdeviceptr device_memory;
 
@@ -61,6 +62,7 @@ static void start(void)
     CHECK(cuModuleLoadData(&module, kernels));
     CHECK(cuModuleGetFunction(&nothing, module, "nothing"));
     CHECK(cuModuleGetFunction(&eight, module, "eight"));
+    CHECK(cuModuleGetFunction(&mixed, module, "mixed"));
     CHECK(cuMemAlloc(&device_memory, 4096));
     CHECK(cuEventCreate(&event, 0));
 }
@@ -93,6 +95,17 @@ static void launch8(long calls)
     void *parameters[] = {&a, &b, &c, &m, &n, &f, &d, &e};
     for (long i = 0; i < calls; i++)
         cuLaunchKernel(eight, 128, 1, 1, 256, 1, 1, 0, 0, parameters, 0);
+}
+
+/* Structs by value beside numbers, as kernels made from templates have them. */
+static void launch_mixed(long calls)
+{
+    int n = 1 << 20;
+    char operation = 1;
+    CUdeviceptr arrays[3] = {0x7f1200000000, 0x7f1200100000, 0x7f1200200000}, last = 0x7f1200300000;
+    void *parameters[] = {&n, &operation, arrays, &last};
+    for (long i = 0; i < calls; i++)
+        cuLaunchKernel(mixed, 2048, 1, 1, 128, 1, 1, 0, 0, parameters, 0);
 }
 
 /* As programs launch that ask for clusters or for launches that overlap. */
@@ -155,6 +168,7 @@ static const struct function {
     {"set", set, 0},
     {"launch0", launch0, 0},
     {"launch8", launch8, 0},
+    {"launch_mixed", launch_mixed, 0},
     {"pinned_launch8", launch8, 1},
     {"launch_ex", launch_ex, 1},
     {"event_record", event_record, 1},
