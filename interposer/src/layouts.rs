@@ -555,7 +555,11 @@ mod tests {
                 (end - size, size)
             }).collect();
             let values: Vec<Vec<u8>> = (0_u8..).zip(&parameters).map(|(index, parameter)| {
-                (0..parameter.1).map(|at| value.wrapping_add(index).wrapping_mul(17).wrapping_add(at as u8)).collect()
+                let byte = |at: u32| value.wrapping_add(index).wrapping_mul(17).wrapping_add(at as u8);
+                // An empty one stands somewhere, too.
+                let mut bytes = Vec::with_capacity(1);
+                bytes.extend((0..parameter.1).map(byte));
+                bytes
             }).collect();
             let mut expected = vec![0; end as usize];
             for (&(offset, size), value) in parameters.iter().zip(&values) {
