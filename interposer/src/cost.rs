@@ -1,4 +1,5 @@
-//! What recording costs this program, measured only when asked: two more readings of the clock on each side of a call.
+//! What recording costs this program, measured only when asked: two more readings of the clock on each side of a call, which is then
+//! entered by the way of what needs care (`enter.rs`), so that a little more is measured than recording costs when nobody asks.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
