@@ -68,6 +68,13 @@ fn interposer() {
             "cutape_forward",
             "dlmopen",
             "dlopen",
+            "execv",
+            "execve",
+            "execvp",
+            "execvpe",
+            "fexecve",
+            "posix_spawn",
+            "posix_spawnp",
         ],
     );
     assert_eq!(soname(&parts().interposer), "libcuda.so.1");

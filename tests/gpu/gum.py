@@ -41,7 +41,7 @@ class Bridge:
         self.process = subprocess.Popen([sys.executable, BRIDGE, socket, log], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         if self.process.stdout.readline() != "ready\n":
             sys.exit("gum.py: bridge.py has ended; it said why")
-        os.environ["GUM_BRIDGE_SOCKET"] = str(socket)
+        os.environ["CUTAPE_GUM_BRIDGE_SOCKET"] = str(socket)
 
     def last(self):
         return json.loads(self.log.read_text().splitlines()[-1])
@@ -60,7 +60,7 @@ def counts(bridge, cutape, folder, results):
     """How many functions are replaced in which way; and how many by `replace`, if it has to do all."""
     lines, bad = [], 0
     for refused in ["", "fast"]:
-        os.environ["GUM_BRIDGE_REFUSES"] = refused
+        os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = refused
         words = [cutape, "record", "--via", "gum", "--driver", folder / "driver/libcuda.so.1", "-o", results / "count.cutape", "--", folder / "open", folder / "driver/other_name.so"]
         (results / "count.cutape").unlink(missing_ok=True)
         begun = time.monotonic()
@@ -78,7 +78,7 @@ def counts(bridge, cutape, folder, results):
             lines.append(f"  by neither: {some(done['refused'])}")
             bad += not refused
         lines += [f"  {error}" for error in done["errors"][:5]]
-    os.environ["GUM_BRIDGE_REFUSES"] = ""
+    os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = ""
     return lines, bad
 
 
@@ -88,18 +88,18 @@ def ways(cutape, folder, results):
     for way in loading.WAYS:
         cells = []
         for refused in ["", "fast"] if way["recorded"] == ["gum"] else [""]:
-            os.environ["GUM_BRIDGE_REFUSES"] = refused
+            os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = refused
             cell, problem, wrong = loading.way_cell(way, "gum", cutape, folder, results)
             cells.append(cell)
             problems += [problem] if problem else []
             bad += wrong
         if cells == ["OTHER"]:
             # Whether the patches are what it is about: Frida's agent is in these processes, too.
-            os.environ["GUM_BRIDGE_REFUSES"] = "any"
+            os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = "any"
             cell, _, _ = loading.way_cell(way, "gum", cutape, folder, results)
             cells.append(f"{'':8}  with nothing patched: {cell}")
         lines.append("  ".join([f"{way['name']:62}"] + [f"{cell:>8}" for cell in cells]))
-    os.environ["GUM_BRIDGE_REFUSES"] = ""
+    os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = ""
     return lines + problems, bad
 
 
@@ -135,7 +135,7 @@ def costs(cutape, package, folder, results):
     def cost(via, words, refused=""):
         trace.unlink(missing_ok=True)
         record = [cutape, "record", "--via", via, "--driver", usual, "--no-pack", "-o", trace, "--"] if via else []
-        status, out, err = loading.run([*record, program, *words], env={**os.environ, "GUM_BRIDGE_REFUSES": refused})
+        status, out, err = loading.run([*record, program, *words], env={**os.environ, "CUTAPE_GUM_BRIDGE_REFUSES": refused})
         if status != 0:
             raise RuntimeError(f"cost of a call: {via or 'alone'}: status {status}: {err[-200:]}")
         return [float(word) for word in out.split()]

@@ -60,9 +60,9 @@ pub fn filled_in(word: &str) -> String {
 }
 
 /// Is set where gum is Frida's own, by way of `interposer/tests/gum/bridge.c`.
-pub const BRIDGE: &str = "GUM_BRIDGE_SOCKET";
+pub const BRIDGE: &str = "CUTAPE_GUM_BRIDGE_SOCKET";
 /// What that gum is to refuse.
-const REFUSES: &str = "GUM_BRIDGE_REFUSES";
+const REFUSES: &str = "CUTAPE_GUM_BRIDGE_REFUSES";
 
 /// Records a command; the driver is where the command looks for it.
 pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {

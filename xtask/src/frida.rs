@@ -14,7 +14,7 @@ pub(crate) const VERSION: &str = "17.9.5";
 /// Names a file to install it from, where there is no package index.
 const WHEEL: &str = "CUTAPE_FRIDA_WHEEL";
 /// Names the socket where the bridge listens, to processes with the interposer. What begins with CUTAPE the tests keep to themselves.
-pub(crate) const SOCKET: &str = "GUM_BRIDGE_SOCKET";
+pub(crate) const SOCKET: &str = "CUTAPE_GUM_BRIDGE_SOCKET";
 
 /// A Python that has Frida and can bring it into processes here; installed if it is not there yet.
 pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {

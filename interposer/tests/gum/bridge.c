@@ -1,7 +1,7 @@
 /*
  * Stands in for frida-gum's library where its development kit is not at hand, but Frida's package for Python is: the same
  * functions, as the header declares them, done by the gum that Frida's agent carries. bridge.py brings the agent into this
- * process and bridge.js asks it; GUM_BRIDGE_SOCKET names the socket where bridge.py listens. The code that rewrites
+ * process and bridge.js asks it; CUTAPE_GUM_BRIDGE_SOCKET names the socket where bridge.py listens. The code that rewrites
  * functions, and what is written, is frida-gum's own; the library's functions themselves are not tested. For tests only.
  */
 #define _GNU_SOURCE
@@ -68,13 +68,13 @@ static void say(const char *format, ...)
 /* Has the agent brought in; it is then in `next_request`. */
 static int attach(void)
 {
-    const char *path = getenv("GUM_BRIDGE_SOCKET");
+    const char *path = getenv("CUTAPE_GUM_BRIDGE_SOCKET");
     struct sockaddr_un place = {.sun_family = AF_UNIX};
     char text[300];
     size_t length = 0;
     int channel;
     if (!path || strlen(path) >= sizeof place.sun_path) {
-        say("GUM_BRIDGE_SOCKET names no socket of bridge.py");
+        say("CUTAPE_GUM_BRIDGE_SOCKET names no socket of bridge.py");
         return 0;
     }
     strcpy(place.sun_path, path);
@@ -130,13 +130,13 @@ static int ask(enum Kind kind, void *function, void *replacement, void **origina
 }
 
 /*
- * So that what comes after a refusal is tested where no function needs one. GUM_BRIDGE_REFUSES says what is refused: "fast" for
+ * So that what comes after a refusal is tested where no function needs one. CUTAPE_GUM_BRIDGE_REFUSES says what is refused: "fast" for
  * all, or from the hundredth function on "any".
  */
 static int refuses(enum Kind kind)
 {
     static int replaced;
-    const char *refused = getenv("GUM_BRIDGE_REFUSES");
+    const char *refused = getenv("CUTAPE_GUM_BRIDGE_REFUSES");
     if (!refused)
         return 0;
     if (strcmp(refused, "any") == 0)
