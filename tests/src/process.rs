@@ -142,7 +142,10 @@ pub fn run(command: &mut Command) -> Output {
             "LD_LIBRARY_PATH",
             "LD_AUDIT",
         ];
-        if ours.iter().any(|start| text.starts_with(start)) && !set.contains(&name) {
+        // By which a library for tests finds its other half.
+        let is_bridge = text.starts_with("CUTAPE_GUM_BRIDGE_");
+        let is_ours = ours.iter().any(|start| text.starts_with(start)) && !is_bridge;
+        if is_ours && !set.contains(&name) {
             command.env_remove(&name);
         }
     }

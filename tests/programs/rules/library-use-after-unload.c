@@ -1,5 +1,6 @@
 // A kernel is launched after its library was unloaded; the control waits, then unloads.
 // expect: library-use-after-unload
+// replay-skips: cuLaunchKernel
 // may-crash: SIGSEGV
 // Both were measured on one driver: a crash inside it, and INVALID_HANDLE.
 #include "program.h"

@@ -1,5 +1,6 @@
 // An enumerated function is launched after its module was unloaded; the control launches and waits before.
 // expect: module-function-after-unload
+// replay-skips: cuLaunchKernel
 #include "program.h"
 
 int main(void)
