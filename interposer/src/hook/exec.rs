@@ -321,7 +321,7 @@ mod tests {
             c"LD_PRELOAD=/l",
             c"LD_LIBRARY_PATH=/p",
             c"CUTAPE_TRACE=/t",
-            c"CUTAPE_MOVER=1",
+            c"CUTAPE_OUTPUTS=all",
         ];
         let kept = ours.iter().map(|&entry| entry.to_owned()).collect();
         KEPT.store(Box::into_raw(Box::new(kept)), Ordering::Release);
@@ -334,7 +334,7 @@ mod tests {
                     c"LD_PRELOAD=/l",
                     c"LD_LIBRARY_PATH=/p",
                     c"CUTAPE_TRACE=/t",
-                    c"CUTAPE_MOVER=1",
+                    c"CUTAPE_OUTPUTS=all",
                 ],
             ),
             (
@@ -343,7 +343,7 @@ mod tests {
                     c"LD_LIBRARY_PATH=/other",
                     c"LD_PRELOAD=/l",
                     c"CUTAPE_TRACE=/t",
-                    c"CUTAPE_MOVER=1",
+                    c"CUTAPE_OUTPUTS=all",
                 ],
             ),
             // On purpose.
