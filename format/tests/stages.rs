@@ -398,23 +398,28 @@ fn follow(name: &str, stages: usize, has_mover: bool) -> [u64; 2] {
     handed
 }
 
+/// All calls are in the file at that moment; how many of them are found by who opens it as one that still grows.
+fn found_at(path: &std::path::Path, calls: u64, moment: &str) -> u64 {
+    let trace = Trace::open(path).unwrap();
+    assert_eq!(trace.verify(), [], "{moment}");
+    let numbers: Vec<u64> = trace.calls().map(|call| call.argument(0)).collect();
+    assert_eq!(numbers, (0..calls).collect::<Vec<_>>(), "{moment}");
+    let followed = Trace::follow(path).unwrap();
+    let mut cursor = Cursor::new();
+    let mut count = 0;
+    while cursor.next_before(&followed, u64::MAX).is_some() {
+        count += 1;
+    }
+    count
+}
+
 #[test]
 fn at_every_moment_all_calls_are_there() {
     let (path, recording) = new_trace("stages-killed");
     let clock = Clock::new();
     let mut writer = Writer::new(&recording, 0, 1);
     let check = |calls: u64, moment: &str| {
-        let trace = Trace::open(&path).unwrap();
-        assert_eq!(trace.verify(), [], "{moment}");
-        let numbers: Vec<u64> = trace.calls().map(|call| call.argument(0)).collect();
-        assert_eq!(numbers, (0..calls).collect::<Vec<_>>(), "{moment}");
-        // The same for who opens it as one that still grows.
-        let followed = Trace::follow(&path).unwrap();
-        let mut cursor = Cursor::new();
-        let mut count = 0;
-        while cursor.next_before(&followed, u64::MAX).is_some() {
-            count += 1;
-        }
+        let count = found_at(&path, calls, moment);
         // What is in no chunk and no stage at that moment is found a moment later.
         assert!(count <= calls, "{moment}");
         count
@@ -442,19 +447,9 @@ fn at_every_moment_all_calls_are_there_while_a_mover_moves() {
     let (path, recording) = new_trace("stages-killed-moving");
     let clock = Clock::new();
     let mut writer = Writer::new(&recording, 0, 4);
+    // Who follows finds all of the stages' calls, though three of them are full.
     let check = |calls: u64, moment: &str| {
-        let trace = Trace::open(&path).unwrap();
-        assert_eq!(trace.verify(), [], "{moment}");
-        let numbers: Vec<u64> = trace.calls().map(|call| call.argument(0)).collect();
-        assert_eq!(numbers, (0..calls).collect::<Vec<_>>(), "{moment}");
-        // Who follows finds all of the stages' calls, though three of them are full.
-        let followed = Trace::follow(&path).unwrap();
-        let mut cursor = Cursor::new();
-        let count = std::iter::from_fn(|| {
-            cursor.next_before(&followed, u64::MAX)?;
-            Some(())
-        });
-        assert_eq!(count.count() as u64, calls, "{moment}");
+        assert_eq!(found_at(&path, calls, moment), calls, "{moment}");
     };
     let mut calls = 0;
     while writer.handed_over < 3 {
