@@ -6,7 +6,7 @@ use crate::stage::Stage;
 use crate::trace_file;
 
 /// How many a thread has at most. A thread that does nothing but call fills one in some 80 us, and the mover may have to wait
-/// several times as long while the file system makes the file longer (50 to 200 us, ext4 on Linux 6.18).
+/// several times as long while the file system makes the file longer (calls that did so seem to have taken 50 to 217 us, ext4 on Linux 6.18).
 const MOST: usize = 8;
 /// Bytes of all stages of a thread, if the first is not longer.
 const ALL: u64 = MOST as u64 * (64 << 10);
