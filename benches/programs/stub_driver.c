@@ -38,6 +38,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    *flags = 0;
+    *active = 1;
+    return device == current_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     current = context;

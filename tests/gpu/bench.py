@@ -150,6 +150,8 @@ def main():
             # Ten times as slow, so a tenth of the calls.
             bench.measure([program, "calls", 10000, 1000], ["Sanitizer"], 1),
         ),
+        # The real driver's own launches vary by more than what is added to them.
+        "cold": lambda: bench.measure([program, "cold", 20000], ["bare", "recorded", "before", "CUPTI"]),
         "threads": lambda: [bench.measure([program, "threads", count, 100000], ["bare", "recorded", "before"], 2) for count in (1, THREADS)],
         "tail": lambda: bench.measure([program, "tail", 10000000], ["bare", "recorded", "before"], 2),
         "upload": lambda: bench.measure([program, "upload", 256, 8, bench.traces], ["bare", "recorded", "before"], 2),

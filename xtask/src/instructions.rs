@@ -11,9 +11,10 @@ use std::process::Command;
 use crate::{Failure, step};
 
 const BASELINE: &str = "benches/instructions.txt";
-const LOOPS: [&str; 11] = [
+const LOOPS: [&str; 12] = [
     "get",
     "set",
+    "state",
     "launch0",
     "launch8",
     "launch_mixed",

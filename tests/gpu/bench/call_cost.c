@@ -2,6 +2,7 @@
  *
  *   call_cost calls CALLS LAUNCHES      nanoseconds of a clock read, of calls without device work, and of launches
  *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that has registered host memory
+ *   call_cost cold CALLS                the same of single calls, when other code has run since the last one
  *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
  *   call_cost tail CALLS                how long single calls take: the worst, and how many are slow
  *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of writes to a new file in that folder
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -79,6 +81,16 @@ static void set(long calls)
 {
     for (long i = 0; i < calls; i++)
         cuCtxSetCurrent(context);
+}
+
+/* Leaves two numbers; PyTorch asks for it hundreds of times a step. */
+static void state(long calls)
+{
+    for (long i = 0; i < calls; i++) {
+        unsigned flags;
+        int active;
+        cuDevicePrimaryCtxGetState(0, &flags, &active);
+    }
 }
 
 static void launch0(long calls)
@@ -166,6 +178,7 @@ static const struct function {
 } functions[] = {
     {"get", get, 0},
     {"set", set, 0},
+    {"state", state, 0},
     {"launch0", launch0, 0},
     {"launch8", launch8, 0},
     {"launch_mixed", launch_mixed, 0},
@@ -232,6 +245,7 @@ static void calls(long count, long launches)
     cost("clock_read", clock_reads, count, 0);
     cost("get", get, count, 0);
     cost("set", set, count, 0);
+    cost("state", state, count, 0);
     cost("launch0", launch0, launches, 1);
     cost("launch8", launch8, launches, 1);
 }
@@ -245,6 +259,75 @@ static void pinned(long count, long launches)
             int is_query = functions[i].run == event_query || functions[i].run == pointer;
             cost(functions[i].name, functions[i].run, is_query ? count : launches, !is_query);
         }
+}
+
+/* Code that jumps through all its cache lines in an order that nothing foresees, as a program's own code fills the caches of
+ * code and of jumps between two calls. */
+static void *make_code(size_t lines)
+{
+    enum { LINE = 64 };
+    unsigned char *code = mmap(NULL, lines * LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t *order = malloc(lines * sizeof *order);
+    CHECK(code != MAP_FAILED && order != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    uint64_t random = 1;
+    for (size_t i = 0; i < lines; i++)
+        order[i] = i;
+    for (size_t i = lines - 1; i > 1; i--) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t other = 1 + (random >> 33) % i;
+        uint32_t kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    for (size_t i = 0; i + 1 < lines; i++) {
+        unsigned char *line = code + (size_t)order[i] * LINE;
+        int32_t distance = ((int32_t)order[i + 1] - (int32_t)order[i]) * LINE - 5;
+        line[0] = 0xe9; /* jmp */
+        memcpy(line + 1, &distance, sizeof distance);
+    }
+    code[(size_t)order[lines - 1] * LINE] = 0xc3; /* ret */
+    free(order);
+    CHECK(mprotect(code, lines * LINE, PROT_READ | PROT_EXEC) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    return code;
+}
+
+/* What a call takes when the program has run through other code and data since the last one; the mean of the nine tenths of calls
+ * that took least. */
+static void cold(long calls)
+{
+    enum { CODE = 4096, DATA = 1024, LINE = 64 };
+    void (*others)(void) = (void (*)(void))make_code(CODE);
+    volatile char *data = calloc(DATA, LINE);
+    double *times = malloc(calls * sizeof *times);
+    double from = nanoseconds();
+    uint64_t first = __rdtsc();
+    get(1000000);
+    double ticks_per_ns = (__rdtsc() - first) / (nanoseconds() - from);
+    static const char *const names[] = {NULL, "get", "set", "state", "launch8"};
+    for (size_t which = 0; which < sizeof names / sizeof *names; which++) {
+        void (*run)(long) = names[which] != NULL ? function_named(names[which])->run : NULL;
+        for (long i = 0; i < calls; i++) {
+            others();
+            for (int line = 0; line < DATA; line++)
+                data[(line * 389 + 7) % DATA * LINE];
+            unsigned processor;
+            uint64_t before = __rdtscp(&processor);
+            _mm_lfence();
+            if (run != NULL)
+                run(1);
+            uint64_t spent = __rdtscp(&processor) - before;
+            times[i] = spent / ticks_per_ns;
+            if (run == launch8 && i % LAUNCHES_IN_FLIGHT == 0)
+                CHECK(cuCtxSynchronize());
+        }
+        qsort(times, calls, sizeof *times, by_size);
+        double sum = 0;
+        for (long i = 0; i < calls / 10 * 9; i++)
+            sum += times[i];
+        printf("cold_%s_ns %.2f\n", run != NULL ? names[which] : "nothing", sum / (calls / 10 * 9));
+    }
+    free(times);
+    free((void *)data);
 }
 
 struct worker {
@@ -401,6 +484,9 @@ int main(int count, char **words)
     } else if (strcmp(what, "pinned") == 0 && first >= PART && second >= PART) {
         start();
         pinned(first, second);
+    } else if (strcmp(what, "cold") == 0 && first >= PART) {
+        start();
+        cold(first);
     } else if (strcmp(what, "threads") == 0 && first > 0 && second >= PART) {
         start();
         threads((int)first, second);
@@ -417,7 +503,7 @@ int main(int count, char **words)
             register_memory();
         function->run(second);
     } else {
-        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | threads THREADS CALLS | tail CALLS\n"
+        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | cold CALLS | threads THREADS CALLS | tail CALLS\n"
                         "       | upload MIB ROUNDS [FOLDER] | loop FUNCTION CALLS\n");
         return 2;
     }
