@@ -92,6 +92,17 @@ impl ValueForm {
     }
 }
 
+/// What a call has left behind one of its function's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftNumber {
+    /// From 0.
+    pub parameter: u8,
+    /// 4 or 8.
+    pub bytes: u8,
+    /// With nothing above these bytes.
+    pub number: u64,
+}
+
 /// How a `CAPTURE` of so many bytes is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureForm {
@@ -256,6 +267,8 @@ impl Numbers<'_> {
 impl Room {
     /// Bytes that must be free.
     pub const LENGTH: usize = 256;
+    /// Most numbers that a `LEAVE` is put with in one go.
+    pub const MOST_NUMBERS: usize = 4;
 
     /// # Safety
     /// `at + 8` is at most `LENGTH`.
@@ -464,6 +477,40 @@ impl Room {
         self.commit(head(LENGTH as u32, record_kind::LEAVE, 0, function));
         LENGTH
     }
+
+    /// Puts a `LEAVE` of a call that has returned 0, with at most [`Self::MOST_NUMBERS`] captures of what it has left. The
+    /// record's length.
+    #[inline(always)]
+    pub fn put_leave_numbers(
+        &mut self,
+        function: u16,
+        ticks: u64,
+        numbers: impl Iterator<Item = LeftNumber>,
+    ) -> usize {
+        const MOST: usize = RESULT + 4 + Room::MOST_NUMBERS * (CAPTURE_HEAD_LENGTH + 8);
+        const _: () = assert!(MOST + 16 <= Room::LENGTH);
+        let mut at = RESULT + 4;
+        for left in numbers.take(Self::MOST_NUMBERS) {
+            let bytes = if left.bytes == 4 { 4 } else { 8 };
+            // SAFETY: each is no longer than a capture head and eight bytes, and there is room for the most of them.
+            unsafe {
+                self.put(at, u64::from(left.parameter) | bytes << 32);
+                self.put(at + CAPTURE_HEAD_LENGTH, left.number);
+            }
+            at += CAPTURE_HEAD_LENGTH + bytes as usize;
+        }
+        let length = at.next_multiple_of(8);
+        // SAFETY: as above, and there is room for 16 bytes more. The result is part of the word behind the ticks, whose rest is the
+        // first capture's.
+        unsafe {
+            self.put(TICKS, ticks);
+            self.put_half(RESULT, 0);
+            self.put(at, 0);
+            self.put(length, 0);
+        }
+        self.commit(head(length as u32, record_kind::LEAVE, 0, function));
+        length
+    }
 }
 
 #[cfg(test)]
@@ -568,6 +615,25 @@ mod tests {
             })?;
             same(|space| space.room().put_leave(513, ticks, result), |mut record| {
                 record.put_leave(LeaveHead { ticks, result })?;
+                record.commit(record_kind::LEAVE, 513)
+            })?;
+        }
+
+        #[test]
+        fn leaves_with_numbers_are_as_by_parts(
+            ticks in any::<u64>(), numbers in prop::collection::vec((0_u8..16, prop_oneof![Just(4_u8), Just(8)], word()), 0..=4),
+        ) {
+            let numbers = numbers.into_iter().map(|(parameter, bytes, number)| LeftNumber {
+                parameter,
+                bytes,
+                number: if bytes == 4 { number & 0xffff_ffff } else { number },
+            });
+            let numbers: Vec<_> = numbers.collect();
+            same(|space| space.room().put_leave_numbers(513, ticks, numbers.iter().copied()), |mut record| {
+                record.put_leave(LeaveHead { ticks, result: 0 })?;
+                for left in &numbers {
+                    record.put_captured_number(left.parameter, left.number, left.bytes)?;
+                }
                 record.commit(record_kind::LEAVE, 513)
             })?;
         }

@@ -1,8 +1,9 @@
 //! After the driver has returned: the leave record, and what else is to be done then.
 
+use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
-use cutape_format::fixed::ValueForm;
+use cutape_format::fixed::{LeftNumber, ValueForm};
 use cutape_format::layout::{LeaveHead, SHORT_TICKS_END, VALUE_TICKS_END, field, record_kind};
 
 use crate::call::{Frame, MEASURING, RECORDING, STATE};
@@ -13,14 +14,17 @@ use crate::{capture, clock, cost, errno, host_memory, overrides, pending};
 /// Called by every entry after the driver, unless `enter` said not to. Writes the leave record, in one go where it can be.
 pub(crate) extern "C" fn leave(frame: &mut Frame) {
     if STATE.load(Ordering::Relaxed) != RECORDING {
+        cold_path();
         return leave_otherwise(frame);
     }
     let ticks = clock::counter();
     let Some((state, plan)) = returned(frame) else {
+        cold_path();
         return;
     };
     match leave_directly(state, frame, plan, ticks) {
         Left::Directly => state.leave(),
+        Left::Values => leave_values(state, frame, plan, ticks),
         Left::ByAttribute => leave_by_attribute(state, frame, plan, ticks),
         Left::Not => leave_with_care(state, frame, plan, ticks),
     }
@@ -51,45 +55,83 @@ fn returned(frame: &Frame) -> Option<(&'static Thread, &'static Plan)> {
 enum Left {
     /// The leave record is written.
     Directly,
+    /// Nothing, and `leave_values` may do it.
+    Values,
     /// Nothing, and `leave_by_attribute` may do it.
     ByAttribute,
     /// Nothing.
     Not,
 }
 
-/// Writes the leave record of nearly every call, unless it takes more than a few stores.
+/// Writes the leave record of nearly every call, unless it takes more than a few stores. What is usual is said to be, so that it
+/// stands in one piece: between calls the program's own code fills the caches, and each jump that was forgotten costs more than
+/// what it leads to.
 #[inline(always)]
 fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> Left {
-    if plan.leaving == Leaving::ByRoles || plan.asks_if_idle && !is_idle() {
+    if plan.asks_if_idle {
+        cold_path();
+        if !is_idle() {
+            return Left::Not;
+        }
+    }
+    if plan.leaving == Leaving::ByRoles {
+        cold_path();
         return Left::Not;
     }
-    let left = |is_written| {
-        if is_written {
-            Left::Directly
-        } else {
-            Left::Not
-        }
-    };
     let result = frame.result as i32;
     if result != 0 {
+        cold_path();
         return left(state.put_in_room(|room| room.put_leave(frame.function, ticks, result)));
     }
     let spent = ticks.wrapping_sub(frame.entered);
     if spent >= VALUE_TICKS_END {
+        cold_path();
         return Left::Not;
     }
     // No table of places to jump to: the first two are nearly all.
-    if plan.leaving == Leaving::Result {
-        return left(state.put_in_room(|room| room.put_short_leave(spent)));
-    }
     if plan.leaving == Leaving::Value {
         let (value, form) = (plan.value, plan.value_form);
         return left(put_value(state, frame, value, form, spent));
     }
-    if plan.leaving == Leaving::ValueByAttribute {
-        return Left::ByAttribute;
+    if plan.leaving == Leaving::Result {
+        return left(state.put_in_room(|room| room.put_short_leave(spent)));
     }
+    cold_path();
+    match plan.leaving {
+        Leaving::Values => Left::Values,
+        Leaving::ValueByAttribute => Left::ByAttribute,
+        _ => Left::Not,
+    }
+}
+
+#[inline(always)]
+fn left(is_written: bool) -> Left {
+    if is_written {
+        return Left::Directly;
+    }
+    cold_path();
     Left::Not
+}
+
+/// Writes the leave record of a call that succeeded and left several numbers, in one go.
+#[inline(never)]
+extern "C" fn leave_values(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    let numbers = plan
+        .outputs
+        .iter()
+        .take(plan.output_count.into())
+        .filter_map(|output| {
+            let address = frame.words[usize::from(output.position % 16)];
+            (address != 0).then(|| LeftNumber {
+                parameter: output.position,
+                bytes: output.bytes,
+                number: capture::number_at(address, output.bytes),
+            })
+        });
+    if !state.put_in_room(|room| room.put_leave_numbers(frame.function, ticks, numbers)) {
+        return leave_with_care(state, frame, plan, ticks);
+    }
+    state.leave();
 }
 
 /// Writes the leave record of a call that succeeded within `VALUE_TICKS_END` and left the value of an attribute, in one go if that is
@@ -113,6 +155,7 @@ extern "C" fn leave_by_attribute(state: &Thread, frame: &mut Frame, plan: &Plan,
 fn put_value(state: &Thread, frame: &Frame, value: Output, form: ValueForm, spent: u64) -> bool {
     let address = frame.words[usize::from(value.position % 16)];
     if address == 0 {
+        cold_path();
         return false;
     }
     let number = capture::number_at(address, value.bytes);
