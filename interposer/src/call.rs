@@ -12,30 +12,31 @@ use crate::{
     clock, cost, driver, entry, errno, fork, host_memory, identity, layouts, log, maps, trace_file,
 };
 
-/// A call in progress, on its thread's stack, where its entry has made it.
+/// A call in progress, on its thread's stack, where its entry has made it. What every call needs is first, where an instruction
+/// reaches it by a distance of one byte.
 #[repr(C, align(16))]
 pub(crate) struct Frame {
-    /// The argument registers, if the function's entry says `entry::SCATTERED`: only then `words` is not the same.
-    pub(crate) vectors: [[u64; 2]; 8],
-    pub(crate) registers: [u64; 6],
-    /// What a function's override keeps from before the call to after it.
-    pub(crate) kept: [u64; 3],
-    /// The arguments that are not in registers; set where there are any.
-    pub(crate) stack: *const u64,
     pub(crate) thread: *const Thread,
     pub(crate) plan: *const Plan,
     /// By which the thread knows that this is still the frame of its call in progress.
     pub(crate) mark: u64,
     /// Ticks when it was entered, as its record says.
     pub(crate) entered: u64,
-    /// The arguments in the order of the prototype; the entry puts the integer registers first.
-    pub(crate) words: [u64; MOST_PARAMETERS],
     /// What the driver returned.
     pub(crate) result: u64,
     /// A position in `FUNCTIONS`; see `index`.
     pub(crate) function: u16,
     /// `entry::shape` of the function.
     pub(crate) shape: u16,
+    /// The arguments in the order of the prototype; the entry puts the integer registers first.
+    pub(crate) words: [u64; MOST_PARAMETERS],
+    /// The arguments that are not in registers; set where there are any.
+    pub(crate) stack: *const u64,
+    /// What a function's override keeps from before the call to after it.
+    pub(crate) kept: [u64; 3],
+    /// The argument registers, if the function's entry says `entry::SCATTERED`: only then `words` is not the same.
+    pub(crate) registers: [u64; 6],
+    pub(crate) vectors: [[u64; 2]; 8],
     /// The caller's rbp, which the entry pushes, and where the caller goes on.
     pub(crate) base: u64,
     pub(crate) caller: u64,

@@ -1,6 +1,7 @@
 //! Before the driver is entered: the enter record, and what else is to be done then.
 
 use core::ffi::c_void;
+use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
 use cutape_format::layout::{EnterHead, RECORD_HEAD_LENGTH, record_kind};
@@ -29,8 +30,25 @@ pub(crate) struct Entered {
 /// Called by every entry before the driver. The frame is the entry's; `stack` is where arguments are that have no register.
 /// Writes the enter record, in one go where it can be.
 pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered {
+    let Some(known) = thread::known_directly() else {
+        cold_path();
+        return enter_by_descriptor(frame, stack);
+    };
+    enter_on(known, frame, stack)
+}
+
+/// The same where a thread's state is not at the same distance for all.
+#[inline(never)]
+extern "C" fn enter_by_descriptor(frame: &mut Frame, stack: *const u64) -> Entered {
+    enter_on(thread::known(), frame, stack)
+}
+
+/// The same for a thread whose state that is; NULL before its first call.
+#[inline(always)]
+fn enter_on(known: *const Thread, frame: &mut Frame, stack: *const u64) -> Entered {
     // SAFETY: NULL, or the state, which lives as long as its thread, which is this one.
-    let Some(state) = (unsafe { thread::known().as_ref() }) else {
+    let Some(state) = (unsafe { known.as_ref() }) else {
+        cold_path();
         return enter_otherwise(frame, stack);
     };
     #[cfg(feature = "gum")]
@@ -38,15 +56,18 @@ pub(crate) extern "C" fn enter(frame: &mut Frame, stack: *const u64) -> Entered 
         return pass(frame);
     }
     if !state.is_at_rest() {
+        cold_path();
         return enter_otherwise(frame, stack);
     }
     if STATE.load(Ordering::Acquire) != RECORDING {
+        cold_path();
         return enter_otherwise(frame, stack);
     }
     let plan = plan::of(frame.index());
     state.enter(frame);
     frame.plan = plan;
     if plan.entering != Entering::Plain {
+        cold_path();
         return enter_longer(state, frame, plan, stack);
     }
     if !state.put_in_room(|room| put_plain_in_room(room, frame, plan, clock::counter)) {
@@ -166,10 +187,11 @@ extern "C" fn enter_with_care(
 /// Does what is to be done between the enter record and the driver.
 #[inline(always)]
 fn proceed(state: &Thread, frame: &mut Frame, plan: &Plan) -> Entered {
-    if plan.acting == Acting::Never {
-        return pass_on(state, frame);
+    if plan.acting != Acting::Never {
+        cold_path();
+        return proceed_further(state, frame, plan);
     }
-    proceed_further(state, frame, plan)
+    pass_on(state, frame)
 }
 
 /// The same where there is something to be done.

@@ -1,4 +1,9 @@
-//! The exported names: one stub each, and the path that all of them share.
+//! The exported names: one entry each, and what all of them share.
+//!
+//! An entry makes a `Frame`, has `enter` write what it is called with, calls the real function with the arguments as they came, and
+//! has `leave` write what became of it. A call that is not recorded jumps to the real function and is gone. The call of the real
+//! function is in each entry and not in what they share, because processors foretell an indirect call by where it stands: from one
+//! place to many functions they are wrong where the program's own code has filled their tables.
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -17,7 +22,6 @@ const PUSHED: usize = 16;
 const _: () = assert!(FRAME.is_multiple_of(16) && offset_of!(Frame, base) == FRAME - PUSHED);
 const _: () = assert!(offset_of!(Frame, caller) == FRAME - 8);
 // Where the path below writes numbers and not names.
-const _: () = assert!(offset_of!(Frame, vectors) == 0);
 const _: () = assert!(offset_of!(Frame, shape) == offset_of!(Frame, function) + 2);
 
 /// In a shape: arguments in vector registers, or structs by value, so that what records a call puts them in order and needs all
@@ -53,42 +57,112 @@ const fn code(function: &Function) -> u32 {
     function.id as u32 | (shape(function) as u32) << 16
 }
 
-/// Calls `enter`, then the real function with the arguments as they came, then `leave`. A call that is not recorded jumps to
-/// the real function and is gone. On entry eax holds the function's code; everything else is as the program left it.
+/// The first part of every entry: puts the arguments into the frame that the entry has made, calls `enter`, and takes the
+/// arguments back as they came. On entry eax holds the function's code, and what is to be called on return; r10d then says how,
+/// and the flags whether that is anything but nothing.
 #[unsafe(naked)]
-extern "C" fn shared() {
+extern "C" fn before() {
+    naked_asm!(
+        ".cfi_startproc",
+        // Distances from rsp are those in the frame and 8 for the return address.
+        "mov [rsp + {words} + 8], rdi",
+        "mov [rsp + {words} + 16], rsi",
+        "mov [rsp + {words} + 24], rdx",
+        "mov [rsp + {words} + 32], rcx",
+        "mov [rsp + {words} + 40], r8",
+        "mov [rsp + {words} + 48], r9",
+        "mov [rsp + {function} + 8], eax",
+        "test eax, {scattered} << 16",
+        "jnz 7f",
+        "2:",
+        "lea rdi, [rsp + 8]",
+        "lea rsi, [rbp + 16]",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {enter}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "mov r10d, edx",
+        // Nearly always nothing of what follows is asked for.
+        "test edx, edx",
+        "jnz 9f",
+        "3:",
+        "mov rdi, [rsp + {words} + 8]",
+        "mov rsi, [rsp + {words} + 16]",
+        "mov rdx, [rsp + {words} + 24]",
+        "mov rcx, [rsp + {words} + 32]",
+        "mov r8, [rsp + {words} + 40]",
+        "mov r9, [rsp + {words} + 48]",
+        "4:",
+        "test r10d, r10d",
+        "ret",
+        "7:",
+        "movups [rsp + {vectors} + 8], xmm0",
+        "movups [rsp + {vectors} + 24], xmm1",
+        "movups [rsp + {vectors} + 40], xmm2",
+        "movups [rsp + {vectors} + 56], xmm3",
+        "movups [rsp + {vectors} + 72], xmm4",
+        "movups [rsp + {vectors} + 88], xmm5",
+        "movups [rsp + {vectors} + 104], xmm6",
+        "movups [rsp + {vectors} + 120], xmm7",
+        "mov [rsp + {registers} + 8], rdi",
+        "mov [rsp + {registers} + 16], rsi",
+        "mov [rsp + {registers} + 24], rdx",
+        "mov [rsp + {registers} + 32], rcx",
+        "mov [rsp + {registers} + 40], r8",
+        "mov [rsp + {registers} + 48], r9",
+        "jmp 2b",
+        "9:",
+        "test byte ptr [rsp + {shape} + 8], {scattered}",
+        "jz 3b",
+        "movups xmm0, [rsp + {vectors} + 8]",
+        "movups xmm1, [rsp + {vectors} + 24]",
+        "movups xmm2, [rsp + {vectors} + 40]",
+        "movups xmm3, [rsp + {vectors} + 56]",
+        "movups xmm4, [rsp + {vectors} + 72]",
+        "movups xmm5, [rsp + {vectors} + 88]",
+        "movups xmm6, [rsp + {vectors} + 104]",
+        "movups xmm7, [rsp + {vectors} + 120]",
+        "mov rdi, [rsp + {registers} + 8]",
+        "mov rsi, [rsp + {registers} + 16]",
+        "mov rdx, [rsp + {registers} + 24]",
+        "mov rcx, [rsp + {registers} + 32]",
+        "mov r8, [rsp + {registers} + 40]",
+        "mov r9, [rsp + {registers} + 48]",
+        "jmp 4b",
+        ".cfi_endproc",
+        registers = const offset_of!(Frame, registers),
+        vectors = const offset_of!(Frame, vectors),
+        words = const offset_of!(Frame, words),
+        function = const offset_of!(Frame, function),
+        shape = const offset_of!(Frame, shape),
+        scattered = const SCATTERED,
+        enter = sym enter,
+    )
+}
+
+/// The rest of an entry where there is more to be done than to call: the call is not recorded, or has arguments on the stack. On
+/// entry rax holds what is to be called, r10d how, and rbp where the frame ends.
+#[unsafe(naked)]
+extern "C" fn otherwise() {
     naked_asm!(
         ".cfi_startproc",
         // 0x1b: a 32-bit distance.
         ".cfi_personality 0x1b, {unwound}",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
+        ".cfi_def_cfa rbp, 16",
         ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "sub rsp, {frame}",
-        "mov [rsp + {words}], rdi",
-        "mov [rsp + {words} + 8], rsi",
-        "mov [rsp + {words} + 16], rdx",
-        "mov [rsp + {words} + 24], rcx",
-        "mov [rsp + {words} + 32], r8",
-        "mov [rsp + {words} + 40], r9",
-        "mov [rsp + {function}], eax",
-        "test eax, {scattered} << 16",
-        "jnz 7f",
-        "2:",
-        "mov rdi, rsp",
-        "lea rsi, [rbp + 16]",
-        "call {enter}",
-        // Nearly always nothing of what follows is asked for.
-        "test edx, edx",
-        "jnz 8f",
-        "mov rdi, [rsp + {words}]",
-        "mov rsi, [rsp + {words} + 8]",
-        "mov rdx, [rsp + {words} + 16]",
-        "mov rcx, [rsp + {words} + 24]",
-        "mov r8, [rsp + {words} + 32]",
-        "mov r9, [rsp + {words} + 40]",
+        "test r10d, {passed}",
+        "jnz 6f",
+        // No more of the program's stack than the arguments: what lies above them may be its end.
+        "and r10d, {pairs}",
+        "jz 3f",
+        "shl r10d, 4",
+        "sub rsp, r10",
+        "5:",
+        "sub r10, 16",
+        "movups xmm8, [rbp + r10 + 16]",
+        "movups [rsp + r10], xmm8",
+        "jnz 5b",
         "3:",
         "call rax",
         "mov [rbp - {frame} + {result}], rax",
@@ -101,62 +175,6 @@ extern "C" fn shared() {
         ".cfi_restore rbp",
         "ret",
         ".cfi_restore_state",
-        "7:",
-        "movups [rsp], xmm0",
-        "movups [rsp + 16], xmm1",
-        "movups [rsp + 32], xmm2",
-        "movups [rsp + 48], xmm3",
-        "movups [rsp + 64], xmm4",
-        "movups [rsp + 80], xmm5",
-        "movups [rsp + 96], xmm6",
-        "movups [rsp + 112], xmm7",
-        "mov [rsp + {registers}], rdi",
-        "mov [rsp + {registers} + 8], rsi",
-        "mov [rsp + {registers} + 16], rdx",
-        "mov [rsp + {registers} + 24], rcx",
-        "mov [rsp + {registers} + 32], r8",
-        "mov [rsp + {registers} + 40], r9",
-        "jmp 2b",
-        "8:",
-        "mov r10d, edx",
-        "test byte ptr [rsp + {shape}], {scattered}",
-        "jnz 9f",
-        "mov rdi, [rsp + {words}]",
-        "mov rsi, [rsp + {words} + 8]",
-        "mov rdx, [rsp + {words} + 16]",
-        "mov rcx, [rsp + {words} + 24]",
-        "mov r8, [rsp + {words} + 32]",
-        "mov r9, [rsp + {words} + 40]",
-        "4:",
-        "test r10d, {passed}",
-        "jnz 6f",
-        // No more of the program's stack than the arguments: what lies above them may be its end.
-        "and r10d, {pairs}",
-        "jz 3b",
-        "shl r10d, 4",
-        "sub rsp, r10",
-        "5:",
-        "sub r10, 16",
-        "movups xmm8, [rbp + r10 + 16]",
-        "movups [rsp + r10], xmm8",
-        "jnz 5b",
-        "jmp 3b",
-        "9:",
-        "movups xmm0, [rsp]",
-        "movups xmm1, [rsp + 16]",
-        "movups xmm2, [rsp + 32]",
-        "movups xmm3, [rsp + 48]",
-        "movups xmm4, [rsp + 64]",
-        "movups xmm5, [rsp + 80]",
-        "movups xmm6, [rsp + 96]",
-        "movups xmm7, [rsp + 112]",
-        "mov rdi, [rsp + {registers}]",
-        "mov rsi, [rsp + {registers} + 8]",
-        "mov rdx, [rsp + {registers} + 16]",
-        "mov rcx, [rsp + {registers} + 24]",
-        "mov r8, [rsp + {registers} + 32]",
-        "mov r9, [rsp + {registers} + 40]",
-        "jmp 4b",
         "6:",
         "leave",
         ".cfi_def_cfa rsp, 8",
@@ -164,16 +182,10 @@ extern "C" fn shared() {
         "jmp rax",
         ".cfi_endproc",
         frame = const FRAME - PUSHED,
-        registers = const offset_of!(Frame, registers),
-        words = const offset_of!(Frame, words),
-        function = const offset_of!(Frame, function),
-        shape = const offset_of!(Frame, shape),
         result = const offset_of!(Frame, result),
-        scattered = const SCATTERED,
         passed = const PASSED,
         pairs = const SCATTERED - 1,
         unwound = sym unwound,
-        enter = sym enter,
         leave = sym leave,
     )
 }
@@ -205,12 +217,40 @@ macro_rules! entries {
             #[allow(non_snake_case, unreachable_pub)]
             pub extern "C" fn $name() {
                 naked_asm!(
+                    // One line of the cache.
+                    ".balign 64",
                     ".cfi_startproc",
+                    ".cfi_personality 0x1b, {unwound}",
+                    "push rbp",
+                    ".cfi_def_cfa_offset 16",
+                    ".cfi_offset rbp, -16",
+                    "mov rbp, rsp",
+                    ".cfi_def_cfa_register rbp",
+                    "sub rsp, {frame}",
                     "mov eax, {code}",
-                    "jmp {shared}",
+                    "call {before}",
+                    "jnz 2f",
+                    "call rax",
+                    "mov [rsp + {result}], rax",
+                    "mov rdi, rsp",
+                    "call {leave}",
+                    "mov rax, [rsp + {result}]",
+                    "leave",
+                    ".cfi_remember_state",
+                    ".cfi_def_cfa rsp, 8",
+                    ".cfi_restore rbp",
+                    "ret",
+                    ".cfi_restore_state",
+                    "2:",
+                    "jmp {otherwise}",
                     ".cfi_endproc",
                     code = const code(&FUNCTIONS[$id]),
-                    shared = sym shared,
+                    frame = const FRAME - PUSHED,
+                    result = const offset_of!(Frame, result),
+                    before = sym before,
+                    otherwise = sym otherwise,
+                    leave = sym leave,
+                    unwound = sym unwound,
                 )
             }
         )*

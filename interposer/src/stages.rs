@@ -11,9 +11,14 @@ const MOST: usize = 8;
 /// Bytes of all stages of a thread, if the first is not longer.
 const ALL: u64 = MOST as u64 * (64 << 10);
 
+/// Where they are kept. Not in the thread's own memory, of which a library that comes late gets some hundred bytes where every
+/// thread has it at the same distance: see `thread_word`.
+type Places = [Cell<Option<Stage>>; MOST];
+
 /// All of them; plain cells without destructor.
 pub(crate) struct Stages {
-    all: [Cell<Option<Stage>>; MOST],
+    /// NULL, or of a box.
+    all: Cell<*mut Places>,
     /// Which of them is being filled.
     current: Cell<usize>,
     /// Whether there may be more than there are.
@@ -24,10 +29,15 @@ impl Stages {
     /// None yet.
     pub(crate) const fn none() -> Self {
         Self {
-            all: [const { Cell::new(None) }; MOST],
+            all: Cell::new(core::ptr::null_mut()),
             current: Cell::new(0),
             may_grow: Cell::new(true),
         }
+    }
+
+    fn all(&self) -> &[Cell<Option<Stage>>] {
+        // SAFETY: NULL, or of a box that is there until `end`; only this thread has it.
+        unsafe { self.all.get().as_ref() }.map_or(&[], |places| places)
     }
 
     /// Makes one of that many bytes, where there is none; it is to be begun. False if the file cannot be longer.
@@ -36,7 +46,11 @@ impl Stages {
     pub(crate) fn open(&self, length: u64, thread: u32) -> bool {
         self.current.set(0);
         self.may_grow.set(true);
-        let place = self.all.first();
+        if self.all.get().is_null() {
+            let places = Box::new([const { Cell::new(None) }; MOST]);
+            self.all.set(Box::into_raw(places));
+        }
+        let place = self.all().first();
         Stage::open(length, 1, thread, |stage| {
             if let Some(place) = place {
                 place.set(Some(stage));
@@ -46,22 +60,31 @@ impl Stages {
 
     /// Forgets them without a change to any: in a forked child they are the parent's.
     pub(crate) fn forget(&self) {
-        self.all.iter().for_each(|stage| stage.set(None));
+        self.all().iter().for_each(|stage| stage.set(None));
+    }
+
+    /// Lets go of the places, when all stages have been taken away.
+    pub(crate) fn end(&self) {
+        let places = self.all.replace(core::ptr::null_mut());
+        if !places.is_null() {
+            // SAFETY: `open` has made them of a box, and no reference to them is kept.
+            drop(unsafe { Box::from_raw(places) });
+        }
     }
 
     /// Does something with the stage that is being filled; `None` if there is none.
     pub(crate) fn with_current<T>(&self, act: impl FnOnce(&mut Stage) -> T) -> Option<T> {
-        with(self.all.get(self.current.get())?, act)
+        with(self.all().get(self.current.get())?, act)
     }
 
     /// Takes away the stage that is being filled.
     pub(crate) fn take_current(&self) -> Option<Stage> {
-        self.all.get(self.current.get())?.take()
+        self.all().get(self.current.get())?.take()
     }
 
     /// Takes away one that is not being filled.
     pub(crate) fn take_other(&self) -> Option<Stage> {
-        let others = self.all.iter().enumerate();
+        let others = self.all().iter().enumerate();
         others
             .filter(|&(at, _)| at != self.current.get())
             .find_map(|(_, stage)| stage.take())
@@ -85,7 +108,12 @@ impl Stages {
     fn find_next(&self) -> Option<usize> {
         let current = self.current.get();
         let mut oldest: Option<(u32, usize)> = None;
-        for (at, place) in self.all.iter().enumerate().filter(|&(at, _)| at != current) {
+        for (at, place) in self
+            .all()
+            .iter()
+            .enumerate()
+            .filter(|&(at, _)| at != current)
+        {
             match with(place, |stage| (stage.is_free(), stage.sequence())) {
                 Some((true, _)) => return Some(at),
                 Some((false, sequence)) => {
@@ -99,7 +127,7 @@ impl Stages {
         }
         let (_, at) = oldest?;
         // The mover may just have been faster.
-        let is_free = with(self.all.get(at)?, |stage| {
+        let is_free = with(self.all().get(at)?, |stage| {
             stage.take_back() || stage.is_free()
         })?;
         is_free.then_some(at)
@@ -111,13 +139,13 @@ impl Stages {
             return None;
         }
         let is_there = |place: &Cell<Option<Stage>>| with(place, |_| ()).is_some();
-        let count = self.all.iter().filter(|place| is_there(place)).count();
+        let count = self.all().iter().filter(|place| is_there(place)).count();
         let (length, thread) = self.with_current(|stage| (stage.length(), stage.thread()))?;
         let most = (ALL / length).min(MOST as u64) as usize;
         let more = count.min(most.saturating_sub(count));
         let mut made = None;
         if more > 0 {
-            let mut places = self.all.iter().enumerate();
+            let mut places = self.all().iter().enumerate();
             Stage::open(length, more, thread, |stage| {
                 let free = places.find(|(_, place)| !is_there(place));
                 match free.filter(|_| stage.can_be_handed_over()) {

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::hint::cold_path;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -106,9 +107,14 @@ pub(crate) fn current() -> *const Thread {
 }
 
 /// The same where it has been asked for before, otherwise NULL.
-#[inline(always)]
 pub(crate) fn known() -> *const Thread {
     thread_word::get()
+}
+
+/// The same, in less time; `None` where that cannot be had.
+#[inline(always)]
+pub(crate) fn known_directly() -> Option<*const Thread> {
+    thread_word::get_directly()
 }
 
 #[cold]
@@ -168,6 +174,29 @@ impl Unfilled<'_> {
     pub(crate) fn fill(self, length: usize) {
         debug_assert!(length <= self.thread.end.get() as usize - self.place as usize);
         self.thread.next.set(self.place.wrapping_add(length));
+    }
+}
+
+/// How far ahead memory is fetched: some calls, so that it has come by then.
+const AHEAD: usize = 512;
+/// Of a longer record the rest comes when it is put.
+const MOST_AHEAD: usize = 2048;
+/// Of the cache.
+const LINE: usize = 64;
+
+/// Has a line of the cache fetched to be written, so far behind a place.
+#[inline(always)]
+fn fetch<const DISTANCE: usize>(place: *mut u8) {
+    // Not the intrinsic: without a target feature that becomes the instruction which fetches for reading.
+    // SAFETY: whatever is at an address, to prefetch it changes nothing and never faults; processors that do not know the
+    // instruction pass over it.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw byte ptr [{place} + {distance}]",
+            place = in(reg) place,
+            distance = const DISTANCE,
+            options(nostack, preserves_flags, readonly)
+        );
     }
 }
 
@@ -327,21 +356,17 @@ impl Thread {
     }
 
     /// Has the memory fetched in which the next calls will be recorded: the mover may have looked at it since.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look_ahead(&self) {
-        /// Some calls ahead, so that it has come by then.
-        const AHEAD: usize = 512;
-        // Not the intrinsic: without a target feature that becomes the instruction which fetches for reading.
-        // SAFETY: whatever is at an address, to prefetch it changes nothing and never faults; processors that do not know the
-        // instruction pass over it.
-        unsafe {
-            core::arch::asm!(
-                "prefetchw byte ptr [{next} + {ahead}]",
-                "prefetchw byte ptr [{next} + {ahead} + 64]",
-                next = in(reg) self.next.get(),
-                ahead = const AHEAD,
-                options(nostack, preserves_flags, readonly)
-            );
+        fetch::<AHEAD>(self.next.get());
+        fetch::<{ AHEAD + LINE }>(self.next.get());
+    }
+
+    /// The same for a record of so many bytes that is about to be put, and for what `look_ahead` will pass over because of it.
+    #[inline(always)]
+    pub(crate) fn look_ahead_of(&self, length: usize) {
+        for distance in (2 * LINE..length.min(MOST_AHEAD)).step_by(LINE) {
+            fetch::<AHEAD>(self.next.get().wrapping_add(distance));
         }
     }
 
@@ -350,6 +375,7 @@ impl Thread {
     pub(crate) fn put_in_room(&self, put: impl FnOnce(&mut Room) -> usize) -> bool {
         let next = self.next.get();
         if next > self.last_room.get() {
+            cold_path();
             return false;
         }
         // SAFETY: so much of this thread's own stage is unfilled, nobody else refers to it, any bytes make a room, and it is
@@ -454,6 +480,7 @@ impl Thread {
             let is_empty = stage.move_out(self.next.get());
             stage.close(is_empty);
         }
+        self.stages.end();
         self.fill_nothing();
     }
 

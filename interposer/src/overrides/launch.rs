@@ -74,6 +74,7 @@ pub(crate) fn capture_directly<const IS_FEW: bool>(
     if array == 0 {
         return Some(NO_PARAMETERS);
     }
+    state.look_ahead_of(layout.length());
     let mut unfilled = state.unfilled();
     let mut capture = layout.form().begin(unfilled.space(), PARAMETERS)?;
     let captured = put_parameters::<IS_FEW>(layout, array, capture.bytes())?;
@@ -149,6 +150,7 @@ pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
             0
         }
         + layout.length();
+    state.look_ahead_of(captures);
     let mut unfilled = state.unfilled();
     let mut note = CapturesNote::new(unfilled.space(), captures)?;
     let target = note.put(CONFIG as u8, field::POINTEE, CONFIG_LENGTH as u32)?;
