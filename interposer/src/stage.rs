@@ -17,11 +17,26 @@ use crate::{clock, trace_file};
 const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
 const PADDING: [u8; STAGED_PADDED_LENGTH - STAGED_LENGTH] = [0; _];
 
+const PAGE: usize = 4096;
+/// How much of a stage is made ready at once: a page takes some 3 us (ext4 on Linux 6.18), for which a call has to wait.
+const AT_ONCE: usize = 4 * PAGE;
+
+/// Makes pages of a stage's mapping ready to be written to: fewer calls than there would be faults, and a file system that cannot
+/// keep its promise of space says so here. False if it cannot.
+fn populate(start: *mut u8, length: usize) -> bool {
+    // SAFETY: pages of a mapping that is ours; what they hold stays.
+    let failed = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) } != 0;
+    // Linux before 5.14 does not know the request.
+    !failed || errno::get() == libc::EINVAL
+}
+
 /// A stage, mapped.
 pub(crate) struct Stage {
     start: *mut u8,
     /// Bytes, head included.
     length: usize,
+    /// So many of them can be written to without a fault.
+    ready: usize,
     /// Where it begins in the file.
     position: u64,
     thread: u32,
@@ -33,22 +48,25 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes stages of that many bytes each for a thread, without records, and gives them to `take`. `begin` comes first. False,
-    /// and there are none, if the file cannot be longer.
-    pub(crate) fn open(length: u64, count: usize, thread: u32, mut take: impl FnMut(Self)) -> bool {
+    /// Makes a thread's first stage, of that many bytes and without records. `begin` comes first. `None` if the file cannot be longer.
+    pub(crate) fn open(length: u64, thread: u32) -> Option<Self> {
+        Self::open_ready(length, thread, length as usize)
+    }
+
+    /// The same for a further one. A thread makes it between two calls, so it is made ready as the thread comes to it.
+    pub(crate) fn open_another(length: u64, thread: u32) -> Option<Self> {
+        Self::open_ready(length, thread, PAGE)
+    }
+
+    fn open_ready(length: u64, thread: u32, ready: usize) -> Option<Self> {
         let _errno = Errno::keep();
-        let all = length * count as u64;
-        let Some((position, _)) = trace_file::claim(all, CHUNK_ALIGNMENT) else {
-            return false;
-        };
-        let Some(descriptor) = trace_file::descriptor() else {
-            return false;
-        };
+        let (position, _) = trace_file::claim(length, CHUNK_ALIGNMENT)?;
+        let descriptor = trace_file::descriptor()?;
         // SAFETY: maps a part of our file that was just allocated and that nobody else has claimed.
         let start = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
-                all as usize,
+                length as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 descriptor,
@@ -56,44 +74,41 @@ impl Stage {
             )
         };
         if start == libc::MAP_FAILED {
-            return false;
+            return None;
         }
-        // One call instead of a fault a page; and a file system that cannot keep its promise of space says so here.
-        // SAFETY: the mapping that was just made.
-        let failed = unsafe { libc::madvise(start, all as usize, libc::MADV_POPULATE_WRITE) } != 0;
-        // Linux before 5.14 does not know the request.
-        if failed && errno::get() != libc::EINVAL {
-            // SAFETY: as above; nobody refers to it.
-            unsafe { libc::munmap(start, all as usize) };
-            return false;
+        if ready < length as usize {
+            // So that a page takes no longer for those behind it, which would be read from the disk with it.
+            // SAFETY: advice on the mapping that was just made.
+            unsafe { libc::madvise(start, length as usize, libc::MADV_RANDOM) };
+        }
+        let start = start.cast::<u8>();
+        if !populate(start, ready) {
+            // SAFETY: the mapping that was just made; nobody refers to it.
+            unsafe { libc::munmap(start.cast(), length as usize) };
+            return None;
         }
         let head = ChunkHead {
             thread,
             ..trace_file::head(chunk_kind::STAGE, length)
         };
         let bytes = head.encode();
-        for number in 0..count as u64 {
-            // SAFETY: the mapping is as long as all stages.
-            let start = unsafe { start.cast::<u8>().add((number * length) as usize) };
-            // SAFETY: a stage is longer than its head, and ours.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
-            let position = position + number * length;
-            take(Self {
-                start,
-                length: length as usize,
-                position,
-                thread,
-                note: StagedNote {
-                    sequence: 0,
-                    first: 0,
-                    ticks: 0,
-                    nanoseconds: 0,
-                },
-                slot: trace_file::control().and_then(|control| control.take_slot(position, length)),
-                handed: None,
-            });
-        }
-        true
+        // SAFETY: a stage is longer than its head, and ours.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        Some(Self {
+            start,
+            length: length as usize,
+            ready,
+            position,
+            thread,
+            note: StagedNote {
+                sequence: 0,
+                first: 0,
+                ticks: 0,
+                nanoseconds: 0,
+            },
+            slot: trace_file::control().and_then(|control| control.take_slot(position, length)),
+            handed: None,
+        })
     }
 
     /// Bytes, head included.
@@ -175,7 +190,20 @@ impl Stage {
             });
         debug_assert_eq!(written, Some(STAGED_PADDED_LENGTH));
         // SAFETY: the stage is longer than what stands before its records.
-        unsafe { (self.start.add(RECORDS), self.start.add(self.length)) }
+        unsafe { (self.start.add(RECORDS), self.start.add(self.ready)) }
+    }
+
+    /// Makes some more of it ready; where that ends. `None` if there is no more, or the file system cannot keep its promise of space.
+    pub(crate) fn extend(&mut self) -> Option<*mut u8> {
+        let more = AT_ONCE.min(self.length - self.ready);
+        // SAFETY: `ready` is at most the length.
+        let from = unsafe { self.start.add(self.ready) };
+        if more == 0 || !populate(from, more) {
+            return None;
+        }
+        self.ready += more;
+        // SAFETY: as above.
+        Some(unsafe { self.start.add(self.ready) })
     }
 
     /// Whether records that end there are none.

@@ -50,12 +50,11 @@ impl Stages {
             let places = Box::new([const { Cell::new(None) }; MOST]);
             self.all.set(Box::into_raw(places));
         }
-        let place = self.all().first();
-        Stage::open(length, 1, thread, |stage| {
-            if let Some(place) = place {
-                place.set(Some(stage));
-            }
-        })
+        let (Some(place), Some(stage)) = (self.all().first(), Stage::open(length, thread)) else {
+            return false;
+        };
+        place.set(Some(stage));
+        true
     }
 
     /// Forgets them without a change to any: in a forked child they are the parent's.
@@ -93,7 +92,7 @@ impl Stages {
     /// Goes on in another stage, or in the same one after it was moved; its records end there. What is current then is to be
     /// begun. False if the file cannot be written; then nothing has changed.
     pub(crate) fn change(&self, end: *const u8) -> bool {
-        if trace_file::control().is_some_and(|control| control.is_attended())
+        if is_attended()
             && self.with_current(|stage| stage.can_be_handed_over()) == Some(true)
             && let Some(next) = self.find_next()
             && self.with_current(|stage| stage.hand_over(end)) == Some(true)
@@ -133,34 +132,29 @@ impl Stages {
         is_free.then_some(at)
     }
 
-    /// Makes as many more stages as there are, as far as may be; one of them.
+    /// Makes one more stage, if there may be more; where it is.
     fn grow(&self) -> Option<usize> {
-        if !self.may_grow.get() {
+        if !self.may_grow.replace(false) {
             return None;
         }
-        let is_there = |place: &Cell<Option<Stage>>| with(place, |_| ()).is_some();
-        let count = self.all().iter().filter(|place| is_there(place)).count();
         let (length, thread) = self.with_current(|stage| (stage.length(), stage.thread()))?;
         let most = (ALL / length).min(MOST as u64) as usize;
-        let more = count.min(most.saturating_sub(count));
-        let mut made = None;
-        if more > 0 {
-            let mut places = self.all().iter().enumerate();
-            Stage::open(length, more, thread, |stage| {
-                let free = places.find(|(_, place)| !is_there(place));
-                match free.filter(|_| stage.can_be_handed_over()) {
-                    Some((at, place)) => {
-                        place.set(Some(stage));
-                        made = Some(at);
-                    }
-                    // As many threads have stages as can have them.
-                    None => stage.close(true),
-                }
-            });
+        let mut places = self.all().iter().take(most);
+        let at = places.position(|place| with(place, |_| ()).is_none())?;
+        let stage = Stage::open_another(length, thread)?;
+        if !stage.can_be_handed_over() {
+            // As many threads have stages as can have them.
+            stage.close(true);
+            return None;
         }
-        self.may_grow.set(made.is_some());
-        made
+        self.all().get(at)?.set(Some(stage));
+        self.may_grow.set(true);
+        Some(at)
     }
+}
+
+fn is_attended() -> bool {
+    trace_file::control().is_some_and(|control| control.is_attended())
 }
 
 fn with<T>(place: &Cell<Option<Stage>>, act: impl FnOnce(&mut Stage) -> T) -> Option<T> {

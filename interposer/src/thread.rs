@@ -13,6 +13,7 @@ use cutape_format::write::Record;
 use crate::call::{self, Frame};
 use crate::cost::Cost;
 use crate::errno::Errno;
+use crate::stage::Stage;
 use crate::stages::Stages;
 use crate::thread_word;
 use crate::trace_file::{self, NotKept, Rows};
@@ -423,6 +424,9 @@ impl Thread {
         if self.ordinal.get() == NO_ORDINAL {
             self.begin();
         }
+        if self.write_further_on(kind, function, build) {
+            return true;
+        }
         // A stage without records is not worth a chunk, and has no room for this one.
         if self.next.get() != NOWHERE && !self.is_stage_empty() {
             if !self.stages.change(self.next.get()) {
@@ -430,7 +434,8 @@ impl Thread {
                 return false;
             }
             self.begin_chunk();
-            if self.try_write(kind, function, build) {
+            if self.try_write(kind, function, build) || self.write_further_on(kind, function, build)
+            {
                 return true;
             }
         }
@@ -441,6 +446,24 @@ impl Thread {
                 return false;
             }
             self.begin_chunk();
+            if self.try_write(kind, function, build) || self.write_further_on(kind, function, build)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes a record where the stage goes on, as far as it does.
+    fn write_further_on(
+        &self,
+        kind: u8,
+        function: u16,
+        build: &mut impl FnMut(&mut Record<'_>) -> Option<()>,
+    ) -> bool {
+        while let Some(Some(end)) = self.stages.with_current(Stage::extend) {
+            // SAFETY: what is ready of a stage is longer than the reserve.
+            self.set_end(unsafe { end.sub(RESERVE) });
             if self.try_write(kind, function, build) {
                 return true;
             }
@@ -463,7 +486,7 @@ impl Thread {
         };
         self.sequence.set(sequence + 1);
         self.next.set(next);
-        // SAFETY: the stage is longer than the reserve.
+        // SAFETY: what is ready of a stage is longer than the reserve.
         self.set_end(unsafe { end.sub(RESERVE) });
     }
 
