@@ -27,7 +27,7 @@ int main(int count, char **words)
     }
     int rank = -1, size = -1;
     int failed = init(NULL, NULL) || get_rank(world, &rank) || get_size(world, &size) || meet(world);
-    printf("rank %d of %d\n", rank, size);
+    dprintf(STDOUT_FILENO, "rank %d of %d\n", rank, size);
     int status = count > 1 ? ask_opened(dlopen(words[1], RTLD_NOW | RTLD_LOCAL)) : 1;
     failed = failed || meet(world) || finish();
     return failed ? 1 : status;
