@@ -4,19 +4,23 @@
  *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that has registered host memory
  *   call_cost cold CALLS                the same of single calls, when other code has run since the last one
  *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
- *   call_cost tail CALLS                how long single calls take: the worst, and how many are slow
- *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of writes to a new file in that folder
+ *   call_cost tail CALLS [FOLDER]       how long single calls take: the worst, how many are slow, and why, as far as can be seen
+ *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of ways to keep the bytes in that folder
  *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see `functions`: to be counted from outside
  *
  * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a machine does only ever
  * adds, and the median of parts of 100 calls, which leaves out what happens rarely. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -386,51 +390,144 @@ static void threads(int count, long calls)
     free(workers);
 }
 
-/* Each call is timed alone. The same with no call between the two clock reads says what the machine itself interrupts. */
-static void tail(long calls)
+/* Writes about as much, in pieces of the same length, as recording a loop that does nothing but call. */
+static void write_on(const char *folder)
 {
+    enum { PIECE = 64 << 10, MOST = 600 << 20 };
+    char path[4096];
+    snprintf(path, sizeof path, "%s/call_cost.%d.written", folder, getppid());
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    unlink(path);
+    char *piece = malloc(PIECE);
+    memset(piece, 1, PIECE);
+    for (off_t at = 0;; at = (at + PIECE) % MOST) {
+        if (at == 0 && ftruncate(file, 0) != 0)
+            _exit(1);
+        if (pwrite(file, piece, PIECE, at) != PIECE)
+            _exit(1);
+        nanosleep(&(struct timespec){.tv_nsec = 70000}, NULL);
+    }
+}
+
+/* Each call is timed alone, and those that took long are counted, also those of them during which the thread was preempted or
+ * had a page fault. The same with no call between the two clock reads says what the machine itself interrupts; and, if there is
+ * a folder, what it does so while another process writes files. */
+static void tail(long calls, const char *folder)
+{
+    enum { EVERY = 256 };
+    static const struct {
+        const char *name;
+        int with_call, beside_writer;
+    } passes[] = {{"nothing", 0, 0}, {"call", 1, 0}, {"nothing_beside_writer", 0, 1}};
     double from = nanoseconds();
     uint64_t first = __rdtsc();
     get(1000000);
     double ticks_per_ns = (__rdtsc() - first) / (nanoseconds() - from);
-    for (int with_call = 0; with_call < 2; with_call++) {
+    for (size_t pass = 0; pass < sizeof passes / sizeof *passes; pass++) {
+        pid_t writer = 0;
+        if (passes[pass].beside_writer) {
+            if (folder == NULL)
+                break;
+            writer = fork();
+            if (writer == 0)
+                write_on(folder);
+            usleep(300000);
+        }
         uint64_t worst = 0;
-        long slow[3] = {0};
+        long slow[3] = {0}, preempted = 0, faulted = 0, unexplained = 0;
+        struct rusage before_part, after_part;
+        getrusage(RUSAGE_THREAD, &before_part);
         for (long i = 0; i < calls; i++) {
             CUcontext current;
             uint64_t before = __rdtsc();
-            if (with_call)
+            if (passes[pass].with_call)
                 cuCtxGetCurrent(&current);
             uint64_t spent = __rdtsc() - before;
             if (spent > worst)
                 worst = spent;
             slow[0] += spent > 1e3 * ticks_per_ns;
             slow[1] += spent > 1e4 * ticks_per_ns;
-            slow[2] += spent > 5e4 * ticks_per_ns;
+            int is_slow = spent > 5e4 * ticks_per_ns;
+            slow[2] += is_slow;
+            if (is_slow || i % EVERY == 0) {
+                getrusage(RUSAGE_THREAD, &after_part);
+                int was_preempted = after_part.ru_nivcsw != before_part.ru_nivcsw;
+                int has_faulted = after_part.ru_minflt != before_part.ru_minflt;
+                preempted += is_slow && was_preempted;
+                faulted += is_slow && has_faulted;
+                unexplained += is_slow && !was_preempted && !has_faulted;
+                before_part = after_part;
+            }
         }
-        const char *name = with_call ? "call" : "nothing";
+        if (writer > 0) {
+            kill(writer, SIGKILL);
+            waitpid(writer, NULL, 0);
+        }
+        const char *name = passes[pass].name;
         printf("tail_%s_worst_us %.2f\n", name, worst / ticks_per_ns / 1e3);
         printf("tail_%s_above_1us %ld\n", name, slow[0]);
         printf("tail_%s_above_10us %ld\n", name, slow[1]);
         printf("tail_%s_above_50us %ld\n", name, slow[2]);
+        printf("tail_%s_above_50us_preempted %ld\n", name, preempted);
+        printf("tail_%s_above_50us_faulted %ld\n", name, faulted);
+        printf("tail_%s_above_50us_neither %ld\n", name, unexplained);
     }
 }
 
-/* The seconds that it takes to write memory to a new file, in one go: what whoever keeps the bytes in a file pays at least. */
-static double write_file(const char *path, const char *source, size_t length)
+static void write_all(int file, const char *source, size_t length)
+{
+    enum { PIECE = 1 << 20 };
+    for (size_t done = 0; done < length;) {
+        size_t piece = length - done < PIECE ? length - done : PIECE;
+        ssize_t written = pwrite(file, source + done, piece, done);
+        CHECK(written > 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+        done += written;
+    }
+}
+
+static void keep_least(double *best, double from)
+{
+    double spent = nanoseconds() - from;
+    if (spent < *best)
+        *best = spent;
+}
+
+/* Best seconds to write memory to a new file, to a file that has its place on the disk, over what is in the file already, and to
+ * copy it to a mapped file that is only memory: what whoever keeps the bytes pays at least. */
+struct kept {
+    double file, allocated, over, memory;
+};
+
+static void keep(const char *path, const char *source, size_t length, char *memory, struct kept *best)
 {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
     double from = nanoseconds();
-    for (size_t done = 0; done < length;) {
-        ssize_t written = pwrite(file, source + done, length - done, done);
-        CHECK(written > 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
-        done += written;
-    }
-    double spent = nanoseconds() - from;
+    write_all(file, source, length);
+    keep_least(&best->file, from);
+    CHECK(ftruncate(file, 0) == 0 && posix_fallocate(file, 0, length) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    from = nanoseconds();
+    write_all(file, source, length);
+    keep_least(&best->allocated, from);
+    from = nanoseconds();
+    write_all(file, source, length);
+    keep_least(&best->over, from);
     close(file);
     unlink(path);
-    return spent;
+    from = nanoseconds();
+    memcpy(memory, source, length);
+    __asm__ volatile("" : : "r"(memory) : "memory");
+    keep_least(&best->memory, from);
+}
+
+static char *memory_file(size_t length)
+{
+    int file = memfd_create("call_cost", 0);
+    CHECK(file >= 0 && ftruncate(file, length) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    CHECK(memory != MAP_FAILED ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    close(file);
+    return memory;
 }
 
 static void upload(long mib, int rounds, const char *folder)
@@ -447,28 +544,30 @@ static void upload(long mib, int rounds, const char *folder)
     memset(source, 1, length);
     memset(copy, 2, length);
     CHECK(cuMemAlloc(&target, length));
-    double best_copy = 1e18, best_upload = 1e18, best_write = 1e18;
+    double best_copy = 1e18, best_upload = 1e18;
+    struct kept kept = {1e18, 1e18, 1e18, 1e18};
+    char *memory = folder != NULL ? memory_file(length) : NULL;
     for (int round = 0; round < rounds; round++) {
         double from = nanoseconds();
         memcpy(copy, source, length);
         /* The copy is looked at, so that it is made. */
         __asm__ volatile("" : : "r"(copy) : "memory");
-        double spent = nanoseconds() - from;
-        if (spent < best_copy)
-            best_copy = spent;
+        keep_least(&best_copy, from);
         from = nanoseconds();
         CHECK(cuMemcpyHtoD(target, source, length));
-        spent = nanoseconds() - from;
-        if (spent < best_upload)
-            best_upload = spent;
-        spent = folder != NULL ? write_file(path, source, length) : best_write;
-        if (spent < best_write)
-            best_write = spent;
+        keep_least(&best_upload, from);
+        if (folder != NULL)
+            keep(path, source, length, memory, &kept);
     }
     printf("memcpy_mib_s %.0f\n", mib / best_copy * 1e9);
     printf("upload_mib_s %.0f\n", mib / best_upload * 1e9);
-    if (folder != NULL)
-        printf("file_write_mib_s %.0f\n", mib / best_write * 1e9);
+    if (folder != NULL) {
+        printf("file_write_mib_s %.0f\n", mib / kept.file * 1e9);
+        printf("file_write_allocated_mib_s %.0f\n", mib / kept.allocated * 1e9);
+        printf("file_write_over_mib_s %.0f\n", mib / kept.over * 1e9);
+        printf("memory_file_mib_s %.0f\n", mib / kept.memory * 1e9);
+        munmap(memory, length);
+    }
     CHECK(cuMemFree(target));
     free(source);
     free(copy);
@@ -492,7 +591,7 @@ int main(int count, char **words)
         threads((int)first, second);
     } else if (strcmp(what, "tail") == 0 && first > 0) {
         start();
-        tail(first);
+        tail(first, count > 3 ? words[3] : NULL);
     } else if (strcmp(what, "upload") == 0 && first > 0 && second > 0) {
         start();
         upload(first, (int)second, count > 4 ? words[4] : NULL);
@@ -503,7 +602,7 @@ int main(int count, char **words)
             register_memory();
         function->run(second);
     } else {
-        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | cold CALLS | threads THREADS CALLS | tail CALLS\n"
+        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | cold CALLS | threads THREADS CALLS | tail CALLS [FOLDER]\n"
                         "       | upload MIB ROUNDS [FOLDER] | loop FUNCTION CALLS\n");
         return 2;
     }
