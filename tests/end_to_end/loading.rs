@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use cutape_format::Trace;
 use cutape_tests::loading::{
-    BACK_ENDS, BRIDGE, built, calls, ensure, folder, gum_is_built, record, record_where, words,
+    BACK_ENDS, BRIDGE, built, calls, ensure, folder, gum_is_built, record, record_command,
+    record_where, words,
 };
 use cutape_tests::{parts, programs, root, run, stable_dump};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -61,6 +62,9 @@ fn main() -> ExitCode {
         ),
         Trial::test("what outlives the launcher gets the driver", || {
             outlives().map_err(Failed::from)
+        }),
+        Trial::test("a thread's memory is not in the static block", || {
+            crowded_out().map_err(Failed::from)
         }),
         Trial::test("what has no way in is refused", || {
             refused().map_err(Failed::from)
@@ -351,6 +355,22 @@ fn forked() -> Result<(), String> {
     let words = words(&["fork".to_owned(), "libcuda.so.1".to_owned()]);
     let output = record("auto", &folder.join("t.cutape"), &words);
     output.expect(0)
+}
+
+/// Where the loader has no room for a late library in the static block of threads, the recorder finds a thread's state by the TLS
+/// descriptor. (glibc before 2.34 does not know the setting, and says nothing.)
+fn crowded_out() -> Result<(), String> {
+    let folder = folder("crowded out");
+    let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
+    let mut command = record_command("audit", &folder.join("t.cutape"), &words);
+    let output = run(command.env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0"));
+    output.expect(0)?;
+    let calls = calls(&folder);
+    ensure(
+        calls == ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"],
+        &format!("recorded: {calls:?}"),
+        &output,
+    )
 }
 
 /// The auditing library is still there when what it leads to is gone.

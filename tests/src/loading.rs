@@ -71,6 +71,11 @@ pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {
 
 /// The same, where gum refuses something.
 pub fn record_where(via: &str, trace: &Path, words: &[String], refused: &str) -> Output {
+    run(record_command(via, trace, words).env(REFUSES, refused))
+}
+
+/// The command of `record`.
+pub fn record_command(via: &str, trace: &Path, words: &[String]) -> Command {
     let driver = built().join("driver/libcuda.so.1");
     let mut command = parts().cutape(&[
         &"record",
@@ -82,10 +87,10 @@ pub fn record_where(via: &str, trace: &Path, words: &[String], refused: &str) ->
         &trace,
         &"--",
     ]);
-    run(command
+    command
         .args(words)
-        .env(REFUSES, refused)
-        .env("LD_LIBRARY_PATH", built().join("driver")))
+        .env("LD_LIBRARY_PATH", built().join("driver"));
+    command
 }
 
 /// The functions that were called, over all traces in a folder.
