@@ -4,11 +4,18 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use cutape_analyzer::TraceContext;
 use cutape_format::layout::BlobRef;
 use cutape_format::{FileRange, Mapping, Signatures, Symbol, Trace};
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, Sym64};
+use object::read::ReadCache;
+use object::read::elf::{ElfFile64, SectionHeader, Sym};
+use object::{LittleEndian, Object, ObjectSegment};
+
+/// Longer names are neither read to their end nor taken apart.
+const LONGEST_NAME: usize = 4096;
 
 /// The symbol of every caller in the trace that lies in a file of its memory map; those that the trace has already stay.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
@@ -108,61 +115,108 @@ impl TraceContext for Symbolised<'_> {
     }
 }
 
-/// What is needed of a file: its function symbols by address, and where its segments lie.
+/// What is needed of a file: its functions by address, and where its segments lie. Names stay in the file until one is asked for:
+/// a framework's libraries have a million of them, of which a trace needs some hundred.
 struct File {
-    /// (address, length, name), by address.
-    symbols: Vec<(u64, u64, String)>,
+    file: fs::File,
+    /// By address.
+    functions: Vec<Function>,
     /// (offset in the file, length, address).
     segments: Vec<(u64, u64, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Function {
+    address: u64,
+    length: u64,
+    /// Where its name is in the file.
+    name: u64,
 }
 
 impl File {
     /// Reads the file if it still is the one that was mapped.
     fn read(mapping: &Mapping) -> Option<Self> {
-        let bytes = fs::read(&mapping.path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
-        if !mapping.build_id.is_empty() && file.build_id().ok()? != Some(&mapping.build_id) {
+        let file = fs::File::open(&mapping.path).ok()?;
+        let cache = ReadCache::new(&file);
+        let elf = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;
+        if !mapping.build_id.is_empty() && elf.build_id().ok()? != Some(&mapping.build_id) {
             return None;
         }
-        let mut symbols: Vec<_> = file
-            .symbols()
-            .chain(file.dynamic_symbols())
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-            .filter_map(|symbol| {
-                Some((
-                    symbol.address(),
-                    symbol.size(),
-                    demangle(symbol.name().ok()?),
-                ))
+        let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
+        let mut functions: Vec<_> = tables
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .filter_map(|table| {
+                let names = elf.elf_section_table().section(table.string_section());
+                Some((table, names.ok()?.sh_offset(LittleEndian)))
+            })
+            .flat_map(|(table, names)| {
+                let functions = table.iter().filter(|symbol| is_function(symbol));
+                functions.map(move |symbol| Function {
+                    address: symbol.st_value(LittleEndian),
+                    length: symbol.st_size(LittleEndian),
+                    name: names.saturating_add(symbol.st_name(LittleEndian).into()),
+                })
             })
             .collect();
-        symbols.sort();
-        symbols.dedup_by_key(|symbol| symbol.0);
-        let segments = file
+        functions.sort_unstable();
+        functions.dedup_by_key(|function| function.address);
+        let segments = elf
             .segments()
             .map(|segment| {
                 let (offset, length) = segment.file_range();
                 (offset, length, segment.address())
             })
             .collect();
-        Some(Self { symbols, segments })
+        Some(Self {
+            functions,
+            segments,
+            file,
+        })
     }
 
     /// The function at an offset of the file, and how far into it.
-    fn symbol(&self, offset: u64) -> Option<(&str, u64)> {
+    fn symbol(&self, offset: u64) -> Option<(String, u64)> {
         let &(start, _, address) = self
             .segments
             .iter()
-            .find(|(start, length, _)| (*start..start + length).contains(&offset))?;
-        let address = address + (offset - start);
+            .find(|&&(start, length, _)| offset >= start && offset - start < length)?;
+        let address = address.checked_add(offset - start)?;
         let at = self
-            .symbols
-            .partition_point(|symbol| symbol.0 <= address)
+            .functions
+            .partition_point(|function| function.address <= address)
             .checked_sub(1)?;
-        let (start, size, name) = &self.symbols[at];
-        // Symbols from assembly may have no size.
-        (*size == 0 || address < start + size).then_some((name.as_str(), address - start))
+        let function = self.functions.get(at)?;
+        let distance = address - function.address;
+        // Symbols from assembly may have no length.
+        if function.length != 0 && distance >= function.length {
+            return None;
+        }
+        Some((demangle(&self.name(function.name)?), distance))
     }
+
+    /// The name that begins there.
+    fn name(&self, at: u64) -> Option<String> {
+        let mut name = Vec::new();
+        let mut piece = [0; 256];
+        // Of one that has no end, no more than is shown.
+        while name.len() < LONGEST_NAME {
+            let read = self.file.read_at(&mut piece, at + name.len() as u64).ok()?;
+            let piece = piece.get(..read)?;
+            let end = piece.iter().position(|&byte| byte == 0);
+            name.extend_from_slice(piece.get(..end.unwrap_or(read))?);
+            if end.is_some() || read == 0 {
+                break;
+            }
+        }
+        String::from_utf8(name).ok().filter(|name| !name.is_empty())
+    }
+}
+
+/// Whether a symbol is a function that the file itself has.
+fn is_function(symbol: &Sym64<LittleEndian>) -> bool {
+    matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC)
+        && symbol.st_shndx(LittleEndian) != SHN_UNDEF
 }
 
 /// The name as people wrote it.
@@ -171,11 +225,78 @@ pub(crate) fn demangle(name: &str) -> String {
         return format!("{rust:#}");
     }
     // Names may be hostile: only those of sensible length are taken apart.
-    if name.len() < 4096
+    if name.len() < LONGEST_NAME
         && let Ok(symbol) = cpp_demangle::Symbol::new(name)
         && let Ok(text) = symbol.demangle()
     {
         return text;
     }
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The part of this program's own map with that address in it.
+    fn mapping(address: u64) -> Mapping {
+        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let found = maps.lines().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let (start, end) = (number(start), number(end));
+            Some(Mapping {
+                start,
+                end,
+                offset: number(words.nth(1)?),
+                path: words.nth(2)?.to_owned(),
+                build_id: Vec::new(),
+            })
+            .filter(|mapping| (mapping.start..mapping.end).contains(&address))
+        });
+        found.unwrap()
+    }
+
+    #[test]
+    fn functions_are_named() {
+        // As the callers are: one of this program, and one of a library that has no other table than that for the loader.
+        let (own, library) = (
+            demangle as *const () as u64,
+            libc::getpid as *const () as u64,
+        );
+        for (address, expected) in [(own, "cutape::symbols::demangle"), (library, "getpid")] {
+            let mapping = mapping(address);
+            let file = File::read(&mapping).unwrap();
+            let offset = address - mapping.start + mapping.offset;
+            let (name, distance) = file.symbol(offset + 3).unwrap();
+            assert!(name.ends_with(expected), "{name}");
+            assert_eq!(distance, 3);
+            let other = Mapping {
+                build_id: vec![1, 2, 3],
+                ..mapping
+            };
+            assert!(File::read(&other).is_none(), "another build");
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_file_has_no_names() {
+        let path = std::env::temp_dir().join(format!("symbols-{}", std::process::id()));
+        let library = mapping(libc::getpid as *const () as u64);
+        let bytes = fs::read(&library.path).unwrap();
+        for length in [0, 3, 63, 64, 1000, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(&path, &bytes[..length]).unwrap();
+            let part = Mapping {
+                path: path.display().to_string(),
+                ..library.clone()
+            };
+            // Whatever it says, it says it without a panic.
+            if let Some(file) = File::read(&part) {
+                file.symbol(library.offset);
+            }
+            assert!(length >= 64 || File::read(&part).is_none(), "{length}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
 }
