@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what recording costs on a machine with a GPU, beside other tools; prints a table. Takes less than four minutes.
+# Measures what recording costs on a machine with a GPU, beside other tools; prints a table. Takes three to six minutes.
 #   tests/gpu/bench.sh PACKAGE RESULTS [PART...]
 # PACKAGE is what `cargo xtask package` has made; RESULTS gets bench.txt and every figure in bench.json; PART picks among calls, cold,
 # threads, tail, upload, torch. CUTAPE_BEFORE=PACKAGE measures an older package beside it. What the machine lacks (CUPTI, Compute Sanitizer, PyTorch) is skipped by name.
