@@ -6,13 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use cutape_tests::loading::{built, calls, ensure, filled_in, folder};
+use cutape_tests::loading::{CALLS, built, ensure, ensure_calls, filled_in, folder};
 use cutape_tests::{parts, root, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
-
-/// What each of the programs does with the driver.
-const CALLS: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
 
 #[derive(Deserialize)]
 struct Table {
@@ -234,8 +231,7 @@ fn launched(launcher: &Launcher, via: &str, order: Order) -> Result<(), String> 
         output.expect_quiet()?;
     }
     let expected: Vec<&str> = CALLS.into_iter().cycle().take(3 * recorded).collect();
-    let found = calls(&folder);
-    ensure(found == expected, &format!("recorded: {found:?}"), &output)?;
+    ensure_calls(&expected, &folder, &output)?;
     if launcher.ranks {
         ranked(&folder, stem, &names, launcher.programs)?;
     }

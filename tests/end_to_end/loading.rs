@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use cutape_format::Trace;
 use cutape_tests::loading::{
-    BACK_ENDS, BRIDGE, built, calls, ensure, folder, gum_is_built, record, record_command,
-    record_where, words,
+    BACK_ENDS, BRIDGE, CALLS, built, calls, ensure, ensure_calls, folder, gum_is_built, record,
+    record_command, record_where, words,
 };
 use cutape_tests::{parts, programs, root, run, stable_dump};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -202,10 +202,7 @@ fn as_the_table_says(way: &Way, back_end: &str, refused: &str) -> Result<(), Str
 /// If gum can patch many functions and then one not, all are as they were: calls come as with preload, once each.
 fn not_patched() -> Result<(), String> {
     for (name, expected) in [
-        (
-            "libcuda.so.1",
-            &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"][..],
-        ),
+        ("libcuda.so.1", &CALLS[..]),
         ("{folder}/driver/other_name.so", &[]),
     ] {
         let folder = folder(&format!("not patched {name}"));
@@ -219,12 +216,7 @@ fn not_patched() -> Result<(), String> {
             "the reason is not said",
             &output,
         )?;
-        let calls = calls(&folder);
-        ensure(
-            calls == expected,
-            &format!("{name}: recorded: {calls:?}"),
-            &output,
-        )?;
+        ensure_calls(expected, &folder, &output)?;
     }
     Ok(())
 }
@@ -365,12 +357,7 @@ fn crowded_out() -> Result<(), String> {
     let mut command = record_command("audit", &folder.join("t.cutape"), &words);
     let output = run(command.env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0"));
     output.expect(0)?;
-    let calls = calls(&folder);
-    ensure(
-        calls == ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"],
-        &format!("recorded: {calls:?}"),
-        &output,
-    )
+    ensure_calls(&CALLS, &folder, &output)
 }
 
 /// The auditing library is still there when what it leads to is gone.
@@ -405,13 +392,7 @@ fn sanitized() -> Trial {
         let words = [program.display().to_string(), "libcuda.so.1".to_owned()];
         let output = record("audit", &traces.join("t.cutape"), &words);
         output.expect(0)?;
-        let calls = calls(&traces);
-        ensure(
-            calls == ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"],
-            &format!("recorded: {calls:?}"),
-            &output,
-        )
-        .map_err(Failed::from)
+        ensure_calls(&CALLS, &traces, &output).map_err(Failed::from)
     })
 }
 

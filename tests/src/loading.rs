@@ -64,6 +64,15 @@ pub const BRIDGE: &str = "CUTAPE_GUM_BRIDGE_SOCKET";
 /// What that gum is to refuse.
 const REFUSES: &str = "CUTAPE_GUM_BRIDGE_REFUSES";
 
+/// What each of the programs does with the driver.
+pub const CALLS: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
+
+/// The traces of a folder have these calls.
+pub fn ensure_calls(expected: &[&str], folder: &Path, output: &Output) -> Result<(), String> {
+    let found = calls(folder);
+    ensure(found == expected, &format!("recorded: {found:?}"), output)
+}
+
 /// Records a command; the driver is where the command looks for it.
 pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {
     record_where(via, trace, words, "")
