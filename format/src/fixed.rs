@@ -267,8 +267,6 @@ impl Numbers<'_> {
 impl Room {
     /// Bytes that must be free.
     pub const LENGTH: usize = 256;
-    /// Most numbers that a `LEAVE` is put with in one go.
-    pub const MOST_NUMBERS: usize = 4;
 
     /// # Safety
     /// `at + 8` is at most `LENGTH`.
@@ -478,21 +476,20 @@ impl Room {
         LENGTH
     }
 
-    /// Puts a `LEAVE` of a call that has returned 0, with at most [`Self::MOST_NUMBERS`] captures of what it has left. The
-    /// record's length.
+    /// Puts a `LEAVE` of a call that has returned 0, with captures of two numbers that it has left. The record's length.
     #[inline(always)]
-    pub fn put_leave_numbers(
-        &mut self,
-        function: u16,
-        ticks: u64,
-        numbers: impl Iterator<Item = LeftNumber>,
-    ) -> usize {
-        const MOST: usize = RESULT + 4 + Room::MOST_NUMBERS * (CAPTURE_HEAD_LENGTH + 8);
+    pub fn put_leave_pair(&mut self, function: u16, ticks: u64, numbers: [LeftNumber; 2]) -> usize {
+        const MOST: usize = RESULT + 4 + 2 * (CAPTURE_HEAD_LENGTH + 8);
         const _: () = assert!(MOST + 16 <= Room::LENGTH);
+        // SAFETY: constants within the length. The rest of the word behind the ticks is the first capture's.
+        unsafe {
+            self.put(TICKS, ticks);
+            self.put_half(RESULT, 0);
+        }
         let mut at = RESULT + 4;
-        for left in numbers.take(Self::MOST_NUMBERS) {
+        for left in numbers {
             let bytes = if left.bytes == 4 { 4 } else { 8 };
-            // SAFETY: each is no longer than a capture head and eight bytes, and there is room for the most of them.
+            // SAFETY: each is no longer than a capture head and eight bytes, and there is room for two of them.
             unsafe {
                 self.put(at, u64::from(left.parameter) | bytes << 32);
                 self.put(at + CAPTURE_HEAD_LENGTH, left.number);
@@ -500,11 +497,8 @@ impl Room {
             at += CAPTURE_HEAD_LENGTH + bytes as usize;
         }
         let length = at.next_multiple_of(8);
-        // SAFETY: as above, and there is room for 16 bytes more. The result is part of the word behind the ticks, whose rest is the
-        // first capture's.
+        // SAFETY: as above, and there is room for 16 bytes more.
         unsafe {
-            self.put(TICKS, ticks);
-            self.put_half(RESULT, 0);
             self.put(at, 0);
             self.put(length, 0);
         }
@@ -620,18 +614,17 @@ mod tests {
         }
 
         #[test]
-        fn leaves_with_numbers_are_as_by_parts(
-            ticks in any::<u64>(), numbers in prop::collection::vec((0_u8..16, prop_oneof![Just(4_u8), Just(8)], word()), 0..=4),
+        fn leaves_with_two_numbers_are_as_by_parts(
+            ticks in any::<u64>(), numbers in prop::array::uniform2((0_u8..16, prop_oneof![Just(4_u8), Just(8)], word())),
         ) {
-            let numbers = numbers.into_iter().map(|(parameter, bytes, number)| LeftNumber {
+            let numbers = numbers.map(|(parameter, bytes, number)| LeftNumber {
                 parameter,
                 bytes,
                 number: if bytes == 4 { number & 0xffff_ffff } else { number },
             });
-            let numbers: Vec<_> = numbers.collect();
-            same(|space| space.room().put_leave_numbers(513, ticks, numbers.iter().copied()), |mut record| {
+            same(|space| space.room().put_leave_pair(513, ticks, numbers), |mut record| {
                 record.put_leave(LeaveHead { ticks, result: 0 })?;
-                for left in &numbers {
+                for left in numbers {
                     record.put_captured_number(left.parameter, left.number, left.bytes)?;
                 }
                 record.commit(record_kind::LEAVE, 513)

@@ -24,7 +24,7 @@ pub(crate) extern "C" fn leave(frame: &mut Frame) {
     };
     match leave_directly(state, frame, plan, ticks) {
         Left::Directly => state.leave(),
-        Left::Values => leave_values(state, frame, plan, ticks),
+        Left::Pair => leave_pair(state, frame, plan, ticks),
         Left::ByAttribute => leave_by_attribute(state, frame, plan, ticks),
         Left::Not => leave_with_care(state, frame, plan, ticks),
     }
@@ -55,8 +55,8 @@ fn returned(frame: &Frame) -> Option<(&'static Thread, &'static Plan)> {
 enum Left {
     /// The leave record is written.
     Directly,
-    /// Nothing, and `leave_values` may do it.
-    Values,
+    /// Nothing, and `leave_pair` may do it.
+    Pair,
     /// Nothing, and `leave_by_attribute` may do it.
     ByAttribute,
     /// Nothing.
@@ -98,7 +98,7 @@ fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> Lef
     }
     cold_path();
     match plan.leaving {
-        Leaving::Values => Left::Values,
+        Leaving::Pair => Left::Pair,
         Leaving::ValueByAttribute => Left::ByAttribute,
         _ => Left::Not,
     }
@@ -113,22 +113,23 @@ fn left(is_written: bool) -> Left {
     Left::Not
 }
 
-/// Writes the leave record of a call that succeeded and left several numbers, in one go.
+/// Writes the leave record of a call that succeeded and left two numbers, in one go if it was asked for both.
 #[inline(never)]
-extern "C" fn leave_values(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
-    let numbers = plan
-        .outputs
-        .iter()
-        .take(plan.output_count.into())
-        .filter_map(|output| {
-            let address = frame.words[usize::from(output.position % 16)];
-            (address != 0).then(|| LeftNumber {
-                parameter: output.position,
-                bytes: output.bytes,
-                number: capture::number_at(address, output.bytes),
-            })
-        });
-    if !state.put_in_room(|room| room.put_leave_numbers(frame.function, ticks, numbers)) {
+extern "C" fn leave_pair(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
+    let [first, second, ..] = plan.outputs;
+    let pair = [first, second].map(|output| {
+        let address = frame.words[usize::from(output.position % 16)];
+        (output, address)
+    });
+    if pair.iter().any(|&(_, address)| address == 0) {
+        return leave_with_care(state, frame, plan, ticks);
+    }
+    let numbers = pair.map(|(output, address)| LeftNumber {
+        parameter: output.position,
+        bytes: output.bytes,
+        number: capture::number_at(address, output.bytes),
+    });
+    if !state.put_in_room(|room| room.put_leave_pair(frame.function, ticks, numbers)) {
         return leave_with_care(state, frame, plan, ticks);
     }
     state.leave();

@@ -56,8 +56,8 @@ pub(crate) enum Leaving {
     Value,
     /// The result and a number, as wide as `Plan::value_types` says.
     ValueByAttribute,
-    /// The result and `Plan::outputs`, all of them numbers of 4 or 8 bytes.
-    Values,
+    /// The result and two numbers of 4 or 8 bytes, the first two of `Plan::outputs`.
+    Pair,
     /// The result and `Plan::outputs`.
     Outputs,
 }
@@ -349,7 +349,7 @@ fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<Leaving> {
             plan.value_form = ValueForm::new(one.position, one.bytes == 4);
             Leaving::Value
         }
-        all if all.iter().all(|output| matches!(output.bytes, 4 | 8)) => Leaving::Values,
+        [one, other] if matches!((one.bytes, other.bytes), (4 | 8, 4 | 8)) => Leaving::Pair,
         _ => Leaving::Outputs,
     })
 }
