@@ -43,7 +43,7 @@ extern "C" fn enter_by_descriptor(frame: &mut Frame, stack: *const u64) -> Enter
     enter_on(thread::known(), frame, stack)
 }
 
-/// The same for a thread whose state that is; NULL before its first call.
+/// The same with the thread's state at hand, which is NULL before its first call.
 #[inline(always)]
 fn enter_on(known: *const Thread, frame: &mut Frame, stack: *const u64) -> Entered {
     // SAFETY: NULL, or the state, which lives as long as its thread, which is this one.

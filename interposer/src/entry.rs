@@ -2,8 +2,8 @@
 //!
 //! An entry makes a `Frame`, has `enter` write what it is called with, calls the real function with the arguments as they came, and
 //! has `leave` write what became of it. A call that is not recorded jumps to the real function and is gone. The call of the real
-//! function is in each entry and not in what they share, because processors foretell an indirect call by where it stands: from one
-//! place to many functions they are wrong where the program's own code has filled their tables.
+//! function is in each entry and not in what they share, because processors foretell an indirect call by where it stands, among other
+//! things (what this alone is worth was not measured).
 
 use core::arch::naked_asm;
 use core::ffi::c_void;

@@ -64,8 +64,7 @@ enum Left {
 }
 
 /// Writes the leave record of nearly every call, unless it takes more than a few stores. What is usual is said to be, so that it
-/// stands in one piece: between calls the program's own code fills the caches, and each jump that was forgotten costs more than
-/// what it leads to.
+/// stands in one piece: between calls the program's own code fills the caches, and fewer lines and jumps are to be found anew.
 #[inline(always)]
 fn leave_directly(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> Left {
     if plan.asks_if_idle {

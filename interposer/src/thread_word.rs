@@ -25,12 +25,40 @@ static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 /// What this thread has put there, NULL at first; `None` if its distance is not known.
 #[inline(always)]
 pub(crate) fn get_directly() -> Option<*const Thread> {
-    let distance = DISTANCE.load(Ordering::Relaxed);
-    if distance == 0 {
-        return None;
+    match DISTANCE.load(Ordering::Relaxed) {
+        0 => None,
+        distance => Some(load(distance)),
     }
+}
+
+/// The same by the descriptor.
+pub(crate) fn get() -> *const Thread {
+    load(ask().1)
+}
+
+/// Puts this thread's word.
+#[cold]
+pub(crate) fn set(word: *const Thread) {
+    let (descriptor, distance) = ask();
+    if is_for_all(descriptor, distance) {
+        DISTANCE.store(distance, Ordering::Relaxed);
+    }
+    // SAFETY: the word is this thread's and eight bytes long.
+    unsafe {
+        asm!(
+            "mov fs:[{distance}], {word}",
+            distance = in(reg) distance,
+            word = in(reg) word,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The word at a distance that `ask` gave for this thread, or for all of them.
+#[inline(always)]
+fn load(distance: isize) -> *const Thread {
     let word: *const Thread;
-    // SAFETY: the word is this thread's and eight bytes long, see `learn`.
+    // SAFETY: the word is this thread's and eight bytes long.
     unsafe {
         asm!(
             "mov {word}, fs:[{distance}]",
@@ -39,38 +67,14 @@ pub(crate) fn get_directly() -> Option<*const Thread> {
             options(nostack, preserves_flags, readonly)
         );
     }
-    Some(word)
-}
-
-/// The same by the descriptor.
-pub(crate) fn get() -> *const Thread {
-    let word: *const Thread;
-    // SAFETY: the word is this thread's and eight bytes long. A descriptor's function changes no other integer register; glibc
-    // before 2.40 changes vector registers where it has to allocate (its bug 31372).
-    unsafe {
-        asm!(
-            "lea rax, [rip + cutape_thread_word@TLSDESC]",
-            "call qword ptr [rax + cutape_thread_word@TLSCALL]",
-            "mov rax, fs:[rax]",
-            out("rax") word,
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-        );
-    }
     word
 }
 
-/// Finds out whether the word is in the static block of threads, at one distance in all of them: an indirect call less then.
-///
-/// For such a word the descriptor's function gives back the descriptor's second word, and a static block lies below the thread
-/// pointer. For another the second word is an address, which is above zero where a process may have memory. In a program, as
-/// that of the tests, the linker puts the distance in the descriptor's place.
-#[cold]
-fn learn() {
-    let (descriptor, distance): (isize, isize);
-    // SAFETY: as in `get`.
+/// Where the descriptor is, and the distance that its function gives for this thread.
+fn ask() -> (isize, isize) {
+    let (descriptor, distance);
+    // SAFETY: the sequence that the linker and the loader know. A descriptor's function changes no other integer register; glibc
+    // before 2.40 changes vector registers where it has to allocate (its bug 31372).
     unsafe {
         asm!(
             "lea rcx, [rip + cutape_thread_word@TLSDESC]",
@@ -84,35 +88,22 @@ fn learn() {
             out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
         );
     }
+    (descriptor, distance)
+}
+
+/// Whether the word is in the static block of threads, at that distance in all of them; then an indirect call can be spared.
+///
+/// For such a word the descriptor's function gives back the descriptor's second word, and a static block lies below the thread
+/// pointer. For another the second word is an address, which is above zero where a process may have memory. In a program, as
+/// that of the tests, the linker puts the distance in the descriptor's place.
+fn is_for_all(descriptor: isize, distance: isize) -> bool {
     let said = if descriptor < 0 {
         descriptor
     } else {
         // SAFETY: the address of the descriptor, which has two words.
         unsafe { (descriptor as *const isize).add(1).read() }
     };
-    if distance == said && distance < 0 {
-        DISTANCE.store(distance, Ordering::Relaxed);
-    }
-}
-
-/// Puts this thread's word.
-#[cold]
-pub(crate) fn set(word: *const Thread) {
-    learn();
-    // SAFETY: as in `get`.
-    unsafe {
-        asm!(
-            "lea rax, [rip + cutape_thread_word@TLSDESC]",
-            "call qword ptr [rax + cutape_thread_word@TLSCALL]",
-            "mov fs:[rax], {word}",
-            word = in(reg) word,
-            out("rax") _,
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-        );
-    }
+    distance == said && distance < 0
 }
 
 #[cfg(test)]
