@@ -8,20 +8,9 @@ if [ $# -lt 2 ]; then
     sed -n '2,5s/^# //p' "$0" >&2
     exit 2
 fi
-package=$(cd "$1" && pwd)
-mkdir -p "$2"
-results=$(cd "$2" && pwd)
+source "$(dirname "$0")/own_program.sh"
 mebibytes=${3:-10240}
-tests=$(cd "$(dirname "$0")/.." && pwd)
-driver=()
-if [ "${DRIVER:-}" = null ]; then
-    driver=(--driver null)
-    mkdir -p "$results/driver"
-    ln -sf "$package/libcutape_null.so" "$results/driver/libcuda.so.1"
-    export LD_LIBRARY_PATH=$results/driver
-fi
-"${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" "$tests/gpu/large_trace.c" \
-    -o "$results/large_trace" "$package/libcutape_null.so"
+compile large_trace
 trace=$results/large.cutape
 rm -f "$trace"
 trap 'rm -f "$trace"' EXIT

@@ -9,22 +9,11 @@ if [ $# -ne 2 ]; then
     sed -n '2,6s/^# //p' "$0" >&2
     exit 2
 fi
-package=$(cd "$1" && pwd)
-mkdir -p "$2"
-results=$(cd "$2" && pwd)
-tests=$(cd "$(dirname "$0")/.." && pwd)
+source "$(dirname "$0")/own_program.sh"
 cutape=$package/cutape
 rounds=${ROUNDS:-5}
 read -ra options <<<"${OPTIONS:-}"
-driver=()
-if [ "${DRIVER:-}" = null ]; then
-    driver=(--driver null)
-    mkdir -p "$results/driver"
-    ln -sf "$package/libcutape_null.so" "$results/driver/libcuda.so.1"
-    export LD_LIBRARY_PATH=$results/driver
-fi
-"${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" "$tests/gpu/replay_speed.c" \
-    -o "$results/replay_speed" "$package/libcutape_null.so"
+compile replay_speed
 
 median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
