@@ -41,7 +41,7 @@ impl TraceContext for Trace {
     }
 }
 
-/// The bytes of a capture, wherever they are; `None` if they were not kept.
+/// The bytes of a snapshot, wherever they are; `None` if they were not kept.
 pub(crate) fn bytes_of<'a>(
     context: &'a dyn TraceContext,
     bytes: Bytes<'a>,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cutape_format::{Bytes, Call, Capture};
+use cutape_format::{Bytes, Call, Snapshot};
 use cutape_image::ImageKind;
 use serde_json::Value as Json;
 
@@ -26,7 +26,7 @@ pub fn render_call(call: &Call<'_>, context: &dyn TraceContext, names: &dyn Name
         elements: MOST_ELEMENTS,
     };
     let plan = CallPlan::of(call.signature, signatures);
-    let decoded = plan.decode(call, decoding, &mut |capture| shown(call, capture));
+    let decoded = plan.decode(call, decoding, &mut |snapshot| shown(call, snapshot));
     let mut out = String::with_capacity(128);
     out.push_str(&call.signature.name);
     out.push('(');
@@ -63,11 +63,11 @@ fn write_piece(before: &str, name: Option<&str>, value: &Value, out: &mut String
     value.write_in(Form::FINDING, out);
 }
 
-/// The bytes of a capture where they stand in the record; what is elsewhere is not read for a finding's sake.
-fn shown<'c>(call: &Call<'_>, capture: Capture<'c>) -> Result<Cow<'c, [u8]>, Value> {
+/// The bytes of a snapshot where they stand in the record; what is elsewhere is not read for a finding's sake.
+fn shown<'c>(call: &Call<'_>, snapshot: Snapshot<'c>) -> Result<Cow<'c, [u8]>, Value> {
     let described = |text| Err(Value::Described(text, Json::Null));
-    match capture.bytes {
-        Bytes::Inline(bytes) if is_image(call, usize::from(capture.parameter), capture.field) => {
+    match snapshot.bytes {
+        Bytes::Inline(bytes) if is_image(call, usize::from(snapshot.parameter), snapshot.field) => {
             let kind = match cutape_image::kind(bytes) {
                 ImageKind::Unknown => "no known image",
                 known => image_word(known),

@@ -12,7 +12,7 @@ fn look_at(call: &Call<'_>) {
     for position in 0..call.signature.parameters.len() {
         black_box(call.argument(position));
     }
-    black_box(call.captures().count());
+    black_box(call.snapshots().count());
 }
 
 fn benches(criterion: &mut Criterion) {

@@ -35,7 +35,7 @@ fn launch(space: &mut Space, parameters: &[u8; 52]) -> Option<usize> {
     for width in [8, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8] {
         enter.put_number(black_box(5), width)?;
     }
-    enter.put_capture(9, field::KERNEL_PARAMETERS, parameters.len(), |target| {
+    enter.put_snapshot(9, field::KERNEL_PARAMETERS, parameters.len(), |target| {
         target.copy_from_slice(parameters);
         Some(0)
     })?;

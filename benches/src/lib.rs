@@ -7,7 +7,7 @@ pub mod recorded;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cutape_format::{Captured, Event, Trace, TraceBuilder};
+use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
 
 /// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
 /// query of the current context.
@@ -76,7 +76,7 @@ fn build(launches: usize, with_queries: bool, path: &Path) {
     builder.call(event("cuInit", &[0], &[])).leave(0, 0, &[]);
     builder
         .call(event("cuDevicePrimaryCtxRetain", &[8, 0], &[]))
-        .leave(0, 0, &[Captured::pointee(0, &CONTEXT.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &CONTEXT.to_le_bytes())]);
     builder
         .call(event("cuCtxSetCurrent", &[CONTEXT], &[]))
         .leave(0, 0, &[]);
@@ -84,29 +84,29 @@ fn build(launches: usize, with_queries: bool, path: &Path) {
         .call(event(
             "cuModuleLoadData",
             &[16, 24],
-            &[Captured::pointee(1, IMAGE)],
+            &[NewSnapshot::pointee(1, IMAGE)],
         ))
-        .leave(0, 0, &[Captured::pointee(0, &MODULE.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &MODULE.to_le_bytes())]);
     builder
         .call(event(
             "cuModuleGetFunction",
             &[32, MODULE, 40],
-            &[Captured::pointee(2, b"k\0")],
+            &[NewSnapshot::pointee(2, b"k\0")],
         ))
-        .leave(0, 0, &[Captured::pointee(0, &FUNCTION.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &FUNCTION.to_le_bytes())]);
     let parameters = [7; 52];
     let kernel_parameters = cutape_format::layout::field::KERNEL_PARAMETERS;
     for _ in 0..launches {
-        let captures = [Captured::piece(9, kernel_parameters, &parameters)];
+        let snapshots = [NewSnapshot::piece(9, kernel_parameters, &parameters)];
         let arguments = [FUNCTION, 64, 1, 1, 256, 1, 1, 0, 0, 48, 0];
         builder
-            .call(event("cuLaunchKernel", &arguments, &captures))
+            .call(event("cuLaunchKernel", &arguments, &snapshots))
             .leave(0, 0, &[]);
         if with_queries {
             builder.call(event("cuCtxGetCurrent", &[56], &[])).leave(
                 0,
                 0,
-                &[Captured::pointee(0, &CONTEXT.to_le_bytes())],
+                &[NewSnapshot::pointee(0, &CONTEXT.to_le_bytes())],
             );
         }
     }
@@ -116,11 +116,11 @@ fn build(launches: usize, with_queries: bool, path: &Path) {
         .expect("the folder for temporary files is writable");
 }
 
-fn event<'a>(name: &'a str, arguments: &'a [u64], captures: &'a [Captured<'a>]) -> Event<'a> {
+fn event<'a>(name: &'a str, arguments: &'a [u64], snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
     Event {
         name,
         arguments,
-        captures,
+        snapshots,
         ..Event::default()
     }
 }

@@ -69,15 +69,15 @@ impl Cost {
         }
         for call in trace.calls() {
             cost.calls += 1;
-            let after = call.leave.iter().flat_map(|leave| leave.captures());
-            for capture in call.captures().chain(after) {
-                cost.add_left_out(capture.bytes);
+            let after = call.leave.iter().flat_map(|leave| leave.snapshots());
+            for snapshot in call.snapshots().chain(after) {
+                cost.add_left_out(snapshot.bytes);
             }
             for note in call.notes() {
                 match note {
                     Note::Stopped(why) => cost.stopped = Some(why),
-                    Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
-                        cost.add_left_out(capture.bytes);
+                    Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) => {
+                        cost.add_left_out(snapshot.bytes);
                     }
                     _ => {}
                 }

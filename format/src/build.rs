@@ -10,8 +10,8 @@ use crate::layout::{
     ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
     FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote,
     LeaveHead, MAGIC, MAJOR, OriginNote, RecordHead, SHORT_TICKS_END, STAGED_LENGTH, StagedNote,
-    ThreadNote, VALUE_TICKS_END, capture_flag, chunk_kind, field, note_kind, record_kind,
-    short_enter,
+    ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind, short_enter,
+    snapshot_flag,
 };
 use crate::signature::{Parameter, Passing, Signatures};
 use crate::trace::Mapping;
@@ -19,18 +19,18 @@ use crate::write::{Record, close_chunk};
 
 /// Bytes behind a pointer, as they go into a record; long ones become a blob.
 #[derive(Clone, Copy, Debug)]
-pub struct Captured<'a> {
+pub struct NewSnapshot<'a> {
     /// Position of the parameter.
     pub parameter: u8,
     /// A number of [`crate::layout::field`].
     pub field: u8,
-    /// [`capture_flag`]; with `UNREADABLE`, `OMITTED` and `HASHED` the bytes are what the record is to hold.
+    /// [`snapshot_flag`]; with `UNREADABLE`, `OMITTED` and `HASHED` the bytes are what the record is to hold.
     pub flags: u16,
     /// What stands there.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Captured<'a> {
+impl<'a> NewSnapshot<'a> {
     /// What a parameter points at.
     pub fn pointee(parameter: u8, bytes: &'a [u8]) -> Self {
         Self::piece(parameter, crate::layout::field::POINTEE, bytes)
@@ -57,7 +57,7 @@ pub struct Event<'a> {
     /// A word for each parameter; a struct by value takes as many words as it fills.
     pub arguments: &'a [u64],
     /// What stood behind pointers before the call.
-    pub captures: &'a [Captured<'a>],
+    pub snapshots: &'a [NewSnapshot<'a>],
     /// Where the program continues after the call.
     pub caller: u64,
 }
@@ -81,14 +81,14 @@ struct OpenChunk {
 /// A trace in the making. Time goes on by 10 ticks of a shared counter with each enter and each leave.
 ///
 /// ```
-/// use cutape_format::{Captured, Event, Trace, TraceBuilder};
+/// use cutape_format::{NewSnapshot, Event, Trace, TraceBuilder};
 /// let signatures = "cutape-signatures\t1\n\
 ///     function\t0\tcuDeviceGet\tcuDeviceGet\tDEVICE\tCUresult\tplain\tdevice|CUdevice *|u8|Out\tordinal|int|i4|Value\n";
 /// let path = std::env::temp_dir().join(format!("build-{}.cutape", std::process::id()));
 /// TraceBuilder::new(signatures)
 ///     .meta("program", "/bin/example")
 ///     .call(Event { name: "cuDeviceGet", arguments: &[0x7000, 0], ..Event::default() })
-///     .leave(0, 0, &[Captured::pointee(0, &[0; 4])])
+///     .leave(0, 0, &[NewSnapshot::pointee(0, &[0; 4])])
 ///     .write(&path)?;
 /// assert_eq!(Trace::open(&path)?.calls().next().unwrap().out(0), Some(0));
 /// std::fs::remove_file(&path)?;
@@ -209,12 +209,12 @@ impl TraceBuilder {
             .any(|parameter| matches!(parameter.passing, Passing::Memory(_)));
         let is_short =
             self.short && !by_value && signature.parameters.len() <= short_enter::MOST_ARGUMENTS;
-        // One capture can be a record of its own.
-        let own = match event.captures {
+        // One snapshot can be a record of its own.
+        let own = match event.snapshots {
             [one] if is_short && one.flags == 0 && one.bytes.len() <= INLINE_LIMIT => Some(*one),
             _ => None,
         };
-        let captures = if own.is_some() { &[] } else { event.captures };
+        let snapshots = if own.is_some() { &[] } else { event.snapshots };
         let mut body;
         let kind = if is_short {
             let words = masked(signature.parameters.iter(), event.arguments);
@@ -237,7 +237,7 @@ impl TraceBuilder {
             body.extend_from_slice(&arguments);
             record_kind::ENTER
         };
-        self.put_captures(&mut body, captures);
+        self.put_snapshots(&mut body, snapshots);
         self.ticks += 10;
         self.record(event.thread, kind, id, &body);
         let thread = self.threads.entry(event.thread).or_default();
@@ -246,26 +246,26 @@ impl TraceBuilder {
         if let Some(own) = own {
             self.put_record(event.thread, own.bytes.len(), |mut record| {
                 record.put(own.bytes)?;
-                record.commit_capture(own.parameter, own.field)
+                record.commit_snapshot(own.parameter, own.field)
             });
         }
         self
     }
 
     /// Leaves the call that the thread is in.
-    pub fn leave(&mut self, thread: u32, result: i32, captures: &[Captured<'_>]) -> &mut Self {
+    pub fn leave(&mut self, thread: u32, result: i32, snapshots: &[NewSnapshot<'_>]) -> &mut Self {
         let Some((id, entered)) = self.threads.entry(thread).or_default().in_flight.take() else {
             panic!("thread {thread} is in no call");
         };
         let spent = self.ticks.wrapping_sub(entered);
-        if self.short && result == 0 && captures.is_empty() && spent < SHORT_TICKS_END {
+        if self.short && result == 0 && snapshots.is_empty() && spent < SHORT_TICKS_END {
             self.ticks += 10;
             return self.put_record(thread, 0, |record| record.commit_short_leave(spent));
         }
         if self.short
             && result == 0
             && spent < VALUE_TICKS_END
-            && let [one] = captures
+            && let [one] = snapshots
             && one.field == field::POINTEE
             && one.flags == 0
             && one.parameter < 16
@@ -283,7 +283,7 @@ impl TraceBuilder {
             ticks: self.ticks,
             result,
         });
-        self.put_captures(&mut body, captures);
+        self.put_snapshots(&mut body, snapshots);
         self.ticks += 10;
         self.record(thread, record_kind::LEAVE, id, &body);
         self
@@ -329,10 +329,10 @@ impl TraceBuilder {
         &mut self,
         thread: u32,
         note: ArrivedNote,
-        capture: Captured<'_>,
+        snapshot: NewSnapshot<'_>,
     ) -> &mut Self {
         let mut body = codec::encode_to_vec(note);
-        self.put_captures(&mut body, &[capture]);
+        self.put_snapshots(&mut body, &[snapshot]);
         self.record(thread, record_kind::NOTE, note_kind::ARRIVED, &body);
         self
     }
@@ -342,10 +342,10 @@ impl TraceBuilder {
         &mut self,
         thread: u32,
         note: HostChangedNote,
-        capture: Captured<'_>,
+        snapshot: NewSnapshot<'_>,
     ) -> &mut Self {
         let mut body = codec::encode_to_vec(note);
-        self.put_captures(&mut body, &[capture]);
+        self.put_snapshots(&mut body, &[snapshot]);
         self.record(thread, record_kind::NOTE, note_kind::HOST_CHANGED, &body);
         self
     }
@@ -409,11 +409,11 @@ impl TraceBuilder {
         self
     }
 
-    fn put_captures(&mut self, body: &mut Vec<u8>, captures: &[Captured<'_>]) {
-        for capture in captures {
-            let mut flags = capture.flags;
+    fn put_snapshots(&mut self, body: &mut Vec<u8>, snapshots: &[NewSnapshot<'_>]) {
+        for snapshot in snapshots {
+            let mut flags = snapshot.flags;
             let blob;
-            let mut bytes = capture.bytes;
+            let mut bytes = snapshot.bytes;
             if bytes.len() > INLINE_LIMIT {
                 blob = codec::encode_to_vec(BlobRef {
                     position: self.blob_position,
@@ -422,11 +422,11 @@ impl TraceBuilder {
                 self.blob_position += allocated(bytes.len());
                 self.blobs.push(bytes.to_vec());
                 bytes = &blob;
-                flags |= capture_flag::BLOB;
+                flags |= snapshot_flag::BLOB;
             }
-            body.extend_from_slice(&codec::encode_to_vec(crate::layout::CaptureHead {
-                parameter: capture.parameter,
-                field: capture.field,
+            body.extend_from_slice(&codec::encode_to_vec(crate::layout::SnapshotHead {
+                parameter: snapshot.parameter,
+                field: snapshot.field,
                 flags,
                 length: bytes.len() as u32,
             }));

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
-    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CaptureHead, HostChangedNote, HostSkippedNote,
-    LayoutNote, OriginNote, ThreadNote, capture_flag, field, note_kind, short_enter,
+    ArrivedNote, BlobRef, HostChangedNote, HostSkippedNote, LayoutNote, OriginNote,
+    SNAPSHOT_HEAD_LENGTH, SnapshotHead, ThreadNote, field, note_kind, short_enter, snapshot_flag,
 };
 use crate::signature::{Passing, Signature};
 
@@ -26,11 +26,11 @@ pub struct Call<'a> {
     /// The address in the program that it returns to.
     pub caller: u64,
     pub(crate) arguments: Arguments<'a>,
-    pub(crate) captures: &'a [u8],
-    /// Captures from a note behind the `ENTER`.
-    pub(crate) more_captures: &'a [u8],
+    pub(crate) snapshots: &'a [u8],
+    /// Snapshots from a note behind the `ENTER`.
+    pub(crate) more_snapshots: &'a [u8],
     /// The one that is a record of its own.
-    pub(crate) own_capture: Option<OwnCapture<'a>>,
+    pub(crate) own_snapshot: Option<OwnSnapshot<'a>>,
     pub(crate) notes: Vec<(u16, &'a [u8])>,
     /// What came back; `None` for a call in flight.
     pub leave: Option<Leave<'a>>,
@@ -55,13 +55,13 @@ pub struct Leave<'a> {
     /// What it returned (for nearly all functions a `CUresult`).
     pub result: i32,
     /// The one that is in the record's head.
-    pub(crate) own_capture: Option<OwnCapture<'a>>,
-    pub(crate) captures: &'a [u8],
+    pub(crate) own_snapshot: Option<OwnSnapshot<'a>>,
+    pub(crate) snapshots: &'a [u8],
 }
 
-/// A capture that has no head among other bytes: its flags are 0.
+/// A snapshot that has no head among other bytes: its flags are 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnCapture<'a> {
+pub(crate) struct OwnSnapshot<'a> {
     pub(crate) parameter: u8,
     pub(crate) field: u8,
     /// `None` if the record is too short for them.
@@ -70,12 +70,12 @@ pub(crate) struct OwnCapture<'a> {
 
 /// What was seen behind a pointer.
 #[derive(Clone, Copy, Debug)]
-pub struct Capture<'a> {
+pub struct Snapshot<'a> {
     /// Position of the parameter.
     pub parameter: u8,
     /// Which piece: a number of [`field`].
     pub field: u8,
-    /// [`capture_flag`].
+    /// [`snapshot_flag`].
     pub flags: u16,
     /// What was kept.
     pub bytes: Bytes<'a>,
@@ -129,32 +129,32 @@ pub enum Note<'a> {
     /// Where a function comes from that no recorded call gave, and its name.
     Origin(OriginNote, String),
     /// Bytes that an earlier copy brought were there when this call had returned.
-    Arrived(ArrivedNote, Capture<'a>),
+    Arrived(ArrivedNote, Snapshot<'a>),
     /// What host memory held that the device can read.
-    HostChanged(HostChangedNote, Capture<'a>),
+    HostChanged(HostChangedNote, Snapshot<'a>),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),
     /// Recording stopped here; why.
     Stopped(String),
     /// The program asked for a function that the signature table does not have.
     UnknownSymbol(String),
-    /// Captures that belong to the call's enter part; [`Call::captures`] gives them too.
-    Captures(Captures<'a>),
+    /// Snapshots that belong to the call's enter part; [`Call::snapshots`] gives them too.
+    Snapshots(Snapshots<'a>),
     /// A note of a later version: kind and bytes.
     Other(u16, &'a [u8]),
 }
 
-/// Iterates over captures; ends at the first that is malformed.
+/// Iterates over snapshots; ends at the first that is malformed.
 #[derive(Clone, Debug)]
-pub struct Captures<'a> {
+pub struct Snapshots<'a> {
     /// Comes before the others.
-    own: Option<OwnCapture<'a>>,
+    own: Option<OwnSnapshot<'a>>,
     bytes: &'a [u8],
     /// What follows when `bytes` are through.
     more: &'a [u8],
 }
 
-impl<'a> Captures<'a> {
+impl<'a> Snapshots<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self {
             own: None,
@@ -163,47 +163,47 @@ impl<'a> Captures<'a> {
         }
     }
 
-    /// What has not been read: padding, or the first malformed capture.
+    /// What has not been read: padding, or the first malformed snapshot.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
-impl<'a> Iterator for Captures<'a> {
-    type Item = Capture<'a>;
+impl<'a> Iterator for Snapshots<'a> {
+    type Item = Snapshot<'a>;
 
-    fn next(&mut self) -> Option<Capture<'a>> {
+    fn next(&mut self) -> Option<Snapshot<'a>> {
         if let Some(own) = self.own.take() {
-            return Some(Capture {
+            return Some(Snapshot {
                 parameter: own.parameter,
                 field: own.field,
                 flags: 0,
                 bytes: own.bytes.map_or(Bytes::Unreadable, Bytes::Inline),
             });
         }
-        if self.bytes.len() < CAPTURE_HEAD_LENGTH && !self.more.is_empty() {
+        if self.bytes.len() < SNAPSHOT_HEAD_LENGTH && !self.more.is_empty() {
             self.bytes = core::mem::take(&mut self.more);
         }
         // Less than a head is padding.
-        let (head, rest) = self.bytes.split_first_chunk::<CAPTURE_HEAD_LENGTH>()?;
-        let head = CaptureHead::read(*head);
+        let (head, rest) = self.bytes.split_first_chunk::<SNAPSHOT_HEAD_LENGTH>()?;
+        let head = SnapshotHead::read(*head);
         let (raw, behind) = rest.split_at_checked(head.length as usize)?;
-        let bytes = if head.flags & capture_flag::UNREADABLE != 0 {
+        let bytes = if head.flags & snapshot_flag::UNREADABLE != 0 {
             Bytes::Unreadable
-        } else if head.flags & capture_flag::BLOB != 0 {
+        } else if head.flags & snapshot_flag::BLOB != 0 {
             Bytes::Blob(codec::decode(raw)?.0)
-        } else if head.flags & capture_flag::IN_FILE != 0 {
+        } else if head.flags & snapshot_flag::IN_FILE != 0 {
             Bytes::InFile(FileRange::decode(raw)?)
-        } else if head.flags & capture_flag::OMITTED != 0 {
+        } else if head.flags & snapshot_flag::OMITTED != 0 {
             Bytes::Omitted(codec::decode(raw)?.0)
-        } else if head.flags & capture_flag::HASHED != 0 {
+        } else if head.flags & snapshot_flag::HASHED != 0 {
             let ((length, hash), _) = codec::decode(raw)?;
             Bytes::Hashed(length, hash)
         } else {
             Bytes::Inline(raw)
         };
         self.bytes = behind;
-        Some(Capture {
+        Some(Snapshot {
             parameter: head.parameter,
             field: head.field,
             flags: head.flags,
@@ -311,23 +311,23 @@ impl<'a> Call<'a> {
     }
 
     /// What was seen behind pointers before the call.
-    pub fn captures(&self) -> Captures<'a> {
-        Captures {
-            own: self.own_capture,
-            bytes: self.captures,
-            more: self.more_captures,
+    pub fn snapshots(&self) -> Snapshots<'a> {
+        Snapshots {
+            own: self.own_snapshot,
+            bytes: self.snapshots,
+            more: self.more_snapshots,
         }
     }
 
-    /// A capture from before the call.
-    pub fn capture(&self, position: usize, field: u8) -> Option<Capture<'a>> {
-        self.captures()
-            .find(|capture| usize::from(capture.parameter) == position && capture.field == field)
+    /// A snapshot from before the call.
+    pub fn snapshot(&self, position: usize, field: u8) -> Option<Snapshot<'a>> {
+        self.snapshots()
+            .find(|snapshot| usize::from(snapshot.parameter) == position && snapshot.field == field)
     }
 
     /// The string that a parameter pointed at before the call (lossy where it is not UTF-8).
     pub fn string(&self, position: usize) -> Option<String> {
-        text(self.capture(position, field::POINTEE)?.bytes.inline()?)
+        text(self.snapshot(position, field::POINTEE)?.bytes.inline()?)
     }
 
     /// The result, if the call returned.
@@ -344,7 +344,7 @@ impl<'a> Call<'a> {
     pub fn out(&self, position: usize) -> Option<u64> {
         number(
             self.leave?
-                .capture(position, field::POINTEE)?
+                .snapshot(position, field::POINTEE)?
                 .bytes
                 .inline()?,
         )
@@ -353,7 +353,7 @@ impl<'a> Call<'a> {
     /// The bytes that stood behind an out pointer after the call, if they stand in the record.
     pub fn out_bytes(&self, position: usize) -> Option<&'a [u8]> {
         self.leave?
-            .capture(position, field::POINTEE)?
+            .snapshot(position, field::POINTEE)?
             .bytes
             .inline()
     }
@@ -391,18 +391,18 @@ pub(crate) fn sign_extended(passing: Passing, value: u64) -> u64 {
 
 impl<'a> Leave<'a> {
     /// What was seen behind pointers after the call.
-    pub fn captures(&self) -> Captures<'a> {
-        Captures {
-            own: self.own_capture,
-            bytes: self.captures,
+    pub fn snapshots(&self) -> Snapshots<'a> {
+        Snapshots {
+            own: self.own_snapshot,
+            bytes: self.snapshots,
             more: &[],
         }
     }
 
-    /// A capture from after the call.
-    pub fn capture(&self, position: usize, field: u8) -> Option<Capture<'a>> {
-        self.captures()
-            .find(|capture| usize::from(capture.parameter) == position && capture.field == field)
+    /// A snapshot from after the call.
+    pub fn snapshot(&self, position: usize, field: u8) -> Option<Snapshot<'a>> {
+        self.snapshots()
+            .find(|snapshot| usize::from(snapshot.parameter) == position && snapshot.field == field)
     }
 }
 
@@ -427,7 +427,7 @@ impl<'a> Note<'a> {
             }
             note_kind::ARRIVED => {
                 let (head, used) = codec::decode::<ArrivedNote>(bytes)?;
-                Note::Arrived(head, Captures::new(bytes.get(used..)?).next()?)
+                Note::Arrived(head, Snapshots::new(bytes.get(used..)?).next()?)
             }
             note_kind::ORIGIN => {
                 let (head, used) = codec::decode(bytes)?;
@@ -435,11 +435,11 @@ impl<'a> Note<'a> {
             }
             note_kind::HOST_CHANGED => {
                 let (head, used) = codec::decode::<HostChangedNote>(bytes)?;
-                Note::HostChanged(head, Captures::new(bytes.get(used..)?).next()?)
+                Note::HostChanged(head, Snapshots::new(bytes.get(used..)?).next()?)
             }
             note_kind::HOST_SKIPPED => Note::HostSkipped(codec::decode(bytes)?.0),
             note_kind::STOPPED => Note::Stopped(text(bytes)?),
-            note_kind::CAPTURES => Note::Captures(Captures::new(bytes)),
+            note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::new(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)?),
             _ => return None,
         })

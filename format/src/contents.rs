@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::call::{Bytes, Captures, Note};
+use crate::call::{Bytes, Note, Snapshots};
 use crate::cursor::Entered;
 use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, CAPTURE_HEAD_LENGTH, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, capture_flag,
-    note_kind, record_kind,
+    BlobRef, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, note_kind,
+    record_kind, snapshot_flag,
 };
 use crate::outline::{Outlines, Outlining};
 use crate::records::record_at;
@@ -40,23 +40,23 @@ impl Named {
             .filter_map(|encoded| FileRange::decode(encoded))
     }
 
-    /// Looks through captures that stand one behind the other.
-    fn add_captures(&mut self, mut captures: &[u8]) {
-        const ELSEWHERE: u16 = capture_flag::BLOB | capture_flag::IN_FILE;
-        while let Some(head) = captures.first_chunk::<CAPTURE_HEAD_LENGTH>() {
+    /// Looks through snapshots that stand one behind the other.
+    fn add_snapshots(&mut self, mut snapshots: &[u8]) {
+        const ELSEWHERE: u16 = snapshot_flag::BLOB | snapshot_flag::IN_FILE;
+        while let Some(head) = snapshots.first_chunk::<SNAPSHOT_HEAD_LENGTH>() {
             let flags = u16::from_le_bytes([head[2], head[3]]);
             let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-            let whole = (length as usize).checked_add(CAPTURE_HEAD_LENGTH);
-            let Some((capture, behind)) = whole.and_then(|n| captures.split_at_checked(n)) else {
+            let whole = (length as usize).checked_add(SNAPSHOT_HEAD_LENGTH);
+            let Some((snapshot, behind)) = whole.and_then(|n| snapshots.split_at_checked(n)) else {
                 return;
             };
             if flags & ELSEWHERE != 0 {
-                match Captures::new(capture).next() {
-                    Some(capture) => self.add_bytes(capture.bytes),
+                match Snapshots::new(snapshot).next() {
+                    Some(snapshot) => self.add_bytes(snapshot.bytes),
                     None => return,
                 }
             }
-            captures = behind;
+            snapshots = behind;
         }
     }
 
@@ -149,16 +149,16 @@ impl Contents {
                     let entered = Entered::of(known, start_ticks, head, record);
                     if let Some(entered) = &entered {
                         contents.first_ticks.get_or_insert(entered.head.ticks);
-                        contents.named.add_captures(entered.captures);
+                        contents.named.add_snapshots(entered.snapshots);
                     }
                     also.enter(at, head, known, entered.as_ref());
                 }
                 record_kind::LEAVE_SHORT => also.further(at, head, record),
-                record_kind::CAPTURE => also.further(at, head, record),
+                record_kind::SNAPSHOT => also.further(at, head, record),
                 record_kind::LEAVE_VALUE => also.further(at, head, record),
                 record_kind::LEAVE => {
-                    let captures = record.get(LEAVE_HEAD_LENGTH..);
-                    contents.named.add_captures(captures.unwrap_or(&[]));
+                    let snapshots = record.get(LEAVE_HEAD_LENGTH..);
+                    contents.named.add_snapshots(snapshots.unwrap_or(&[]));
                     also.further(at, head, record);
                 }
                 record_kind::NOTE => {
@@ -182,13 +182,13 @@ impl Contents {
 
     fn note(&mut self, kind: u16, bytes: &[u8]) {
         match kind {
-            note_kind::CAPTURES => return self.named.add_captures(bytes),
+            note_kind::SNAPSHOTS => return self.named.add_snapshots(bytes),
             note_kind::LAYOUT | note_kind::ORIGIN => self.introduces = true,
             _ => {}
         }
         match Note::read(kind, bytes) {
-            Note::Arrived(_, capture) | Note::HostChanged(_, capture) => {
-                self.named.add_bytes(capture.bytes);
+            Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) => {
+                self.named.add_bytes(snapshot.bytes);
             }
             Note::Other(..) => self.named.unknown = true,
             _ => {}
@@ -209,7 +209,7 @@ impl Contents {
 #[cfg(all(test, feature = "build"))]
 mod tests {
     use super::*;
-    use crate::build::{Captured, Event, TraceBuilder};
+    use crate::build::{Event, NewSnapshot, TraceBuilder};
 
     #[test]
     fn what_introduces_handles() {
@@ -229,7 +229,7 @@ mod tests {
                 .call(Event {
                     name,
                     arguments,
-                    captures: &[Captured::pointee(0, &[7; 20_000])],
+                    snapshots: &[NewSnapshot::pointee(0, &[7; 20_000])],
                     ..Event::default()
                 })
                 .leave(0, 0, &[]);

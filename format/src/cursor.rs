@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::call::{Arguments, Call, Leave, OwnCapture};
+use crate::call::{Arguments, Call, Leave, OwnSnapshot};
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead,
     field, note_kind, record_kind, short_enter,
@@ -232,7 +232,7 @@ pub(crate) fn seek_enter<'b>(
 pub(crate) struct Entered<'t> {
     pub(crate) head: EnterHead,
     pub(crate) arguments: Arguments<'t>,
-    pub(crate) captures: &'t [u8],
+    pub(crate) snapshots: &'t [u8],
 }
 
 impl<'t> Entered<'t> {
@@ -253,14 +253,14 @@ impl<'t> Entered<'t> {
         if head.kind == record_kind::ENTER {
             let enter = EnterHead::read(body)?;
             let rest = body.get(ENTER_HEAD_LENGTH..)?;
-            // Where an unknown function's captures begin is unknown as well.
-            let (arguments, captures) = known
+            // Where an unknown function's snapshots begin is unknown as well.
+            let (arguments, snapshots) = known
                 .and_then(|signature| rest.split_at_checked(signature.arguments_length))
                 .unwrap_or((rest, &[]));
             return Some(Self {
                 head: enter,
                 arguments: Arguments::Packed(arguments),
-                captures,
+                snapshots,
             });
         }
         // So is how many numbers it has; but there are two.
@@ -275,7 +275,7 @@ impl<'t> Entered<'t> {
         Some(Self {
             head,
             arguments: Arguments::Short(arguments),
-            captures: if known.is_some() { numbers.rest() } else { &[] },
+            snapshots: if known.is_some() { numbers.rest() } else { &[] },
         })
     }
 }
@@ -303,7 +303,7 @@ pub(crate) fn assemble<'t>(
         entered: Entered {
             head,
             arguments,
-            captures,
+            snapshots,
         },
         behind: mut position,
         body: mut chunk,
@@ -316,9 +316,9 @@ pub(crate) fn assemble<'t>(
         ticks: head.ticks,
         caller: head.caller,
         arguments,
-        captures,
-        more_captures: &[],
-        own_capture: None,
+        snapshots,
+        more_snapshots: &[],
+        own_snapshot: None,
         notes: Vec::new(),
         leave: None,
     };
@@ -364,12 +364,12 @@ pub(crate) fn assemble<'t>(
             }
             record_kind::LEAVE => {
                 if let Some(head) = LeaveHead::read(body) {
-                    let captures = body.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]);
+                    let snapshots = body.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]);
                     call.leave = Some(Leave {
                         ticks: head.ticks,
                         result: head.result,
-                        own_capture: None,
-                        captures,
+                        own_snapshot: None,
+                        snapshots,
                     });
                 }
                 return Assembled {
@@ -382,8 +382,8 @@ pub(crate) fn assemble<'t>(
                 call.leave = Some(Leave {
                     ticks: call.ticks.wrapping_add(record.short_ticks()),
                     result: 0,
-                    own_capture: None,
-                    captures: &[],
+                    own_snapshot: None,
+                    snapshots: &[],
                 });
                 return Assembled {
                     call,
@@ -396,12 +396,12 @@ pub(crate) fn assemble<'t>(
                 call.leave = Some(Leave {
                     ticks: call.ticks.wrapping_add(record.value_ticks()),
                     result: 0,
-                    own_capture: Some(OwnCapture {
+                    own_snapshot: Some(OwnSnapshot {
                         parameter: record.value_parameter(),
                         field: field::POINTEE,
                         bytes,
                     }),
-                    captures: &[],
+                    snapshots: &[],
                 });
                 return Assembled {
                     call,
@@ -409,15 +409,15 @@ pub(crate) fn assemble<'t>(
                     over: true,
                 };
             }
-            record_kind::CAPTURE => {
-                let length = body.len().saturating_sub(record.capture_padding());
-                call.own_capture = Some(OwnCapture {
+            record_kind::SNAPSHOT => {
+                let length = body.len().saturating_sub(record.snapshot_padding());
+                call.own_snapshot = Some(OwnSnapshot {
                     parameter: record.detail,
-                    field: record.capture_field(),
+                    field: record.snapshot_field(),
                     bytes: Some(body.get(..length).unwrap_or(body)),
                 });
             }
-            record_kind::NOTE if function == note_kind::CAPTURES => call.more_captures = body,
+            record_kind::NOTE if function == note_kind::SNAPSHOTS => call.more_snapshots = body,
             record_kind::NOTE => call.notes.push((function, body)),
             // A kind of a later version.
             _ => {}

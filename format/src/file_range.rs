@@ -2,7 +2,7 @@
 
 use crate::codec;
 
-/// A part of a file: what a capture with the flag `IN_FILE` holds.
+/// A part of a file: what a snapshot with the flag `IN_FILE` holds.
 ///
 /// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`, each a u64 count and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::layout::{
-    CAPTURE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, note_kind, record_kind, short_enter,
+    RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, note_kind, record_kind, short_enter,
 };
 
 /// Where an `ENTER` has its ticks, its caller, and its arguments.
@@ -103,15 +103,15 @@ pub struct LeftNumber {
     pub number: u64,
 }
 
-/// How a `CAPTURE` of so many bytes is laid out.
+/// How a `SNAPSHOT` of so many bytes is laid out.
 #[derive(Clone, Copy, Debug)]
-pub struct CaptureForm {
+pub struct SnapshotForm {
     /// Without the parameter.
     head: u64,
     length: u32,
 }
 
-impl CaptureForm {
+impl SnapshotForm {
     /// The form for a field of a parameter, of which at most 2^24 bytes are kept in this way.
     pub const fn new(field: u8, length: u32) -> Option<Self> {
         if length > 1 << 24 {
@@ -120,11 +120,11 @@ impl CaptureForm {
         let end = RECORD_HEAD_LENGTH as u32 + length;
         let whole = end.next_multiple_of(8);
         let said = field as u16 | ((whole - end) as u16) << 8;
-        let head = head(whole, record_kind::CAPTURE, 0, said);
+        let head = head(whole, record_kind::SNAPSHOT, 0, said);
         Some(Self { head, length })
     }
 
-    /// Bytes of the capture.
+    /// Bytes of the snapshot.
     #[inline(always)]
     pub const fn length(&self) -> usize {
         self.length as usize
@@ -132,12 +132,12 @@ impl CaptureForm {
 
     /// Begins the record at the beginning of the unfilled part of a chunk; `None` if there is too little space.
     #[inline(always)]
-    pub fn begin<'a>(&self, space: &'a mut [u8], parameter: u8) -> Option<Capture<'a>> {
+    pub fn begin<'a>(&self, space: &'a mut [u8], parameter: u8) -> Option<Snapshot<'a>> {
         let whole = self.head as u32 as usize;
         if space.len() < whole + 16 || !space.as_ptr().cast::<AtomicU64>().is_aligned() {
             return None;
         }
-        Some(Capture {
+        Some(Snapshot {
             space,
             head: self.head | u64::from(parameter) << 40,
             length: self.length,
@@ -145,14 +145,14 @@ impl CaptureForm {
     }
 }
 
-/// A `CAPTURE` in the making: `space` begins with it, is aligned, and is longer by 16 bytes.
-pub struct Capture<'a> {
+/// A `SNAPSHOT` in the making: `space` begins with it, is aligned, and is longer by 16 bytes.
+pub struct Snapshot<'a> {
     space: &'a mut [u8],
     head: u64,
     length: u32,
 }
 
-impl Capture<'_> {
+impl Snapshot<'_> {
     /// For its bytes, and eight more than these, which may be overwritten.
     #[inline(always)]
     pub fn bytes(&mut self) -> &mut [u8] {
@@ -180,36 +180,36 @@ impl Capture<'_> {
     }
 }
 
-/// A note `CAPTURES` in the making, at the beginning of the unfilled part of a chunk.
-pub struct CapturesNote<'a> {
+/// A note `SNAPSHOTS` in the making, at the beginning of the unfilled part of a chunk.
+pub struct SnapshotsNote<'a> {
     space: &'a mut [u8],
     filled: usize,
 }
 
-impl<'a> CapturesNote<'a> {
-    /// Begins a note that will be no longer than that with its captures, their heads included; `None` if there is too little
+impl<'a> SnapshotsNote<'a> {
+    /// Begins a note that will be no longer than that with its snapshots, their heads included; `None` if there is too little
     /// space.
     #[inline(always)]
-    pub fn new(space: &'a mut [u8], captures: usize) -> Option<Self> {
-        // What pads the record, the word behind it, and what whoever fills the last capture may overwrite.
-        let space = space.get_mut(..RECORD_HEAD_LENGTH + captures + 24)?;
+    pub fn new(space: &'a mut [u8], snapshots: usize) -> Option<Self> {
+        // What pads the record, the word behind it, and what whoever fills the last snapshot may overwrite.
+        let space = space.get_mut(..RECORD_HEAD_LENGTH + snapshots + 24)?;
         Some(Self {
             space,
             filled: RECORD_HEAD_LENGTH,
         })
     }
 
-    /// Puts a capture of as many bytes, which the caller is to write; there are eight more of them, which may be overwritten.
+    /// Puts a snapshot of as many bytes, which the caller is to write; there are eight more of them, which may be overwritten.
     /// `None` if that is more than was said.
     #[inline(always)]
     pub fn put(&mut self, parameter: u8, field: u8, length: u32) -> Option<&mut [u8]> {
         let (head, behind) = self
             .space
             .get_mut(self.filled..)?
-            .split_first_chunk_mut::<CAPTURE_HEAD_LENGTH>()?;
+            .split_first_chunk_mut::<SNAPSHOT_HEAD_LENGTH>()?;
         let word = u64::from(parameter) | u64::from(field) << 8 | u64::from(length) << 32;
         *head = word.to_le_bytes();
-        self.filled += CAPTURE_HEAD_LENGTH + length as usize;
+        self.filled += SNAPSHOT_HEAD_LENGTH + length as usize;
         behind.get_mut(..length as usize + 8)
     }
 
@@ -224,7 +224,7 @@ impl<'a> CapturesNote<'a> {
         if !place.is_aligned() {
             return None;
         }
-        let head = head(length as u32, record_kind::NOTE, 0, note_kind::CAPTURES);
+        let head = head(length as u32, record_kind::NOTE, 0, note_kind::SNAPSHOTS);
         // SAFETY: the first 8 bytes (there are more, see `new`), aligned (checked above) and borrowed mutably; a reader in
         // another process sees the word either as zero or complete.
         unsafe { &*place }.store(head.to_le(), Ordering::Release);
@@ -462,7 +462,7 @@ impl Room {
         LENGTH
     }
 
-    /// Puts a `LEAVE` without captures. The record's length.
+    /// Puts a `LEAVE` without snapshots. The record's length.
     #[inline(always)]
     pub fn put_leave(&mut self, function: u16, ticks: u64, result: i32) -> usize {
         const LENGTH: usize = (RESULT + 4).next_multiple_of(8);
@@ -476,12 +476,12 @@ impl Room {
         LENGTH
     }
 
-    /// Puts a `LEAVE` of a call that has returned 0, with captures of two numbers that it has left. The record's length.
+    /// Puts a `LEAVE` of a call that has returned 0, with snapshots of two numbers that it has left. The record's length.
     #[inline(always)]
     pub fn put_leave_pair(&mut self, function: u16, ticks: u64, numbers: [LeftNumber; 2]) -> usize {
-        const MOST: usize = RESULT + 4 + 2 * (CAPTURE_HEAD_LENGTH + 8);
+        const MOST: usize = RESULT + 4 + 2 * (SNAPSHOT_HEAD_LENGTH + 8);
         const _: () = assert!(MOST + 16 <= Room::LENGTH);
-        // SAFETY: constants within the length. The rest of the word behind the ticks is the first capture's.
+        // SAFETY: constants within the length. The rest of the word behind the ticks is the first snapshot's.
         unsafe {
             self.put(TICKS, ticks);
             self.put_half(RESULT, 0);
@@ -489,12 +489,12 @@ impl Room {
         let mut at = RESULT + 4;
         for left in numbers {
             let bytes = if left.bytes == 4 { 4 } else { 8 };
-            // SAFETY: each is no longer than a capture head and eight bytes, and there is room for two of them.
+            // SAFETY: each is no longer than a snapshot head and eight bytes, and there is room for two of them.
             unsafe {
                 self.put(at, u64::from(left.parameter) | bytes << 32);
-                self.put(at + CAPTURE_HEAD_LENGTH, left.number);
+                self.put(at + SNAPSHOT_HEAD_LENGTH, left.number);
             }
-            at += CAPTURE_HEAD_LENGTH + bytes as usize;
+            at += SNAPSHOT_HEAD_LENGTH + bytes as usize;
         }
         let length = at.next_multiple_of(8);
         // SAFETY: as above, and there is room for 16 bytes more.
@@ -625,31 +625,31 @@ mod tests {
             same(|space| space.room().put_leave_pair(513, ticks, numbers), |mut record| {
                 record.put_leave(LeaveHead { ticks, result: 0 })?;
                 for left in numbers {
-                    record.put_captured_number(left.parameter, left.number, left.bytes)?;
+                    record.put_snapshot_number(left.parameter, left.number, left.bytes)?;
                 }
                 record.commit(record_kind::LEAVE, 513)
             })?;
         }
 
         #[test]
-        fn captures_are_as_by_parts(
+        fn snapshots_are_as_by_parts(
             pieces in prop::collection::vec((any::<u8>(), 0_u8..20, prop::collection::vec(any::<u8>(), 0..60)), 1..5),
         ) {
             let (parameter, field, bytes) = &pieces[0];
-            let form = CaptureForm::new(*field, bytes.len() as u32).unwrap();
+            let form = SnapshotForm::new(*field, bytes.len() as u32).unwrap();
             same(|space| {
-                let mut capture = form.begin(&mut space.0, *parameter).unwrap();
-                let (place, behind) = capture.bytes().split_at_mut(bytes.len());
+                let mut snapshot = form.begin(&mut space.0, *parameter).unwrap();
+                let (place, behind) = snapshot.bytes().split_at_mut(bytes.len());
                 place.copy_from_slice(bytes);
                 behind.fill(0xdd);
-                capture.commit()
+                snapshot.commit()
             }, |mut record| {
                 record.put(bytes)?;
-                record.commit_capture(*parameter, *field)
+                record.commit_snapshot(*parameter, *field)
             })?;
             same(|space| {
-                let length: usize = pieces.iter().map(|piece| CAPTURE_HEAD_LENGTH + piece.2.len()).sum();
-                let mut note = CapturesNote::new(&mut space.0, length).unwrap();
+                let length: usize = pieces.iter().map(|piece| SNAPSHOT_HEAD_LENGTH + piece.2.len()).sum();
+                let mut note = SnapshotsNote::new(&mut space.0, length).unwrap();
                 for (parameter, field, bytes) in &pieces {
                     let target = note.put(*parameter, *field, bytes.len() as u32).unwrap();
                     let (place, behind) = target.split_at_mut(bytes.len());
@@ -659,12 +659,12 @@ mod tests {
                 note.commit().unwrap()
             }, |mut record| {
                 for (parameter, field, bytes) in &pieces {
-                    record.put_capture(*parameter, *field, bytes.len(), |target| {
+                    record.put_snapshot(*parameter, *field, bytes.len(), |target| {
                         target.copy_from_slice(bytes);
                         Some(0)
                     })?;
                 }
-                record.commit(record_kind::NOTE, note_kind::CAPTURES)
+                record.commit(record_kind::NOTE, note_kind::SNAPSHOTS)
             })?;
         }
     }
@@ -674,12 +674,12 @@ mod tests {
         assert!(EnterForm::new(0, &[8; 5]).is_none());
         assert!(EnterForm::new(0, &[8, 9]).is_none() && EnterForm::new(0, &[0]).is_none());
         assert!(ShortForm::new(4).is_none() && ShortForm::new(15).is_none());
-        assert!(CaptureForm::new(field::POINTEE, 1 << 25).is_none());
+        assert!(SnapshotForm::new(field::POINTEE, 1 << 25).is_none());
     }
 
     #[test]
     fn nothing_is_put_where_there_is_too_little_space() {
-        let form = CaptureForm::new(field::POINTEE, 13).unwrap();
+        let form = SnapshotForm::new(field::POINTEE, 13).unwrap();
         // Head, bytes, padding, and 16 bytes behind.
         for (length, fits) in [(39, false), (40, true)] {
             let mut space = USED;
@@ -691,8 +691,8 @@ mod tests {
         }
         let mut space = USED;
         assert!(form.begin(&mut space.0[1..], 0).is_none(), "not aligned");
-        let mut note = CapturesNote::new(&mut space.0, 8).unwrap();
+        let mut note = SnapshotsNote::new(&mut space.0, 8).unwrap();
         assert!(note.put(0, 0, 100).is_none());
-        assert!(CapturesNote::new(&mut space.0[..39], 8).is_none());
+        assert!(SnapshotsNote::new(&mut space.0[..39], 8).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! What lies where in a trace file: the file head, chunk heads, record heads, captures.
+//! What lies where in a trace file: the file head, chunk heads, record heads, snapshots.
 //!
 //! Every size is 64 bits or bounded by its chunk; every number is little-endian. Numbers of kinds and flags are never reused.
 
@@ -22,9 +22,9 @@ pub const CHUNK_HEAD_LENGTH: usize = 64;
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CTCH");
 /// A record head's length.
 pub const RECORD_HEAD_LENGTH: usize = 8;
-/// A capture head's length.
-pub const CAPTURE_HEAD_LENGTH: usize = 8;
-/// Longer captures go into a blob of their own.
+/// A snapshot head's length.
+pub const SNAPSHOT_HEAD_LENGTH: usize = 8;
+/// Longer snapshots go into a blob of their own.
 pub const INLINE_LIMIT: usize = 16 << 10;
 
 /// The file was rewritten by `pack`: chunks are compressed, complete, and indexed.
@@ -201,19 +201,19 @@ impl ChunkHead {
 
 /// What a record says.
 pub mod record_kind {
-    /// A call was entered: `EnterHead`, arguments, captures.
+    /// A call was entered: `EnterHead`, arguments, snapshots.
     pub const ENTER: u8 = 1;
-    /// The call that the thread entered last was left: `LeaveHead`, captures.
+    /// The call that the thread entered last was left: `LeaveHead`, snapshots.
     pub const LEAVE: u8 = 2;
     /// Something about the call in progress; the function field holds a number of [`super::note_kind`].
     pub const NOTE: u8 = 3;
     /// As `ENTER`, with the numbers in as few bytes as they need: see [`super::short_enter`].
     pub const ENTER_SHORT: u8 = 4;
-    /// As a `LEAVE` with result 0 and no captures: a head alone, which has the ticks since the `ENTER`.
+    /// As a `LEAVE` with result 0 and no snapshots: a head alone, which has the ticks since the `ENTER`.
     pub const LEAVE_SHORT: u8 = 5;
-    /// One more capture of the `ENTER` before, of which the head says what a capture's own head would.
-    pub const CAPTURE: u8 = 6;
-    /// As a `LEAVE` with result 0 and one capture of 4 or 8 bytes, which stand behind a head that has the rest.
+    /// One more snapshot of the `ENTER` before, of which the head says what a snapshot's own head would.
+    pub const SNAPSHOT: u8 = 6;
+    /// As a `LEAVE` with result 0 and one snapshot of 4 or 8 bytes, which stand behind a head that has the rest.
     pub const LEAVE_VALUE: u8 = 7;
 
     /// Whether a call was entered.
@@ -228,18 +228,18 @@ pub mod note_kind {
     pub const THREAD: u16 = 1;
     /// [`super::LayoutNote`], then as many `(u32 offset, u32 size)`.
     pub const LAYOUT: u16 = 2;
-    /// [`super::ArrivedNote`], then one capture.
+    /// [`super::ArrivedNote`], then one snapshot.
     pub const ARRIVED: u16 = 3;
     /// Text: recording stops here, and why.
     pub const STOPPED: u16 = 4;
     /// Text: a name that the program asked for and that is not in the signature table.
     pub const UNKNOWN_SYMBOL: u16 = 5;
-    /// Captures that belong to the `ENTER` before: what could only be looked at with the risk of a fault is looked at when
+    /// Snapshots that belong to the `ENTER` before: what could only be looked at with the risk of a fault is looked at when
     /// the call itself is already in the trace.
-    pub const CAPTURES: u16 = 6;
+    pub const SNAPSHOTS: u16 = 6;
     /// [`super::OriginNote`], then the function's name as text.
     pub const ORIGIN: u16 = 7;
-    /// [`super::HostChangedNote`], then one capture: what host memory that the device can read held.
+    /// [`super::HostChangedNote`], then one snapshot: what host memory that the device can read held.
     pub const HOST_CHANGED: u16 = 8;
     /// [`super::HostSkippedNote`]: host memory that the device can read and whose changes are not recorded.
     pub const HOST_SKIPPED: u16 = 9;
@@ -255,9 +255,9 @@ pub struct RecordHead {
     pub length: u32,
     /// A number of [`record_kind`].
     pub kind: u8,
-    /// Of a `CAPTURE` the parameter, of a short leave part of what it says; else 0.
+    /// Of a `SNAPSHOT` the parameter, of a short leave part of what it says; else 0.
     pub detail: u8,
-    /// Position of the function in the signature table, or a note kind. Of a `CAPTURE` its field, and above that how many of
+    /// Position of the function in the signature table, or a note kind. Of a `SNAPSHOT` its field, and above that how many of
     /// its bytes are padding; of a short leave part of what it says.
     pub function: u16,
 }
@@ -301,13 +301,13 @@ impl RecordHead {
         if self.detail & 16 != 0 { 4 } else { 8 }
     }
 
-    /// Of a `CAPTURE`: its field.
-    pub const fn capture_field(self) -> u8 {
+    /// Of a `SNAPSHOT`: its field.
+    pub const fn snapshot_field(self) -> u8 {
         self.function as u8
     }
 
-    /// Of a `CAPTURE`: how many bytes at its end are padding.
-    pub const fn capture_padding(self) -> usize {
+    /// Of a `SNAPSHOT`: how many bytes at its end are padding.
+    pub const fn snapshot_padding(self) -> usize {
         (self.function >> 8) as usize
     }
 }
@@ -320,7 +320,7 @@ pub const VALUE_TICKS_END: u64 = 1 << 19;
 /// Length of a `LEAVE_VALUE`.
 pub const LEAVE_VALUE_LENGTH: usize = 16;
 
-/// Begins an `ENTER` record; the arguments follow packed, each as wide as its signature says, then captures.
+/// Begins an `ENTER` record; the arguments follow packed, each as wide as its signature says, then snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct EnterHead {
     /// Clock before the driver was entered.
@@ -329,7 +329,7 @@ pub struct EnterHead {
     pub caller: u64,
 }
 
-/// Begins a `LEAVE` record; captures follow.
+/// Begins a `LEAVE` record; snapshots follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaveHead {
     /// Clock after the driver returned.
@@ -371,8 +371,8 @@ pub const ENTER_HEAD_LENGTH: usize = 16;
 /// Encoded length of [`LeaveHead`].
 pub const LEAVE_HEAD_LENGTH: usize = 12;
 
-/// What a capture's bytes are not.
-pub mod capture_flag {
+/// What a snapshot's bytes are not.
+pub mod snapshot_flag {
     /// The memory could not be read; no bytes follow.
     pub const UNREADABLE: u16 = 1;
     /// The bytes are a `BlobRef`.
@@ -391,22 +391,22 @@ pub mod capture_flag {
 
 /// Eight bytes before what was seen behind a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct CaptureHead {
+pub struct SnapshotHead {
     /// Which parameter.
     pub parameter: u8,
     /// 0: what the parameter points at; others: further pieces, named by the function's override.
     pub field: u8,
-    /// [`capture_flag`].
+    /// [`snapshot_flag`].
     pub flags: u16,
     /// Bytes that follow (not padded).
     pub length: u32,
 }
 
-impl CaptureHead {
+impl SnapshotHead {
     /// Reads it where speed matters; the same as decoding it.
     #[cfg(feature = "read")]
     #[inline]
-    pub(crate) const fn read(bytes: [u8; CAPTURE_HEAD_LENGTH]) -> Self {
+    pub(crate) const fn read(bytes: [u8; SNAPSHOT_HEAD_LENGTH]) -> Self {
         let [parameter, field, flags @ .., a, b, c, d] = bytes;
         Self {
             parameter,
@@ -488,7 +488,7 @@ pub struct ArrivedNote {
 /// Host memory that the device reads or writes without a copy held other bytes than when it was last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HostChangedNote {
-    /// Where the program sees the bytes of the capture that follows.
+    /// Where the program sees the bytes of the snapshot that follows.
     pub address: u64,
     /// 0 if they stood there before the call, 1 if only when it had returned (it waits for the device).
     pub is_after: u8,
@@ -517,7 +517,7 @@ pub mod host_skip {
     pub const UNREADABLE: u8 = 4;
 }
 
-/// The kinds of captures by field, for functions with an override; see `SPEC.md`.
+/// The kinds of snapshots by field, for functions with an override; see `SPEC.md`.
 pub mod field {
     /// What the parameter itself points at.
     pub const POINTEE: u8 = 0;
@@ -664,7 +664,7 @@ mod tests {
             ticks: 77,
             result: -5,
         };
-        let capture = CaptureHead {
+        let snapshot = SnapshotHead {
             parameter: 1,
             field: 2,
             flags: 0x0304,
@@ -672,9 +672,10 @@ mod tests {
         };
         assert_eq!(EnterHead::read(&codec::encode_to_vec(enter)), Some(enter));
         assert_eq!(LeaveHead::read(&codec::encode_to_vec(leave)), Some(leave));
-        let bytes: [u8; CAPTURE_HEAD_LENGTH] =
-            codec::encode_to_vec(capture).try_into().unwrap_or_default();
-        assert_eq!(CaptureHead::read(bytes), capture);
+        let bytes: [u8; SNAPSHOT_HEAD_LENGTH] = codec::encode_to_vec(snapshot)
+            .try_into()
+            .unwrap_or_default();
+        assert_eq!(SnapshotHead::read(bytes), snapshot);
         assert_eq!(EnterHead::read(&[0; ENTER_HEAD_LENGTH - 1]), None);
         assert_eq!(LeaveHead::read(&[0; LEAVE_HEAD_LENGTH - 1]), None);
     }

@@ -58,9 +58,9 @@ mod verify;
 mod walk;
 
 #[cfg(feature = "build")]
-pub use build::{Captured, Event, TraceBuilder};
+pub use build::{Event, NewSnapshot, TraceBuilder};
 #[cfg(feature = "read")]
-pub use call::{Bytes, Call, Capture, Captures, Leave, Note};
+pub use call::{Bytes, Call, Leave, Note, Snapshot, Snapshots};
 #[cfg(feature = "read")]
 pub use cursor::{Calls, Cursor};
 pub use file_range::FileRange;

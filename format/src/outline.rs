@@ -1,7 +1,7 @@
 //! Calls in outline: where the parts of a call lie in its chunk, found out while the chunk is looked through, so that a call is put
 //! together without another look at its records. That part of reading depends on nothing but the chunk, so any thread may do it.
 
-use crate::call::{Arguments, Call, Leave, OwnCapture, sign_extended};
+use crate::call::{Arguments, Call, Leave, OwnSnapshot, sign_extended};
 use crate::contents::Observer;
 use crate::cursor::Entered;
 use crate::layout::{
@@ -35,7 +35,7 @@ enum Left {
     /// Not at all, as far as the records say.
     Not,
     /// By `LEAVE` or `LEAVE_SHORT`.
-    WithCaptures,
+    WithSnapshots,
     /// By `LEAVE_VALUE`; the parameter.
     WithValue(u8),
 }
@@ -51,11 +51,11 @@ pub(crate) struct Outline {
     left_ticks: u64,
     /// Of an `ENTER` its bytes; of an `ENTER_SHORT` which of the chunk's numbers, counted from its first.
     arguments: Part,
-    captures: Part,
-    /// The capture that is a record of its own; there is none if it begins at 0.
+    snapshots: Part,
+    /// The snapshot that is a record of its own; there is none if it begins at 0.
     own: Part,
-    /// What the leave has of captures, or its value.
-    left_captures: Part,
+    /// What the leave has of snapshots, or its value.
+    left_snapshots: Part,
     result: i32,
     function: u16,
     own_parameter: u8,
@@ -95,11 +95,11 @@ impl Outline {
             } else {
                 Arguments::Packed(part(self.arguments)?)
             },
-            captures: part(self.captures)?,
-            more_captures: &[],
-            own_capture: match self.own.from {
+            snapshots: part(self.snapshots)?,
+            more_snapshots: &[],
+            own_snapshot: match self.own.from {
                 0 => None,
-                _ => Some(OwnCapture {
+                _ => Some(OwnSnapshot {
                     parameter: self.own_parameter,
                     field: self.own_field,
                     bytes: part(self.own),
@@ -108,21 +108,21 @@ impl Outline {
             notes: Vec::new(),
             leave: match self.left {
                 Left::Not => None,
-                Left::WithCaptures => Some(Leave {
+                Left::WithSnapshots => Some(Leave {
                     ticks: self.left_ticks,
                     result: self.result,
-                    own_capture: None,
-                    captures: part(self.left_captures)?,
+                    own_snapshot: None,
+                    snapshots: part(self.left_snapshots)?,
                 }),
                 Left::WithValue(parameter) => Some(Leave {
                     ticks: self.left_ticks,
                     result: 0,
-                    own_capture: Some(OwnCapture {
+                    own_snapshot: Some(OwnSnapshot {
                         parameter,
                         field: field::POINTEE,
-                        bytes: part(self.left_captures),
+                        bytes: part(self.left_snapshots),
                     }),
-                    captures: &[],
+                    snapshots: &[],
                 }),
             },
         })
@@ -237,8 +237,8 @@ impl Observer for Outlining<'_> {
             }
             Arguments::Read(_) => (true, None),
         };
-        let captures = Part {
-            from: end - entered.captures.len() as u32,
+        let snapshots = Part {
+            from: end - entered.snapshots.len() as u32,
             to: end,
         };
         self.outlines.calls.push(Outline {
@@ -248,9 +248,9 @@ impl Observer for Outlining<'_> {
             left_ticks: 0,
             is_short,
             arguments: arguments.unwrap_or_default(),
-            captures,
+            snapshots,
             own: Part::default(),
-            left_captures: Part::default(),
+            left_snapshots: Part::default(),
             result: 0,
             function: head.function,
             own_parameter: 0,
@@ -278,7 +278,7 @@ impl Observer for Outlining<'_> {
         let from = to - record.len() as u32;
         match head.kind {
             record_kind::LEAVE_SHORT => {
-                last.left = Left::WithCaptures;
+                last.left = Left::WithSnapshots;
                 last.left_ticks = last.ticks.wrapping_add(head.short_ticks());
                 last.state = State::Whole;
             }
@@ -289,7 +289,7 @@ impl Observer for Outlining<'_> {
                 last.left = Left::WithValue(head.value_parameter());
                 last.left_ticks = last.ticks.wrapping_add(head.value_ticks());
                 let to = from + head.value_bytes() as u32;
-                last.left_captures = Part { from, to };
+                last.left_snapshots = Part { from, to };
                 last.state = State::Whole;
             }
             record_kind::LEAVE => {
@@ -298,17 +298,17 @@ impl Observer for Outlining<'_> {
                 if head.function == last.function
                     && let Some(leave) = LeaveHead::read(record)
                 {
-                    last.left = Left::WithCaptures;
+                    last.left = Left::WithSnapshots;
                     last.left_ticks = leave.ticks;
                     last.result = leave.result;
                     let from = from + LEAVE_HEAD_LENGTH as u32;
-                    last.left_captures = Part { from, to };
+                    last.left_snapshots = Part { from, to };
                 }
             }
-            record_kind::CAPTURE => {
-                let length = record.len().saturating_sub(head.capture_padding());
+            record_kind::SNAPSHOT => {
+                let length = record.len().saturating_sub(head.snapshot_padding());
                 last.own_parameter = head.detail;
-                last.own_field = head.capture_field();
+                last.own_field = head.snapshot_field();
                 let to = from + length as u32;
                 last.own = Part { from, to };
             }

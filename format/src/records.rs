@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::call::{Captures, Note};
+use crate::call::{Note, Snapshots};
 use crate::codec;
 use crate::layout::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
@@ -79,29 +79,29 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
             codec::decode::<EnterHead>(record).is_some()
                 && record
                     .get(ENTER_HEAD_LENGTH + signature.arguments_length..)
-                    .is_some_and(captures_end_well)
+                    .is_some_and(snapshots_end_well)
         }
         record_kind::LEAVE => {
             codec::decode::<LeaveHead>(record).is_some()
                 && record
                     .get(LEAVE_HEAD_LENGTH..)
-                    .is_some_and(captures_end_well)
+                    .is_some_and(snapshots_end_well)
         }
         record_kind::ENTER_SHORT => signatures
             .function(head.function)
             .and_then(|signature| behind_short_enter(record, signature.parameters.len()))
-            .is_some_and(captures_end_well),
+            .is_some_and(snapshots_end_well),
         record_kind::LEAVE_SHORT => record.is_empty(),
         record_kind::LEAVE_VALUE => record.len() == LEAVE_VALUE_LENGTH - RECORD_HEAD_LENGTH,
-        record_kind::CAPTURE => {
-            head.capture_padding() < 8
+        record_kind::SNAPSHOT => {
+            head.snapshot_padding() < 8
                 && record
                     .len()
-                    .checked_sub(head.capture_padding())
+                    .checked_sub(head.snapshot_padding())
                     .and_then(|end| record.get(end..))
                     .is_some_and(|padding| padding.iter().all(|&byte| byte == 0))
         }
-        record_kind::NOTE if head.function == note_kind::CAPTURES => captures_end_well(record),
+        record_kind::NOTE if head.function == note_kind::SNAPSHOTS => snapshots_end_well(record),
         record_kind::NOTE => !matches!(Note::read(head.function, record), Note::Other(..)),
         _ => false,
     }
@@ -114,11 +114,11 @@ pub(crate) fn behind_short_enter(record: &[u8], parameters: usize) -> Option<&[u
     Some(numbers.rest())
 }
 
-/// True if nothing but padding (fewer than 8 zero bytes) is behind the captures.
-fn captures_end_well(bytes: &[u8]) -> bool {
-    let mut captures = Captures::new(bytes);
-    while captures.next().is_some() {}
-    captures.rest().len() < 8 && captures.rest().iter().all(|&byte| byte == 0)
+/// True if nothing but padding (fewer than 8 zero bytes) is behind the snapshots.
+fn snapshots_end_well(bytes: &[u8]) -> bool {
+    let mut snapshots = Snapshots::new(bytes);
+    while snapshots.next().is_some() {}
+    snapshots.rest().len() < 8 && snapshots.rest().iter().all(|&byte| byte == 0)
 }
 
 /// How much room a trace's records take.

@@ -1,17 +1,17 @@
 //! Leaving payloads out of a body of calls that is packed: a hash or a length takes the place of the bytes.
 //!
-//! Which captures are payloads, the trace's own signature table says: field 0 of a parameter of role `host read` or `host write`,
+//! Which snapshots are payloads, the trace's own signature table says: field 0 of a parameter of role `host read` or `host write`,
 //! field 11 (host bytes), and what the notes ARRIVED and HOST_CHANGED hold. `SPEC.md` has the same list.
 
 use std::cell::OnceCell;
 
-use crate::call::{Bytes, Captures};
+use crate::call::{Bytes, Snapshots};
 use crate::codec;
 use crate::cursor::Entered;
 use crate::layout::{
-    ArrivedNote, CAPTURE_HEAD_LENGTH, CaptureHead, ENTER_HEAD_LENGTH, HostChangedNote,
-    LEAVE_HEAD_LENGTH, LeaveHead, MINOR, RECORD_HEAD_LENGTH, RecordHead, capture_flag, field,
-    note_kind, record_kind,
+    ArrivedNote, ENTER_HEAD_LENGTH, HostChangedNote, LEAVE_HEAD_LENGTH, LeaveHead, MINOR,
+    RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, SnapshotHead, field, note_kind,
+    record_kind, snapshot_flag,
 };
 use crate::payloads::{Kept, Payloads};
 use crate::records::{behind_short_enter, records};
@@ -35,7 +35,7 @@ pub(crate) struct Reduction<'t> {
     whole: bool,
 }
 
-/// Which side of a call a capture is of.
+/// Which side of a call a snapshot is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Enter,
@@ -149,7 +149,7 @@ impl<'t> Reduction<'t> {
                 (LEAVE_HEAD_LENGTH, Some(function), Side::Leave)
             }
             record_kind::NOTE => match head.function {
-                note_kind::CAPTURES => (0, of_entry(), Side::Enter),
+                note_kind::SNAPSHOTS => (0, of_entry(), Side::Enter),
                 note_kind::ARRIVED => {
                     let used = codec::decode::<ArrivedNote>(record).map(|note| note.1);
                     return self.note(head, record, used, self.kept.outputs, replaced);
@@ -160,16 +160,16 @@ impl<'t> Reduction<'t> {
                 }
                 _ => return Ok(None),
             },
-            record_kind::CAPTURE => return self.own_capture(head, record, of_entry(), replaced),
+            record_kind::SNAPSHOT => return self.own_snapshot(head, record, of_entry(), replaced),
             record_kind::LEAVE_VALUE => return self.leave_value(head, record, entry, replaced),
             record_kind::LEAVE_SHORT => return Ok(None),
             kind => return Err(format!("the unknown kind {kind}")),
         };
-        let kept = |capture: &CaptureHead| self.kept_of(function, side, capture);
-        self.captures(head, record, start, kept, replaced)
+        let kept = |snapshot: &SnapshotHead| self.kept_of(function, side, snapshot);
+        self.snapshots(head, record, start, kept, replaced)
     }
 
-    /// A note that ends with one capture, which is a payload.
+    /// A note that ends with one snapshot, which is a payload.
     fn note(
         &self,
         head: RecordHead,
@@ -179,32 +179,32 @@ impl<'t> Reduction<'t> {
         replaced: &mut Replaced,
     ) -> Result<Option<(RecordHead, Vec<u8>)>, String> {
         let start = start.ok_or("a note that ends too early")?;
-        self.captures(head, record, start, |_| kept, replaced)
+        self.snapshots(head, record, start, |_| kept, replaced)
     }
 
-    /// A CAPTURE has no flags, so that what is left of a payload needs another record.
-    fn own_capture(
+    /// A SNAPSHOT has no flags, so that what is left of a payload needs another record.
+    fn own_snapshot(
         &self,
         head: RecordHead,
         record: &[u8],
         function: Option<&Signature>,
         replaced: &mut Replaced,
     ) -> Result<Option<(RecordHead, Vec<u8>)>, String> {
-        let length = record.len().saturating_sub(head.capture_padding());
+        let length = record.len().saturating_sub(head.snapshot_padding());
         let bytes = record.get(..length).unwrap_or(record);
-        let capture = CaptureHead {
+        let snapshot = SnapshotHead {
             parameter: head.detail,
-            field: head.capture_field(),
+            field: head.snapshot_field(),
             flags: 0,
             length: bytes.len() as u32,
         };
-        let kept = self.kept_of(function, Side::Enter, &capture);
+        let kept = self.kept_of(function, Side::Enter, &snapshot);
         let mut out = Vec::new();
-        let is_other = self.capture(&mut out, capture, bytes, kept, replaced)?;
+        let is_other = self.snapshot(&mut out, snapshot, bytes, kept, replaced)?;
         let head = RecordHead {
             kind: record_kind::NOTE,
             detail: 0,
-            function: note_kind::CAPTURES,
+            function: note_kind::SNAPSHOTS,
             ..head
         };
         Ok(is_other.then_some((head, out)))
@@ -226,18 +226,18 @@ impl<'t> Reduction<'t> {
         let bytes = record
             .get(..head.value_bytes())
             .ok_or("a LEAVE_VALUE that is too short")?;
-        let capture = CaptureHead {
+        let snapshot = SnapshotHead {
             parameter: head.value_parameter(),
             field: field::POINTEE,
             flags: 0,
             length: bytes.len() as u32,
         };
-        let kept = self.kept_of(function, Side::Leave, &capture);
+        let kept = self.kept_of(function, Side::Leave, &snapshot);
         let mut out = codec::encode_to_vec(LeaveHead {
             ticks: entry.ticks.wrapping_add(head.value_ticks()),
             result: 0,
         });
-        let is_other = self.capture(&mut out, capture, bytes, kept, replaced)?;
+        let is_other = self.snapshot(&mut out, snapshot, bytes, kept, replaced)?;
         let head = RecordHead {
             kind: record_kind::LEAVE,
             detail: 0,
@@ -247,42 +247,42 @@ impl<'t> Reduction<'t> {
         Ok(is_other.then_some((head, out)))
     }
 
-    /// A record whose captures begin at `start`.
-    fn captures(
+    /// A record whose snapshots begin at `start`.
+    fn snapshots(
         &self,
         head: RecordHead,
         record: &[u8],
         start: usize,
-        kept: impl Fn(&CaptureHead) -> Payloads,
+        kept: impl Fn(&SnapshotHead) -> Payloads,
         replaced: &mut Replaced,
     ) -> Result<Option<(RecordHead, Vec<u8>)>, String> {
         let (before, mut rest) = record.split_at_checked(start).ok_or("it ends too early")?;
         let mut out = before.to_vec();
         let mut is_other = false;
-        while let Some((place, behind)) = rest.split_first_chunk::<CAPTURE_HEAD_LENGTH>() {
-            let capture = CaptureHead::read(*place);
+        while let Some((place, behind)) = rest.split_first_chunk::<SNAPSHOT_HEAD_LENGTH>() {
+            let snapshot = SnapshotHead::read(*place);
             let (bytes, behind) = behind
-                .split_at_checked(capture.length as usize)
-                .ok_or("a malformed capture")?;
-            is_other |= self.capture(&mut out, capture, bytes, kept(&capture), replaced)?;
+                .split_at_checked(snapshot.length as usize)
+                .ok_or("a malformed snapshot")?;
+            is_other |= self.snapshot(&mut out, snapshot, bytes, kept(&snapshot), replaced)?;
             rest = behind;
         }
         Ok(is_other.then_some((head, out)))
     }
 
-    /// Puts a capture with what is kept of it; whether that is less than was there.
-    fn capture(
+    /// Puts a snapshot with what is kept of it; whether that is less than was there.
+    fn snapshot(
         &self,
         out: &mut Vec<u8>,
-        head: CaptureHead,
+        head: SnapshotHead,
         raw: &[u8],
         kept: Payloads,
         replaced: &mut Replaced,
     ) -> Result<bool, String> {
         let flagged = [&codec::encode_to_vec(head)[..], raw].concat();
-        let bytes = Captures::new(&flagged)
+        let bytes = Snapshots::new(&flagged)
             .next()
-            .ok_or("a malformed capture")?
+            .ok_or("a malformed snapshot")?
             .bytes;
         let length = match bytes {
             Bytes::Inline(&[]) | Bytes::Omitted(_) | Bytes::Unreadable => None,
@@ -303,11 +303,11 @@ impl<'t> Reduction<'t> {
             _ => None,
         };
         let (flag, left) = match hash {
-            Some(hash) => (capture_flag::HASHED, codec::encode_to_vec((length, hash))),
-            None => (capture_flag::OMITTED, codec::encode_to_vec(length)),
+            Some(hash) => (snapshot_flag::HASHED, codec::encode_to_vec((length, hash))),
+            None => (snapshot_flag::OMITTED, codec::encode_to_vec(length)),
         };
-        const OTHERS: u16 = capture_flag::TRUNCATED | capture_flag::UNCHANGED;
-        out.extend(codec::encode_to_vec(CaptureHead {
+        const OTHERS: u16 = snapshot_flag::TRUNCATED | snapshot_flag::UNCHANGED;
+        out.extend(codec::encode_to_vec(SnapshotHead {
             flags: head.flags & OTHERS | flag,
             length: left.len() as u32,
             ..head
@@ -318,15 +318,20 @@ impl<'t> Reduction<'t> {
         Ok(true)
     }
 
-    /// What is kept of a capture of a call.
-    fn kept_of(&self, function: Option<&Signature>, side: Side, capture: &CaptureHead) -> Payloads {
+    /// What is kept of a snapshot of a call.
+    fn kept_of(
+        &self,
+        function: Option<&Signature>,
+        side: Side,
+        snapshot: &SnapshotHead,
+    ) -> Payloads {
         let parameter =
-            function.and_then(|function| function.parameters.get(usize::from(capture.parameter)));
+            function.and_then(|function| function.parameters.get(usize::from(snapshot.parameter)));
         let role = match side {
             Side::Enter => "host read",
             Side::Leave => "host write",
         };
-        let is_payload = match capture.field {
+        let is_payload = match snapshot.field {
             // Of a call that is lost it is not known.
             field::POINTEE => parameter.is_none_or(|parameter| parameter.role.starts_with(role)),
             // Behind an array of pointers are the answers of a query.

@@ -570,7 +570,7 @@ impl Trace {
         .ok_or_else(|| damage("a blob is shorter than it should be"))
     }
 
-    /// The bytes of a capture, wherever they are: in the record, in a blob, or, of a trace that is not packed, in the file that
+    /// The bytes of a snapshot, wherever they are: in the record, in a blob, or, of a trace that is not packed, in the file that
     /// they were mapped from. The error says why they are not to be had; its position is 0 if the trace itself is sound.
     pub fn resolve<'a>(&'a self, bytes: Bytes<'a>) -> Result<Cow<'a, [u8]>, Damage> {
         let why = |what: String| Damage { position: 0, what };

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
-    CAPTURE_HEAD_LENGTH, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, LeaveHead,
-    RECORD_HEAD_LENGTH, RecordHead, record_kind, short_enter,
+    CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, LeaveHead, RECORD_HEAD_LENGTH,
+    RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind, short_enter,
 };
 
 /// Closes the chunk whose head is at `place`: `used` bytes of its body count, with the crc32 `body_checksum`.
@@ -152,17 +152,17 @@ impl<'a> Record<'a> {
         Some(place)
     }
 
-    /// Appends a capture of the eight or fewer bytes of a number.
+    /// Appends a snapshot of the eight or fewer bytes of a number.
     #[inline]
-    pub fn put_captured_number(&mut self, parameter: u8, number: u64, bytes: u8) -> Option<()> {
+    pub fn put_snapshot_number(&mut self, parameter: u8, number: u64, bytes: u8) -> Option<()> {
         let head = u64::from(parameter) | u64::from(bytes) << 32;
         self.put_words(&[head, number], &[8, bytes])
     }
 
-    /// Appends a capture whose bytes `fill` writes; `fill` gets exactly `length` bytes and returns the flags to store, or
-    /// `None` for "could not be read", in which case the capture is kept without bytes.
+    /// Appends a snapshot whose bytes `fill` writes; `fill` gets exactly `length` bytes and returns the flags to store, or
+    /// `None` for "could not be read", in which case the snapshot is kept without bytes.
     #[inline]
-    pub fn put_capture(
+    pub fn put_snapshot(
         &mut self,
         parameter: u8,
         field: u8,
@@ -172,18 +172,18 @@ impl<'a> Record<'a> {
         let (head, behind) = self
             .space
             .get_mut(self.filled..)?
-            .split_first_chunk_mut::<CAPTURE_HEAD_LENGTH>()?;
+            .split_first_chunk_mut::<SNAPSHOT_HEAD_LENGTH>()?;
         let (flags, length) = match fill(behind.get_mut(..length)?) {
             Some(flags) => (flags, length),
-            None => (crate::layout::capture_flag::UNREADABLE, 0),
+            None => (crate::layout::snapshot_flag::UNREADABLE, 0),
         };
-        // A `CaptureHead`, in one store.
+        // A `SnapshotHead`, in one store.
         let word = u64::from(parameter)
             | u64::from(field) << 8
             | u64::from(flags) << 16
             | u64::from(u32::try_from(length).ok()?) << 32;
         *head = word.to_le_bytes();
-        self.filled += CAPTURE_HEAD_LENGTH + length;
+        self.filled += SNAPSHOT_HEAD_LENGTH + length;
         Some(())
     }
 
@@ -258,12 +258,12 @@ impl<'a> Record<'a> {
         Some(())
     }
 
-    /// Ends a record that is one capture of the call entered before; its bytes have been put. As [`Record::commit`].
+    /// Ends a record that is one snapshot of the call entered before; its bytes have been put. As [`Record::commit`].
     #[inline]
-    pub fn commit_capture(self, parameter: u8, field: u8) -> Option<usize> {
+    pub fn commit_snapshot(self, parameter: u8, field: u8) -> Option<usize> {
         let padding = self.filled.next_multiple_of(8) - self.filled;
         self.commit_with(
-            record_kind::CAPTURE,
+            record_kind::SNAPSHOT,
             parameter,
             u16::from(field) | (padding as u16) << 8,
         )

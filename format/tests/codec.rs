@@ -2,9 +2,10 @@
 
 use cutape_format::codec;
 use cutape_format::layout::{
-    ArrivedNote, BlobRef, CAPTURE_HEAD_LENGTH, CHUNK_HEAD_LENGTH, CaptureHead, ChunkHead,
-    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, OriginNote, STAGED_LENGTH, StagedNote, ThreadNote,
+    ArrivedNote, BlobRef, CHUNK_HEAD_LENGTH, ChunkHead, ENTER_HEAD_LENGTH, EnterHead,
+    FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote,
+    LeaveHead, OriginNote, SNAPSHOT_HEAD_LENGTH, STAGED_LENGTH, SnapshotHead, StagedNote,
+    ThreadNote,
 };
 use cutape_format::{Mapping, Symbol};
 use proptest::prelude::*;
@@ -53,7 +54,7 @@ twins! {
     staged_note: StagedNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(STAGED_LENGTH - 12);
     enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
     leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
-    capture_head: CaptureHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(CAPTURE_HEAD_LENGTH);
+    capture_head: SnapshotHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(SNAPSHOT_HEAD_LENGTH);
     blob_ref: BlobRef { position: u64, length: u64 } Some(16);
     thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
     layout_note: LayoutNote { handle: u64, count: u32 } Some(12);

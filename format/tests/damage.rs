@@ -57,7 +57,7 @@ fn every_changed_byte_of_a_packed_trace_is_found() {
         thread: 1,
         name: "cuModuleLoadData",
         arguments: &[0, 0],
-        captures: &[cutape_format::Captured::pointee(1, &blob)],
+        snapshots: &[cutape_format::NewSnapshot::pointee(1, &blob)],
         ..Event::default()
     });
     builder.write(&raw).unwrap();

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use cutape_format::layout::capture_flag;
-use cutape_format::{Bytes, Captured, Event, FileRange, Trace, TraceBuilder, pack};
+use cutape_format::layout::snapshot_flag;
+use cutape_format::{Bytes, Event, FileRange, NewSnapshot, Trace, TraceBuilder, pack};
 use sample::place;
 
 const SIGNATURES: &str =
@@ -51,9 +51,9 @@ fn record(path: &Path, ranges: &[FileRange<'_>]) -> Trace {
             .call(Event {
                 name: "load",
                 arguments: &[0x1000],
-                captures: &[Captured {
-                    flags: capture_flag::IN_FILE,
-                    ..Captured::pointee(0, &encoded(*range))
+                snapshots: &[NewSnapshot {
+                    flags: snapshot_flag::IN_FILE,
+                    ..NewSnapshot::pointee(0, &encoded(*range))
                 }],
                 ..Event::default()
             })
@@ -63,12 +63,12 @@ fn record(path: &Path, ranges: &[FileRange<'_>]) -> Trace {
     Trace::open(path).unwrap()
 }
 
-/// What the first capture of each call holds, or why it is not to be had.
+/// What the first snapshot of each call holds, or why it is not to be had.
 fn contents(trace: &Trace) -> Vec<Result<Vec<u8>, String>> {
     trace
         .calls()
         .map(|call| {
-            let bytes = call.capture(0, 0).unwrap().bytes;
+            let bytes = call.snapshot(0, 0).unwrap().bytes;
             assert!(matches!(bytes, Bytes::InFile(_)), "{bytes:?}");
             match trace.resolve(bytes) {
                 Ok(bytes) => Ok(bytes.into_owned()),
@@ -209,14 +209,14 @@ fn a_malformed_reference_is_damage() {
     builder.call(Event {
         name: "load",
         arguments: &[0x1000],
-        captures: &[Captured {
-            flags: capture_flag::IN_FILE,
-            ..Captured::pointee(0, &[0xff; 48])
+        snapshots: &[NewSnapshot {
+            flags: snapshot_flag::IN_FILE,
+            ..NewSnapshot::pointee(0, &[0xff; 48])
         }],
         ..Event::default()
     });
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();
     let call = trace.calls().next().unwrap();
-    assert!(call.capture(0, 0).is_none());
+    assert!(call.snapshot(0, 0).is_none());
 }

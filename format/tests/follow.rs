@@ -258,7 +258,7 @@ fn what_later_versions_add_is_passed_over() {
         assert_eq!(names, ["cuInit", "unknown", "cuInit"]);
         assert!(matches!(calls[0].notes().next(), Some(Note::Other(999, _))));
         assert_eq!(calls[1].packed_arguments().len(), 24);
-        assert_eq!(calls[1].captures().count(), 0);
+        assert_eq!(calls[1].snapshots().count(), 0);
         assert!(calls.iter().all(cutape_format::Call::succeeded));
     };
     let trace = Trace::open(&path).unwrap();

@@ -105,7 +105,7 @@ fn known_calls_have_their_values() {
         (load.thread, load.number, load.out(0)),
         (1, 0, Some(0xbeef))
     );
-    assert_eq!(load.capture(1, 0).unwrap().bytes.length(), Some(17_000));
+    assert_eq!(load.snapshot(1, 0).unwrap().bytes.length(), Some(17_000));
     assert_eq!(load.argument_named("image"), Some(0x8000));
     let float = &calls[5];
     assert_eq!(*float.argument_bytes(2), 1.5_f32.to_le_bytes());

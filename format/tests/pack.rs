@@ -91,7 +91,7 @@ fn leaves_out_what_no_record_names() {
         builder.call(cutape_format::Event {
             name: "cuModuleLoadData",
             arguments: &[0, 0],
-            captures: &[cutape_format::Captured::pointee(1, &stray)],
+            snapshots: &[cutape_format::NewSnapshot::pointee(1, &stray)],
             ..Default::default()
         });
         builder.bytes()

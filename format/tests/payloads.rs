@@ -1,4 +1,4 @@
-//! Leaving payloads out of a trace that is packed: which captures are payloads, what takes their place, and what stays as it is.
+//! Leaving payloads out of a trace that is packed: which snapshots are payloads, what takes their place, and what stays as it is.
 
 mod sample;
 
@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use cutape_format::layout::{
-    ArrivedNote, FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, capture_flag, field,
-    note_kind, record_kind,
+    ArrivedNote, FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, field, note_kind,
+    record_kind, snapshot_flag,
 };
 use cutape_format::{
-    Bytes, Call, Captured, Event, Kept, Note, PackSummary, Payloads, Trace, TraceBuilder, codec,
+    Bytes, Call, Event, Kept, NewSnapshot, Note, PackSummary, Payloads, Trace, TraceBuilder, codec,
     pack, pack_keeping, repair,
 };
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ const ALL: Kept = Kept {
     outputs: Payloads::All,
 };
 
-/// Whether a capture goes to a device, comes back, or is no payload.
+/// Whether a snapshot goes to a device, comes back, or is no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     In,
@@ -38,7 +38,7 @@ enum Direction {
     Neither,
 }
 
-/// The bytes of a capture, or what stands in their place.
+/// The bytes of a snapshot, or what stands in their place.
 fn shown(bytes: Bytes<'_>, trace: &Trace) -> Vec<u8> {
     match bytes {
         Bytes::Omitted(length) => omitted(length),
@@ -52,19 +52,19 @@ fn omitted(length: u64) -> Vec<u8> {
     [&b"none"[..], &length.to_le_bytes()].concat()
 }
 
-/// What all captures hold, in the order of the trace.
+/// What all snapshots hold, in the order of the trace.
 fn contents(trace: &Trace) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for call in trace.calls() {
         let mut add = |bytes| found.push(shown(bytes, trace));
-        call.captures().for_each(|capture| add(capture.bytes));
+        call.snapshots().for_each(|snapshot| add(snapshot.bytes));
         for note in call.notes() {
-            if let Note::Arrived(_, capture) | Note::HostChanged(_, capture) = note {
-                add(capture.bytes);
+            if let Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) = note {
+                add(snapshot.bytes);
             }
         }
-        let after = call.leave.iter().flat_map(|leave| leave.captures());
-        after.for_each(|capture| add(capture.bytes));
+        let after = call.leave.iter().flat_map(|leave| leave.snapshots());
+        after.for_each(|snapshot| add(snapshot.bytes));
     }
     found
 }
@@ -88,7 +88,7 @@ fn expected(kept: Kept) -> Vec<Vec<u8>> {
         }
     };
     let without_bytes = [Vec::new(), b"unreadable".to_vec()];
-    captures()
+    snapshots()
         .into_iter()
         .map(left)
         .chain(without_bytes)
@@ -98,13 +98,13 @@ fn expected(kept: Kept) -> Vec<Vec<u8>> {
 /// Calls without what they carry: what must not change.
 fn outline(trace: &Trace) -> Vec<String> {
     let line = |call: Call<'_>| {
-        let pieces = |captures: cutape_format::Captures<'_>| {
-            let pieces = captures.map(|capture| (capture.parameter, capture.field));
+        let pieces = |snapshots: cutape_format::Snapshots<'_>| {
+            let pieces = snapshots.map(|snapshot| (snapshot.parameter, snapshot.field));
             pieces.collect::<Vec<_>>()
         };
-        let (before, arguments) = (pieces(call.captures()), call.packed_arguments());
+        let (before, arguments) = (pieces(call.snapshots()), call.packed_arguments());
         let leave = call.leave;
-        let after = leave.map(|leave| (leave.ticks, leave.result, pieces(leave.captures())));
+        let after = leave.map(|leave| (leave.ticks, leave.result, pieces(leave.snapshots())));
         let (index, number, ticks) = (call.index, call.number, call.ticks);
         format!("{index} {number} {ticks} {arguments:?} {before:?} {after:?}")
     };
@@ -118,8 +118,8 @@ fn every_kept() -> impl Iterator<Item = Kept> {
     })
 }
 
-/// The captures of the trace that `record` makes, in the order of the trace.
-fn captures() -> Vec<(Direction, Vec<u8>)> {
+/// The snapshots of the trace that `record` makes, in the order of the trace.
+fn snapshots() -> Vec<(Direction, Vec<u8>)> {
     let long = |seed: u8| {
         let mut bytes = noise(20_000);
         bytes[0] = seed;
@@ -149,65 +149,65 @@ fn captures() -> Vec<(Direction, Vec<u8>)> {
     ]
 }
 
-fn copy<'a>(name: &'a str, captures: &'a [Captured<'a>]) -> Event<'a> {
+fn copy<'a>(name: &'a str, snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
     Event {
         name,
         arguments: &[0x1000, 0x2000, 40],
-        captures,
+        snapshots,
         ..Event::default()
     }
 }
 
-fn struct_copy<'a>(captures: &'a [Captured<'a>]) -> Event<'a> {
+fn struct_copy<'a>(snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
     Event {
         name: "plane",
         arguments: &[0x3000],
-        captures,
+        snapshots,
         ..Event::default()
     }
 }
 
-/// A trace with each of `captures`, in records of both kinds.
+/// A trace with each of `snapshots`, in records of both kinds.
 fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
-    let all = captures();
+    let all = snapshots();
     let bytes = |at: usize| all[at].1.as_slice();
     let mut builder = TraceBuilder::new(SIGNATURES);
     if short {
         builder.short();
     }
-    let host = |at| Captured::piece(0, field::HOST_BYTES, bytes(at));
+    let host = |at| NewSnapshot::piece(0, field::HOST_BYTES, bytes(at));
     builder
         .chunk_length(chunk_length)
-        .call(copy("up", &[Captured::pointee(1, bytes(0))]))
+        .call(copy("up", &[NewSnapshot::pointee(1, bytes(0))]))
         .leave(0, 0, &[])
-        .call(copy("up", &[Captured::pointee(1, bytes(1))]))
+        .call(copy("up", &[NewSnapshot::pointee(1, bytes(1))]))
         .leave(0, 0, &[])
         .call(copy("down", &[]))
-        .leave(0, 0, &[Captured::pointee(0, bytes(2))])
+        .leave(0, 0, &[NewSnapshot::pointee(0, bytes(2))])
         .call(copy("down", &[]))
-        .leave(0, 0, &[Captured::pointee(0, bytes(3))])
+        .leave(0, 0, &[NewSnapshot::pointee(0, bytes(3))])
         .call(copy("down", &[]))
-        .leave(0, 0, &[Captured::pointee(0, bytes(4))])
-        .call(struct_copy(&[Captured::pointee(0, bytes(5)), host(6)]))
+        .leave(0, 0, &[NewSnapshot::pointee(0, bytes(4))])
+        .call(struct_copy(&[NewSnapshot::pointee(0, bytes(5)), host(6)]))
         .leave(0, 0, &[])
-        .call(struct_copy(&[Captured::pointee(0, bytes(7))]))
+        .call(struct_copy(&[NewSnapshot::pointee(0, bytes(7))]))
         .leave(0, 0, &[host(8)])
         .call(Event {
             name: "answers",
             arguments: &[0x4000, 2],
-            captures: &[Captured::pointee(0, bytes(9))],
+            snapshots: &[NewSnapshot::pointee(0, bytes(9))],
             ..Event::default()
         })
         .leave(0, 0, &[host(10)])
         .call(Event {
             name: "load",
             arguments: &[0x5000, 0x6000],
-            captures: &[Captured::pointee(1, bytes(11))],
+            snapshots: &[NewSnapshot::pointee(1, bytes(11))],
             ..Event::default()
         })
-        .leave(0, 0, &[Captured::pointee(0, bytes(12))])
+        .leave(0, 0, &[NewSnapshot::pointee(0, bytes(12))])
         .call(copy("up", &[]));
-    let mut further = codec::encode_to_vec(cutape_format::layout::CaptureHead {
+    let mut further = codec::encode_to_vec(cutape_format::layout::SnapshotHead {
         parameter: 1,
         field: field::POINTEE,
         flags: 0,
@@ -224,24 +224,24 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         is_after: 0,
     };
     builder
-        .record(0, record_kind::NOTE, note_kind::CAPTURES, &further)
+        .record(0, record_kind::NOTE, note_kind::SNAPSHOTS, &further)
         .leave(0, 0, &[])
         .call(Event {
             name: "wait",
             arguments: &[0],
             ..Event::default()
         })
-        .arrived_note(0, arrived, Captured::pointee(0, bytes(14)))
-        .host_changed_note(0, changed, Captured::pointee(0, bytes(15)))
+        .arrived_note(0, arrived, NewSnapshot::pointee(0, bytes(14)))
+        .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
         .leave(0, 0, &[])
         // What has no bytes to be left out stays as it is.
-        .call(copy("up", &[Captured::pointee(1, &[])]))
+        .call(copy("up", &[NewSnapshot::pointee(1, &[])]))
         .leave(0, 0, &[])
         .call(copy(
             "up",
-            &[Captured {
-                flags: capture_flag::UNREADABLE,
-                ..Captured::pointee(1, &[])
+            &[NewSnapshot {
+                flags: snapshot_flag::UNREADABLE,
+                ..NewSnapshot::pointee(1, &[])
             }],
         ))
         .leave(0, 1, &[]);
@@ -270,7 +270,7 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
             assert_eq!(packed.verify(), [], "{name}");
             assert_eq!(contents(&packed), expected(kept), "{name}");
             assert_eq!(outline(&packed), outline(&raw), "{name}");
-            let replaced = captures()
+            let replaced = snapshots()
                 .into_iter()
                 .filter(|(direction, _)| match direction {
                     Direction::In => kept.payloads > Payloads::All,
@@ -291,14 +291,14 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
             // The walk, which `check` and `dump` use, sees the same.
             let mut walked = 0;
             let end = packed.walk().run(|call| {
-                walked += call.captures().count();
+                walked += call.snapshots().count();
                 Ok::<_, cutape_format::Error>(())
             });
             assert!(end.unwrap().damage(&packed).is_empty(), "{name}");
             assert_eq!(
                 walked,
                 raw.calls()
-                    .map(|call| call.captures().count())
+                    .map(|call| call.snapshots().count())
                     .sum::<usize>()
             );
         }
@@ -320,10 +320,10 @@ fn a_record_may_begin_the_chunk_behind_its_call() {
         for call in 0..calls {
             let (up, down) = (vec![call as u8; length], [call as u8; 8]);
             builder
-                .call(copy("up", &[Captured::pointee(1, &up)]))
+                .call(copy("up", &[NewSnapshot::pointee(1, &up)]))
                 .leave(0, 0, &[])
                 .call(copy("down", &[]))
-                .leave(0, 0, &[Captured::pointee(0, &down)]);
+                .leave(0, 0, &[NewSnapshot::pointee(0, &down)]);
         }
         builder.write(&raw).unwrap();
         let raw = Trace::open(&raw).unwrap();
@@ -398,7 +398,7 @@ fn a_recorder_may_have_been_told() {
             .call(Event {
                 name: "up",
                 arguments: &[0x1000, 0x2000, 200],
-                captures: &[Captured::pointee(1, &secret)],
+                snapshots: &[NewSnapshot::pointee(1, &secret)],
                 ..Event::default()
             })
             .leave(0, 0, &[])
@@ -414,7 +414,7 @@ fn a_recorder_may_have_been_told() {
         assert_eq!(trace.meta_value("payloads"), Some("hash"));
         let call = trace.calls().next().unwrap();
         assert!(matches!(
-            call.capture(1, 0).unwrap().bytes,
+            call.snapshot(1, 0).unwrap().bytes,
             Bytes::Hashed(200, _)
         ));
     }
@@ -451,7 +451,7 @@ proptest! {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let (raw, packed) = (folder.join("any-record.cutape"), folder.join("any-record-packed.cutape"));
         let mut builder = TraceBuilder::new(SIGNATURES);
-        // Small numbers where lengths of captures are, so that some fit.
+        // Small numbers where lengths of snapshots are, so that some fit.
         for (kind, function, mut body) in all {
             for (at, byte) in body.iter_mut().enumerate() {
                 *byte &= [0xff, 0xff, 0, 0, 0x1f, 0, 0, 0][at % 8];

@@ -3,14 +3,14 @@
 mod sample;
 
 use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, chunk_kind};
-use cutape_format::{Captured, Error, Event, Trace, TraceBuilder, pack};
+use cutape_format::{Error, Event, NewSnapshot, Trace, TraceBuilder, pack};
 use sample::{place, sample, short_sample};
 
 /// What identifies a call and all that was kept of it.
 fn line(call: &cutape_format::Call<'_>) -> String {
-    let captures = |captures: cutape_format::Captures<'_>| {
-        captures
-            .map(|capture| format!("{capture:?}"))
+    let snapshots = |snapshots: cutape_format::Snapshots<'_>| {
+        snapshots
+            .map(|snapshot| format!("{snapshot:?}"))
             .collect::<Vec<_>>()
     };
     let arguments: Vec<u64> = (0..call.signature.parameters.len())
@@ -24,9 +24,9 @@ fn line(call: &cutape_format::Call<'_>) -> String {
         call.signature.name,
         call.ticks,
         call.caller,
-        captures(call.captures()),
+        snapshots(call.snapshots()),
         call.result(),
-        call.leave.map(|leave| captures(leave.captures())),
+        call.leave.map(|leave| snapshots(leave.snapshots())),
         call.notes().collect::<Vec<_>>(),
     )
 }
@@ -86,7 +86,7 @@ fn filled(mut builder: TraceBuilder) -> TraceBuilder {
                     .leave(
                         thread,
                         0,
-                        &[Captured::pointee(0, &(0x100 + round).to_le_bytes())],
+                        &[NewSnapshot::pointee(0, &(0x100 + round).to_le_bytes())],
                     );
             }
             builder.call(Event {

@@ -69,7 +69,7 @@ fn put_with_structs(record: &mut Record<'_>, frame: &Frame, plan: &Plan) -> Opti
     Some(())
 }
 
-/// Writes an `ENTER` without captures, by its form.
+/// Writes an `ENTER` without snapshots, by its form.
 #[inline(always)]
 pub(crate) fn put_plain_in_room(
     room: &mut Room,
@@ -120,7 +120,7 @@ pub(crate) fn put_launch_in_room(
         .unwrap_or_else(|| put_short_in_room(room, frame, plan, || ticks))
 }
 
-/// Writes an `ENTER` without captures.
+/// Writes an `ENTER` without snapshots.
 #[inline]
 pub(crate) fn put_plain(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) -> Option<usize> {
     record.put_enter(EnterHead {
@@ -281,7 +281,7 @@ mod tests {
             for (call, (_, function)) in calls.iter().zip(functions) {
                 prop_assert_eq!(&call.signature.name, function.name);
                 prop_assert_eq!(call.caller, 77);
-                prop_assert_eq!(call.captures().count(), 0);
+                prop_assert_eq!(call.snapshots().count(), 0);
                 for (index, place) in plan::make(function).places.iter().enumerate().take(function.params.len()) {
                     let word = match *place {
                         Place::Register(at) => registers[usize::from(at)],

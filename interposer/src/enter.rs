@@ -13,10 +13,10 @@ use crate::arguments::{
 use crate::call::{Frame, MEASURING, RECORDING, STATE, started};
 use crate::layouts::Layout;
 use crate::overrides::Handling;
-use crate::overrides::launch::{self, Captured};
+use crate::overrides::launch::{self, NewSnapshot};
 use crate::plan::{self, Acting, Entering, Plan};
 use crate::thread::{self, Thread};
-use crate::{capture, clock, cost, driver, entry, errno, host_memory, overrides};
+use crate::{clock, cost, driver, entry, errno, host_memory, overrides, snapshot};
 
 /// What the entry is to do.
 #[repr(C)]
@@ -251,7 +251,12 @@ extern "C" fn launch_ex_of_more(state: &Thread, frame: &mut Frame, plan: &Plan) 
 
 /// What is left to be done for a launch when its parameters have been captured, if they have been.
 #[inline(always)]
-fn launched(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Option<Captured>) -> Entered {
+fn launched(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    captured: Option<NewSnapshot>,
+) -> Entered {
     match captured {
         Some(_) if !host_memory::any() => pass_on(state, frame),
         Some(captured) => look(state, frame, plan, captured),
@@ -261,7 +266,12 @@ fn launched(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Option<Cap
 
 /// Looks at host memory for a launch whose parameters have been captured.
 #[inline(never)]
-extern "C" fn look(state: &Thread, frame: &mut Frame, plan: &Plan, captured: Captured) -> Entered {
+extern "C" fn look(
+    state: &Thread,
+    frame: &mut Frame,
+    plan: &Plan,
+    captured: NewSnapshot,
+) -> Entered {
     launch::look(state, frame, plan.handling, captured);
     pass_on(state, frame)
 }
@@ -320,7 +330,7 @@ fn enter_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan) -> bool {
         })?;
         put_arguments(record, frame, plan)?;
         if plan.looks_before {
-            capture::before(record, frame, function)?;
+            snapshot::before(record, frame, function)?;
         }
         overrides::before(record, frame, plan)?;
         // The clock last: looking at memory is not the driver's time.

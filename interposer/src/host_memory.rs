@@ -24,7 +24,7 @@ use crate::process_lock::ProcessLock;
 use crate::settings::HostMemory;
 use crate::thread::Thread;
 use crate::trace_file::Rows;
-use crate::{capture, driver, memory, pending};
+use crate::{driver, memory, pending, snapshot};
 
 /// Longer ranges are not looked at.
 const MOST_OF_ONE: u64 = 64 << 20;
@@ -244,7 +244,7 @@ impl Table {
             let bytes = Rows::flat(shadow.as_ptr() as u64 + at as u64, length as u64);
             state.write(record_kind::NOTE, note_kind::HOST_CHANGED, |record| {
                 record.put_encoded(note)?;
-                capture::payload(record, 0, field::POINTEE, &bytes, payload_policy().0)
+                snapshot::payload(record, 0, field::POINTEE, &bytes, payload_policy().0)
             });
         }
         if !is_whole {

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use cutape_format::fixed::CaptureForm;
+use cutape_format::fixed::SnapshotForm;
 use cutape_format::layout::field;
 use cutape_registry::id;
 
@@ -21,7 +21,7 @@ const CUDA_ERROR_INVALID_VALUE: i32 = 1;
 #[repr(C, align(64))]
 pub(crate) struct Layout {
     /// Of the whole buffer in the trace.
-    form: CaptureForm,
+    form: SnapshotForm,
     /// How many `words` there are.
     word_count: u8,
     /// All parameters are among `words`.
@@ -114,7 +114,7 @@ impl Layout {
             gaps: gaps(&parameters, length),
             gaps_of_words,
             is_ascending,
-            form: CaptureForm::new(field::KERNEL_PARAMETERS, length)?,
+            form: SnapshotForm::new(field::KERNEL_PARAMETERS, length)?,
             parameters,
         })
     }
@@ -136,7 +136,7 @@ impl Layout {
     }
 
     /// How the whole buffer is put into the trace.
-    pub(crate) fn form(&self) -> &CaptureForm {
+    pub(crate) fn form(&self) -> &SnapshotForm {
         &self.form
     }
 

@@ -9,7 +9,7 @@ use cutape_format::layout::{LeaveHead, SHORT_TICKS_END, VALUE_TICKS_END, field, 
 use crate::call::{Frame, MEASURING, RECORDING, STATE};
 use crate::plan::{Leaving, Output, Plan};
 use crate::thread::Thread;
-use crate::{capture, clock, cost, errno, host_memory, overrides, pending};
+use crate::{clock, cost, errno, host_memory, overrides, pending, snapshot};
 
 /// Called by every entry after the driver, unless `enter` said not to. Writes the leave record, in one go where it can be.
 pub(crate) extern "C" fn leave(frame: &mut Frame) {
@@ -126,7 +126,7 @@ extern "C" fn leave_pair(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: 
     let numbers = pair.map(|(output, address)| LeftNumber {
         parameter: output.position,
         bytes: output.bytes,
-        number: capture::number_at(address, output.bytes),
+        number: snapshot::number_at(address, output.bytes),
     });
     if !state.put_in_room(|room| room.put_leave_pair(frame.function, ticks, numbers)) {
         return leave_with_care(state, frame, plan, ticks);
@@ -158,7 +158,7 @@ fn put_value(state: &Thread, frame: &Frame, value: Output, form: ValueForm, spen
         cold_path();
         return false;
     }
-    let number = capture::number_at(address, value.bytes);
+    let number = snapshot::number_at(address, value.bytes);
     state.put_in_room(|room| room.put_leave_value(spent, form, number))
 }
 
@@ -203,7 +203,7 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
     {
         let address = frame.words[usize::from(output.position % 16)];
         if address != 0 {
-            let number = capture::number_at(address, output.bytes);
+            let number = snapshot::number_at(address, output.bytes);
             return state.write_once(|record| {
                 record.commit_leave_value(spent, output.position, number, output.bytes)
             });
@@ -218,7 +218,7 @@ fn put_leave(state: &Thread, frame: &Frame, plan: &Plan, ticks: u64) -> bool {
         for output in plan.outputs.get(..usize::from(count))? {
             let address = *frame.words.get(usize::from(output.position))?;
             if address != 0 {
-                capture::written(
+                snapshot::written(
                     &mut record,
                     output.position,
                     field::POINTEE,
@@ -245,7 +245,7 @@ fn leave_by_roles(state: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
     state.write(record_kind::LEAVE, function as u16, |record| {
         record.put_leave(LeaveHead { ticks, result })?;
         if result == 0 && plan.looks_after {
-            capture::after(record, frame, function)?;
+            snapshot::after(record, frame, function)?;
         }
         overrides::after(record, frame, plan)
     });

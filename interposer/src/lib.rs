@@ -6,7 +6,6 @@
 
 mod arguments;
 mod call;
-mod capture;
 mod clock;
 mod cost;
 mod driver;
@@ -33,6 +32,7 @@ mod process_lock;
 mod rank;
 mod segments;
 mod settings;
+mod snapshot;
 mod stage;
 mod stages;
 mod thread;

@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::process_lock::ProcessLock;
 use crate::thread::Thread;
 use crate::trace_file::Rows;
-use crate::{capture, driver};
+use crate::{driver, snapshot};
 
 /// Which stream an operation is on: the handle, and for a thread's own default stream the thread.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +202,7 @@ pub(crate) fn enqueued_by_roles(state: &Thread, frame: &Frame) {
         if let Role::HostWrite(length) = parameter.role
             && frame.words[index] != 0
         {
-            let memory = Rows::flat(frame.words[index], capture::evaluate(length, frame));
+            let memory = Rows::flat(frame.words[index], snapshot::evaluate(length, frame));
             enqueued(
                 state,
                 frame,
@@ -270,7 +270,7 @@ pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
         };
         state.write(record_kind::NOTE, note_kind::ARRIVED, |record| {
             record.put_encoded(note)?;
-            capture::payload(
+            snapshot::payload(
                 record,
                 copy.parameter,
                 copy.field,

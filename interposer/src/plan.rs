@@ -334,7 +334,7 @@ fn collect_outputs(plan: &mut Plan, function: &Function) -> Option<Leaving> {
         }
         let bytes = match parameter.role {
             Role::Make(..) | Role::Find(..) | Role::Get(_) => {
-                crate::capture::handle_bytes(parameter.c_type) as u8
+                crate::snapshot::handle_bytes(parameter.c_type) as u8
             }
             Role::Out(Length::Fixed(bytes)) => bytes.try_into().ok()?,
             _ => return None,

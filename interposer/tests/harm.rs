@@ -238,7 +238,7 @@ fn a_disk_that_is_full() {
     let last = trace.calls().last().unwrap();
     assert_eq!(last.signature.base, "cuMemcpyHtoD");
     assert!(matches!(
-        last.capture(1, 0).unwrap().bytes,
+        last.snapshot(1, 0).unwrap().bytes,
         Bytes::Omitted(0x10_0000)
     ));
     assert!(last.leave.is_some());
@@ -250,7 +250,7 @@ fn a_record_that_goes_to_the_next_chunk_keeps_its_blob() {
     let recorded = record(&["copies"]);
     let blobs: Vec<u64> = recorded.traces[0]
         .calls()
-        .map(|call| match call.capture(1, 0).unwrap().bytes {
+        .map(|call| match call.snapshot(1, 0).unwrap().bytes {
             Bytes::Blob(blob) => blob.position,
             other => panic!("{other:?}"),
         })
@@ -308,9 +308,9 @@ fn host_memory_that_changes_and_goes() {
         let mut skipped = Vec::new();
         for note in call.notes() {
             match note {
-                Note::HostChanged(note, capture) => {
+                Note::HostChanged(note, snapshot) => {
                     assert_eq!(note.is_after, 0);
-                    changed.push(capture.bytes.length().unwrap());
+                    changed.push(snapshot.bytes.length().unwrap());
                 }
                 Note::HostSkipped(note) => skipped.push((note.length, note.reason)),
                 _ => {}
@@ -343,7 +343,7 @@ fn kernel_parameters_and_what_arrives() {
     let parameters: Vec<_> = recorded.traces[0]
         .calls()
         .filter(|call| call.signature.base == "cuLaunchKernel")
-        .map(|call| match call.capture(9, 1).unwrap().bytes {
+        .map(|call| match call.snapshot(9, 1).unwrap().bytes {
             Bytes::Inline(bytes) => Some(bytes.to_vec()),
             _ => None,
         })
@@ -356,8 +356,8 @@ fn kernel_parameters_and_what_arrives() {
     let mut arrived = Vec::new();
     for call in recorded.traces[0].calls() {
         for note in call.notes() {
-            if let Note::Arrived(note, capture) = note {
-                let length = match capture.bytes {
+            if let Note::Arrived(note, snapshot) = note {
+                let length = match snapshot.bytes {
                     Bytes::Inline(bytes) => bytes.len() as u64,
                     Bytes::Blob(blob) => blob.length,
                     _ => 0,

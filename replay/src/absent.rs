@@ -196,7 +196,7 @@ impl<'t> Player<'t> {
         let mut params = function.params.iter();
         let is_for_host = params.any(|param| matches!(param.role, Role::HostWrite(_)));
         let launches = call
-            .captures()
+            .snapshots()
             .any(|capture| capture.field == field::KERNEL_PARAMETERS);
         launches || (function.stream.is_some() && !is_for_host)
     }
@@ -230,7 +230,7 @@ impl<'t> Player<'t> {
 
     /// As above, of what stood behind the pointers that it was given.
     fn absence_in_captures(&self, call: &Call<'t>, function: &'static Function) -> Option<Cause> {
-        call.captures().find_map(|capture| {
+        call.snapshots().find_map(|capture| {
             let Bytes::Inline(bytes) = capture.bytes else {
                 return None;
             };
@@ -292,7 +292,7 @@ impl<'t> Player<'t> {
         let Some(source) = source else {
             return;
         };
-        let capture = call.capture(source, field::POINTEE);
+        let capture = call.snapshot(source, field::POINTEE);
         let addresses: Vec<u64> = match capture.map(|capture| self.payload(&capture)) {
             Some(Payload::Here(bytes)) => {
                 let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
@@ -328,7 +328,7 @@ fn given_length(call: &Call, function: &Function) -> u64 {
     // CUDA_EXTERNAL_MEMORY_BUFFER_DESC: offset, size.
     let described = match function.base {
         "cuExternalMemoryGetMappedBuffer" => call
-            .capture(2, field::POINTEE)
+            .snapshot(2, field::POINTEE)
             .and_then(|capture| capture.bytes.inline())
             .and_then(|bytes| bytes.get(8..16))
             .map(number),

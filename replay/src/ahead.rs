@@ -183,7 +183,7 @@ impl Reader {
         if words[KERNEL_PARAMS] == 0 || words[EXTRA] != 0 {
             return None;
         }
-        let packed = call.capture(KERNEL_PARAMS, field::KERNEL_PARAMETERS)?;
+        let packed = call.snapshot(KERNEL_PARAMS, field::KERNEL_PARAMETERS)?;
         let packed = packed.bytes.inline().filter(|bytes| !bytes.is_empty())?;
         let length = u16::try_from(packed.len()).ok()?;
         let offset = u32::try_from(parameters.len()).ok()?;
@@ -215,7 +215,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Captured, Event, Trace, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
 
     fn event<'a>(name: &'a str, arguments: &'a [u64]) -> Event<'a> {
         Event {
@@ -231,11 +231,11 @@ mod tests {
             [function, 2, 3, 4, 5, 6, 7, 8, stream, params, extra]
         };
         let packed = [1, 2, 3, 4, 5, 6, 7, 8, 9];
-        let given = [Captured::piece(9, field::KERNEL_PARAMETERS, &packed)];
+        let given = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-        let mut add = |name, words: &[u64], captures, result| {
+        let mut add = |name, words: &[u64], snapshots, result| {
             let captured = Event {
-                captures,
+                snapshots,
                 ..event(name, words)
             };
             builder.call(captured).leave(0, result, &[]);

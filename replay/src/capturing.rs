@@ -115,7 +115,7 @@ fn config_stream(call: &Call, function: &Function) -> Option<u64> {
         .iter()
         .position(|param| matches!(param.role, Role::In(_)) && param.c_type.contains("Config"))?;
     let config = call
-        .capture(position, cutape_format::layout::field::POINTEE)?
+        .snapshot(position, cutape_format::layout::field::POINTEE)?
         .bytes
         .inline()?;
     config.get(32..40).map(crate::buffer::number)

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cutape_format::{Bytes, Call, Capture};
+use cutape_format::{Bytes, Call, Snapshot};
 use cutape_registry::{Function, Length, Role};
 
 use crate::api::{Code, result_name};
@@ -65,10 +65,10 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 
 impl<'t> Player<'t> {
     /// What a capture holds.
-    pub(crate) fn payload(&self, capture: &Capture<'t>) -> Payload<'t> {
-        match capture.bytes {
+    pub(crate) fn payload(&self, snapshot: &Snapshot<'t>) -> Payload<'t> {
+        match snapshot.bytes {
             Bytes::Inline(bytes) => Payload::Here(Cow::Borrowed(bytes)),
-            Bytes::Blob(_) | Bytes::InFile(_) => match self.trace.resolve(capture.bytes) {
+            Bytes::Blob(_) | Bytes::InFile(_) => match self.trace.resolve(snapshot.bytes) {
                 Ok(bytes) => Payload::Here(bytes),
                 Err(damage) => {
                     tracing::debug!("blob at {}: {}", damage.position, damage.what);
@@ -241,7 +241,7 @@ impl<'t> Player<'t> {
         call: &Call<'t>,
         function: &'static Function,
         position: usize,
-        expected: &Capture<'t>,
+        expected: &Snapshot<'t>,
         received: &[u8],
         enqueued_by: Option<u64>,
     ) {

@@ -163,7 +163,7 @@ fn quantity(call: &Call, function: &Function, position: u8) -> u64 {
     if !pointed {
         return call.argument(position);
     }
-    call.capture(position, field::POINTEE)
+    call.snapshot(position, field::POINTEE)
         .and_then(|capture| capture.bytes.inline())
         .map(number)
         .or_else(|| call.out(position))
@@ -370,7 +370,7 @@ impl<'t> Player<'t> {
             return Ok(None);
         }
         match call
-            .capture(position, field::POINTEE)
+            .snapshot(position, field::POINTEE)
             .map(|capture| self.payload(&capture))
         {
             Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
@@ -401,7 +401,7 @@ impl<'t> Player<'t> {
             return Ok(frame.lend(Buffer::zeroed(0)));
         }
         let bytes = match call
-            .capture(position, field::POINTEE)
+            .snapshot(position, field::POINTEE)
             .map(|capture| self.payload(&capture))
         {
             Some(Payload::Here(bytes)) => bytes,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
-use cutape_format::{Call, Capture, Note};
+use cutape_format::{Call, Note, Snapshot};
 use cutape_registry::Kind;
 
 use crate::address::{Found, Range};
@@ -48,8 +48,8 @@ impl<'t> Player<'t> {
         is_recorded || (self.capturing.is_captured && !known.is_empty())
     }
 
-    fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, capture: &Capture<'t>) {
-        let bytes = match self.payload(capture) {
+    fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, snapshot: &Snapshot<'t>) {
+        let bytes = match self.payload(snapshot) {
             Payload::Here(bytes) => bytes,
             Payload::Left(_, hash) => return self.bytes_are_missing(hash),
             Payload::Unreadable => {

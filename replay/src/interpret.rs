@@ -489,7 +489,7 @@ impl<'t> Player<'t> {
         result
     }
 
-    /// Waits for the work of the current context, which must not be tried while one of its streams captures: that would
+    /// Waits for the work of the current context, which must not be tried while one of its streams snapshots: that would
     /// end the capture.
     pub(crate) fn wait_for_device(&mut self) -> Result<(), Code> {
         if self.capturing.any_open() {

@@ -163,8 +163,8 @@ pub(crate) struct Observer<'t> {
 pub(crate) fn images<'c, 't>(
     call: &'c Call<'t>,
     function: &'static Function,
-) -> impl Iterator<Item = cutape_format::Capture<'t>> + use<'c, 't> {
-    call.captures().filter(move |capture| {
+) -> impl Iterator<Item = cutape_format::Snapshot<'t>> + use<'c, 't> {
+    call.snapshots().filter(move |capture| {
         let param = function.params.get(usize::from(capture.parameter));
         match capture.field {
             field::FATBIN | field::FILE => true,
@@ -295,7 +295,7 @@ impl<'t> Observer<'t> {
                 }
                 Role::Value => Some(&value[..]),
                 Role::In(_) => call
-                    .capture(position, field::POINTEE)
+                    .snapshot(position, field::POINTEE)
                     .and_then(|capture| capture.bytes.inline()),
                 _ => None,
             };
@@ -328,7 +328,7 @@ impl<'t> Observer<'t> {
                 }
                 Role::Make(Kind::Allocation, _) if function.base == "cuMemCreate" => {
                     let device = call
-                        .capture(2, field::POINTEE)
+                        .snapshot(2, field::POINTEE)
                         .and_then(|capture| capture.bytes.inline())
                         .and_then(|bytes| {
                             let (_, member) = device_members("CUmemAllocationProp").next()?;

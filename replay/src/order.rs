@@ -89,7 +89,7 @@ impl<'t> Iterator for Ordered<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     fn event<'a>(thread: u32, name: &'a str, arguments: &'a [u64]) -> Event<'a> {
         Event {
@@ -117,12 +117,12 @@ mod tests {
         builder.call(event(0, "cuStreamCreate", &[8, 0])).leave(
             0,
             0,
-            &[Captured::pointee(0, &handle)],
+            &[NewSnapshot::pointee(0, &handle)],
         );
         builder.call(event(1, "cuStreamCreate", &[16, 0]));
         builder.call(event(0, "cuStreamDestroy_v2", &[0x5500]));
         builder.leave(0, 0, &[]);
-        builder.leave(1, 0, &[Captured::pointee(0, &handle)]);
+        builder.leave(1, 0, &[NewSnapshot::pointee(0, &handle)]);
         builder
             .call(event(1, "cuStreamDestroy_v2", &[0x5500]))
             .leave(1, 0, &[]);

@@ -163,7 +163,7 @@ impl<'t> Player<'t> {
             Expect::Bytes => {
                 let expected = call
                     .leave
-                    .and_then(|leave| leave.capture(position, field::POINTEE));
+                    .and_then(|leave| leave.snapshot(position, field::POINTEE));
                 match expected {
                     Some(expected) => {
                         let received = frame.received(place);
@@ -188,7 +188,7 @@ impl<'t> Player<'t> {
     ) {
         let expected = call
             .leave
-            .and_then(|leave| leave.capture(position, field::TEXT));
+            .and_then(|leave| leave.snapshot(position, field::TEXT));
         let Some(Bytes::Inline(expected)) = expected.map(|capture| capture.bytes) else {
             return;
         };

@@ -149,7 +149,7 @@ pub fn plan(trace: &Trace) -> Plan {
             entry.count += 1;
             continue;
         }
-        if call.captures().any(|capture| is_missing(capture.bytes)) {
+        if call.snapshots().any(|capture| is_missing(capture.bytes)) {
             *plan
                 .missing_bytes
                 .entry(function.name.to_owned())

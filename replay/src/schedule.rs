@@ -271,7 +271,7 @@ impl<'t> Iterator for Schedule<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     fn schedule(builder: &TraceBuilder, name: &str) -> Vec<(u64, Vec<Done>)> {
         let file = format!("cutape-schedule-{}-{name}.cutape", std::process::id());
@@ -328,7 +328,7 @@ mod tests {
         for destroy_returns_first in [true, false] {
             let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
             let handle = 0x5500_u64.to_le_bytes();
-            let made = [Captured::pointee(0, &handle)];
+            let made = [NewSnapshot::pointee(0, &handle)];
             enter(&mut builder, 0, "cuStreamCreate", &[8, 0]);
             builder.leave(0, 0, &made);
             enter(&mut builder, 1, "cuStreamCreate", &[16, 0]);
@@ -352,10 +352,10 @@ mod tests {
             let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
             let (first, second) = (0x7000_0000_u64.to_le_bytes(), u64::to_le_bytes(given));
             enter(&mut builder, 0, "cuMemAlloc_v2", &[8, 0x1000]);
-            builder.leave(0, 0, &[Captured::pointee(0, &first)]);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &first)]);
             enter(&mut builder, 0, "cuMemFree_v2", &[0x7000_0000]);
             enter(&mut builder, 1, "cuMemAlloc_v2", &[8, 0x100]);
-            builder.leave(1, 0, &[Captured::pointee(0, &second)]);
+            builder.leave(1, 0, &[NewSnapshot::pointee(0, &second)]);
             builder.leave(0, 0, &[]);
             let mut after = vec![(0, 1)];
             after.extend(waits.then_some((0, 2)));

@@ -2,8 +2,8 @@
 
 mod recorder;
 
-use cutape_format::layout::{ArrivedNote, capture_flag};
-use cutape_format::{Captured, codec};
+use cutape_format::layout::{ArrivedNote, snapshot_flag};
+use cutape_format::{NewSnapshot, codec};
 use cutape_replay::What;
 
 use recorder::{Recorder, assert_agrees, pattern};
@@ -21,10 +21,10 @@ fn hashed(bytes: &[u8]) -> Vec<u8> {
     codec::encode_to_vec((bytes.len() as u64, hash as [u8; 16]))
 }
 
-fn capture(parameter: u8, bytes: &[u8]) -> Captured<'_> {
-    Captured {
-        flags: capture_flag::HASHED,
-        ..Captured::pointee(parameter, bytes)
+fn capture(parameter: u8, bytes: &[u8]) -> NewSnapshot<'_> {
+    NewSnapshot {
+        flags: snapshot_flag::HASHED,
+        ..NewSnapshot::pointee(parameter, bytes)
     }
 }
 
@@ -117,9 +117,9 @@ fn what_went_there_only_as_a_hash_lets_nothing_pass() {
         let given = if is_hashed {
             capture(1, &kept)
         } else {
-            Captured {
-                flags: capture_flag::OMITTED,
-                ..Captured::pointee(1, &omitted)
+            NewSnapshot {
+                flags: snapshot_flag::OMITTED,
+                ..NewSnapshot::pointee(1, &omitted)
             }
         };
         let arguments = [memory, 0x2000, LENGTH as u64];

@@ -2,7 +2,7 @@
 
 mod recorder;
 
-use cutape_format::Captured;
+use cutape_format::NewSnapshot;
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 
 use recorder::{Recorder, assert_agrees};
@@ -27,11 +27,11 @@ fn seen(recorder: &mut Recorder, memory: u64, notes: Notes<'_>, is_after: u8, ex
         |builder| {
             for &(address, bytes) in notes {
                 let note = HostChangedNote { address, is_after };
-                builder.host_changed_note(0, note, Captured::pointee(0, bytes));
+                builder.host_changed_note(0, note, NewSnapshot::pointee(0, bytes));
             }
         },
         0,
-        &[Captured::pointee(0, expected)],
+        &[NewSnapshot::pointee(0, expected)],
     );
 }
 

@@ -2,8 +2,8 @@
 
 mod recorder;
 
-use cutape_format::layout::capture_flag;
-use cutape_format::{Captured, Trace, TraceBuilder};
+use cutape_format::layout::snapshot_flag;
+use cutape_format::{NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{Error, Guard, Needs, Report, plan};
 
 use recorder::{Recorder, assert_agrees};
@@ -22,7 +22,7 @@ fn word(value: u64) -> [u8; 8] {
 /// A handle or an address comes back from a call that was not made.
 fn made(recorder: &mut Recorder, name: &str, arguments: &[u64], position: u8, value: u64) {
     let bytes = word(value);
-    let there = [Captured::pointee(position, &bytes)];
+    let there = [NewSnapshot::pointee(position, &bytes)];
     recorder.write(name, arguments, &[], none, 0, &there);
 }
 
@@ -96,9 +96,9 @@ fn memory_is_counted_by_device() {
     properties[0] = 1; // pinned
     properties[8] = 1; // a device: number 2
     properties[12] = 2;
-    let given = [Captured::pointee(2, &properties)];
+    let given = [NewSnapshot::pointee(2, &properties)];
     let handle = word(0x55);
-    let back = [Captured::pointee(0, &handle)];
+    let back = [NewSnapshot::pointee(0, &handle)];
     recorder.write(
         "cuMemCreate",
         &[0x10, 5 * GIB, 0x20, 0],
@@ -149,7 +149,7 @@ fn asking_about_a_device_is_no_use_of_it() {
     let mut recorder = Recorder::new();
     recorder.write("cuInit", &[0], &[], none, 0, &[]);
     let number = [3, 0, 0, 0];
-    let back = [Captured::pointee(0, &number)];
+    let back = [NewSnapshot::pointee(0, &number)];
     recorder.write("cuDeviceGet", &[0x10, 3], &[], none, 0, &back);
     recorder.write("cuDeviceGetAttribute", &[0x10, 75, 3], &[], none, 0, &back);
     recorder.write(
@@ -202,11 +202,11 @@ fn code_that_is_not_in_the_trace_is_a_reason() {
     let module = word(0x77);
     let length = word(5000);
     for _ in 0..7 {
-        let left_out = Captured {
-            flags: capture_flag::OMITTED,
-            ..Captured::pointee(1, &length)
+        let left_out = NewSnapshot {
+            flags: snapshot_flag::OMITTED,
+            ..NewSnapshot::pointee(1, &length)
         };
-        let back = [Captured::pointee(0, &module)];
+        let back = [NewSnapshot::pointee(0, &module)];
         recorder.write(
             "cuModuleLoadData",
             &[0x10, 0x20],

@@ -5,7 +5,7 @@ mod recorder;
 use std::time::Duration;
 
 use cutape_format::layout::ArrivedNote;
-use cutape_format::{Captured, Event};
+use cutape_format::{Event, NewSnapshot};
 use cutape_replay::{Guard, What};
 
 use recorder::{Behind, Recorder, assert_agrees, pattern};
@@ -102,7 +102,7 @@ fn what_differs_is_said_with_call_and_byte() {
     });
     recorder
         .builder
-        .leave(0, 0, &[Captured::pointee(0, &expected)]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &expected)]);
     recorder.index += 1;
     let failing = recorder.index;
     let mut event = [0; 8];
@@ -240,7 +240,7 @@ fn bytes_of_asynchronous_copies_are_compared_when_they_had_arrived() {
             };
             recorder
                 .builder
-                .arrived_note(0, note, Captured::pointee(0, &bytes));
+                .arrived_note(0, note, NewSnapshot::pointee(0, &bytes));
             recorder.builder.leave(0, 0, &[]);
             if pinned {
                 recorder.call("cuMemFreeHost", &[place], &mut []);
@@ -274,7 +274,7 @@ fn each_recorded_thread_keeps_its_own_context() {
         });
         recorder
             .builder
-            .leave(thread, 0, &[Captured::pointee(0, &value.to_le_bytes())]);
+            .leave(thread, 0, &[NewSnapshot::pointee(0, &value.to_le_bytes())]);
     };
     for _ in 0..3 {
         current(&mut recorder, 0, context);
@@ -315,9 +315,9 @@ fn handles_that_are_none_are_refused_without_a_crash() {
         ("cuMemsetD8_v2", &[0x6543_2100_0000, 0, 4][..], None),
     ] {
         let text = b"name\0";
-        let captures: Vec<_> = string
+        let snapshots: Vec<_> = string
             .iter()
-            .map(|&position| Captured::pointee(position, text))
+            .map(|&position| NewSnapshot::pointee(position, text))
             .collect();
         let mut arguments = arguments.to_vec();
         if let Some(position) = string {
@@ -326,7 +326,7 @@ fn handles_that_are_none_are_refused_without_a_crash() {
         recorder.builder.call(Event {
             name,
             arguments: &arguments,
-            captures: &captures,
+            snapshots: &snapshots,
             ..Event::default()
         });
         let code = if name.starts_with("cuMem") { 1 } else { 400 };
@@ -354,7 +354,7 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
     recorder.builder.call(Event {
         name: "cuMemcpyHtoD_v2",
         arguments: &[memory, taken, 4096],
-        captures: &[Captured::pointee(1, &bytes)],
+        snapshots: &[NewSnapshot::pointee(1, &bytes)],
         ..Event::default()
     });
     recorder.builder.leave(0, 0, &[]);
@@ -365,7 +365,7 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
     });
     recorder
         .builder
-        .leave(0, 0, &[Captured::pointee(0, &bytes)]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &bytes)]);
     recorder.builder.call(Event {
         name: "cuMemHostUnregister",
         arguments: &[taken],

@@ -2,7 +2,7 @@
 
 mod recorder;
 
-use cutape_format::Captured;
+use cutape_format::NewSnapshot;
 use cutape_format::layout::{OriginNote, field};
 use cutape_replay::Report;
 
@@ -34,7 +34,7 @@ fn a_primary_context_is_made_current_before_it_is_retained() {
     let none = |_: &mut _| {};
     recorder.write("cuInit", &[0], &[], none, 0, &[]);
     let context = bytes(ELSEWHERE);
-    let there = [Captured::pointee(0, &context)];
+    let there = [NewSnapshot::pointee(0, &context)];
     // cudart: a private table gives the handle.
     recorder.write("cuCtxSetCurrent", &[ELSEWHERE], &[], none, 0, &[]);
     recorder.write("cuCtxGetCurrent", &[0x1000], &[], none, 0, &there);
@@ -49,7 +49,7 @@ fn a_primary_context_is_made_current_before_it_is_retained() {
     recorder.write("cuCtxGetCurrent", &[0x1000], &[], none, 0, &there);
     recorder.write("cuCtxSynchronize", &[], &[], none, 0, &[]);
     let memory = bytes(0x7e00_1230_0000);
-    let placed = [Captured::pointee(0, &memory)];
+    let placed = [NewSnapshot::pointee(0, &memory)];
     recorder.write("cuMemAlloc_v2", &[0x1000, 4096], &[], none, 0, &placed);
     recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 0, &[]);
     // The program's reference was the last one: there is no context any more.
@@ -94,7 +94,7 @@ fn launch(
     origin: Option<OriginNote>,
 ) -> u64 {
     let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
-    let packed = Captured::piece(9, field::KERNEL_PARAMETERS, parameters);
+    let packed = NewSnapshot::piece(9, field::KERNEL_PARAMETERS, parameters);
     let notes = |builder: &mut cutape_format::TraceBuilder| {
         if let Some(origin) = origin {
             builder.origin_note(0, origin, "k");
@@ -173,9 +173,9 @@ fn parameters_that_could_not_be_read_are_never_made_up() {
         0x1000,
         0,
     ];
-    let unreadable = Captured {
-        flags: cutape_format::layout::capture_flag::UNREADABLE,
-        ..Captured::piece(9, field::KERNEL_PARAMETERS, &[])
+    let unreadable = NewSnapshot {
+        flags: cutape_format::layout::snapshot_flag::UNREADABLE,
+        ..NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &[])
     };
     recorder.write("cuLaunchKernel", &arguments, &[unreadable], |_| {}, 0, &[]);
     recorder.end(context);
@@ -193,10 +193,10 @@ fn addresses_that_nobody_replaces_are_named_with_their_calls() {
     let context = recorder.begin();
     let none = |_: &mut _| {};
     let address = bytes(0x7e00_1230_0000);
-    let made = [Captured::pointee(0, &address)];
+    let made = [NewSnapshot::pointee(0, &address)];
     let allocation = recorder.write("cuMemAlloc_v2", &[0x1000, 4096], &[], none, 0, &made);
     let table = [bytes(0x7e00_1230_0010), bytes(7), bytes(0x7e00_1230_0fff)].concat();
-    let copied = [Captured::pointee(1, &table)];
+    let copied = [NewSnapshot::pointee(1, &table)];
     let arguments = [0x7e00_1230_0000, 0x2000, 24];
     let copy = recorder.write("cuMemcpyHtoD_v2", &arguments, &copied, none, 0, &[]);
     let mut module = [0; 8];
@@ -307,11 +307,11 @@ fn questions_about_launch_configurations_are_asked_again() {
     assert_eq!(unsafe { recorder.driver.call(id, &arguments) }.unwrap(), 0);
     assert_ne!(clusters, [0; 4]);
     let captures = [
-        Captured::pointee(2, &config),
-        Captured::piece(2, field::ATTRIBUTES, &attribute),
+        NewSnapshot::pointee(2, &config),
+        NewSnapshot::piece(2, field::ATTRIBUTES, &attribute),
     ];
     let none = |_: &mut _| {};
-    let answer = [Captured::pointee(0, &clusters)];
+    let answer = [NewSnapshot::pointee(0, &clusters)];
     recorder.write(
         "cuOccupancyMaxActiveClusters",
         &arguments,
@@ -356,10 +356,10 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
         &[],
         none,
         0,
-        &[Captured::pointee(0, &handle)],
+        &[NewSnapshot::pointee(0, &handle)],
     );
     let access = [1u32, 0, 3].map(u32::to_le_bytes).concat();
-    let access = [Captured::pointee(2, &access)];
+    let access = [NewSnapshot::pointee(2, &access)];
     recorder.write(
         "cuMemMap",
         &[shared, 2 * MIB, 0, 0x1f, 0],
@@ -382,11 +382,11 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     launch(&mut recorder, function, &parameters(own), None);
     let fill = [shared + 8, 1, 16];
     recorder.write("cuMemsetD8_v2", &fill, &[], none, 0, &[]);
-    let there = [Captured::pointee(0, &[9; 16])];
+    let there = [NewSnapshot::pointee(0, &[9; 16])];
     let copy = [0x1000, shared + 8, 16];
     recorder.write("cuMemcpyDtoH_v2", &copy, &[], none, 0, &there);
     // A kernel that was left out may have written it.
-    let other = [Captured::pointee(0, &[5; 16])];
+    let other = [NewSnapshot::pointee(0, &[5; 16])];
     recorder.write("cuMemcpyDtoH_v2", &[0x1000, own, 16], &[], none, 0, &other);
     recorder.write("cuMemUnmap", &[shared, 2 * MIB], &[], none, 0, &[]);
     recorder.write("cuMemRelease", &[0x1f], &[], none, 0, &[]);
@@ -397,7 +397,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     let opened = 0x7d00_0020_0000;
     let address = bytes(opened);
     let open = [0x1000, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    let there = [Captured::pointee(0, &address)];
+    let there = [NewSnapshot::pointee(0, &address)];
     recorder.write("cuIpcOpenMemHandle_v2", &open, &[], none, 0, &there);
     launch(&mut recorder, function, &parameters(opened + MIB), None);
     recorder.write("cuIpcCloseMemHandle", &[opened], &[], none, 0, &[]);
@@ -480,19 +480,19 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
         recorder.call("cuModuleGetFunction", &[0, taken.0, 0], behind);
         let module = load(&mut recorder);
         let (name, there) = (
-            [Captured::pointee(2, b"k")],
-            [Captured::pointee(0, &function)],
+            [NewSnapshot::pointee(2, b"k")],
+            [NewSnapshot::pointee(0, &function)],
         );
         let arguments = [0x1000, module, 0x2000];
         recorder.write("cuModuleGetFunction", &arguments, &name, none, 0, &there);
-        let there = [Captured::pointee(0, &stream)];
+        let there = [NewSnapshot::pointee(0, &stream)];
         recorder.write("cuStreamCreate", &[0x1000, 0], &[], none, 0, &there);
         recorder.call("cuModuleUnload", &[taken.0], &mut []);
         recorder.call("cuStreamDestroy_v2", &[taken.1], &mut []);
         let values = [round; 24];
         for stream in [STREAM, STREAM, 0, 1] {
             let arguments = [ELSEWHERE, 1, 1, 1, 1, 1, 1, 0, stream, 0x1000, 0];
-            let packed = [Captured::piece(9, field::KERNEL_PARAMETERS, &values)];
+            let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &values)];
             launches.push(recorder.write("cuLaunchKernel", &arguments, &packed, none, 0, &[]));
         }
         recorder.write("cuStreamDestroy_v2", &[STREAM], &[], none, 0, &[]);

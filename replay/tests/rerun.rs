@@ -5,7 +5,7 @@ mod recorder;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cutape_format::{Captured, Trace};
+use cutape_format::{NewSnapshot, Trace};
 use cutape_replay::{
     Clock, Error, Guard, Job, Measurements, Options, Work, plan, rerun_as_child, rerun_guarded,
 };
@@ -198,13 +198,13 @@ fn pinned_memory_is_what_the_program_had_written() {
     for (value, target) in [(5u8, memory[0]), (6, memory[1])] {
         let bytes = vec![value; LENGTH as usize];
         let arguments = [target, pinned, LENGTH];
-        let capture = Captured::pointee(1, &bytes);
+        let capture = NewSnapshot::pointee(1, &bytes);
         recorder.write("cuMemcpyHtoD_v2", &arguments, &[capture], |_| {}, 0, &[]);
     }
     let behind = recorder.index;
     for (value, source) in [(5u8, memory[0]), (6, memory[1])] {
         let expected = vec![value; LENGTH as usize];
-        let captures = [Captured::pointee(0, &expected)];
+        let captures = [NewSnapshot::pointee(0, &expected)];
         let arguments = [0x1000, source, LENGTH];
         recorder.write("cuMemcpyDtoH_v2", &arguments, &[], |_| {}, 0, &captures);
     }

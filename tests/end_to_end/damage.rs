@@ -45,13 +45,13 @@ fn read(trace: &Trace) -> Vec<String> {
         .calls()
         .map(|call| {
             let before: Vec<_> = call
-                .captures()
-                .map(|capture| format!("{capture:?}"))
+                .snapshots()
+                .map(|snapshot| format!("{snapshot:?}"))
                 .collect();
             let after: Vec<_> = call
                 .leave
                 .iter()
-                .flat_map(|leave| leave.captures().map(|capture| format!("{capture:?}")))
+                .flat_map(|leave| leave.snapshots().map(|snapshot| format!("{snapshot:?}")))
                 .collect();
             let notes: Vec<_> = call.notes().map(|note| format!("{note:?}")).collect();
             format!(

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use cutape_tests::{Case, parts, programs, run, stable_dump};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Programs whose calls bring every kind of argument and capture: strings, structs, arrays of options, images, payloads, launches.
+/// Programs whose calls bring every kind of argument and snapshot: strings, structs, arrays of options, images, payloads, launches.
 const PROGRAMS: [&str; 8] = [
     "clean/copies_2d3d",
     "clean/init_device",

@@ -373,7 +373,7 @@ fn host_memory_that_kernels_see() {
         for call in trace.calls() {
             for note in call.notes() {
                 match note {
-                    Note::HostChanged(_, capture) => match capture.bytes {
+                    Note::HostChanged(_, snapshot) => match snapshot.bytes {
                         Bytes::Omitted(_) => left_out += 1,
                         Bytes::Blob(blob) => here += usize::from(trace.blob(blob).is_ok()),
                         _ => here += 1,
@@ -443,12 +443,12 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     assert!(trace.verify().is_empty(), "{name}");
     let mut seen = [0_u64; 2];
     for call in trace.calls() {
-        let (capture, side, expected) = match call.signature.base.as_str() {
-            "cuMemcpyHtoD" => (call.capture(1, 0), 0, up),
-            "cuMemcpyDtoH" => (call.leave.unwrap().capture(0, 0), 1, down),
+        let (snapshot, side, expected) = match call.signature.base.as_str() {
+            "cuMemcpyHtoD" => (call.snapshot(1, 0), 0, up),
+            "cuMemcpyDtoH" => (call.leave.unwrap().snapshot(0, 0), 1, down),
             _ => continue,
         };
-        let bytes = capture.unwrap().bytes;
+        let bytes = snapshot.unwrap().bytes;
         let left = match bytes {
             Bytes::Inline(_) | Bytes::Blob(_) => Left::Bytes,
             Bytes::Hashed(..) => Left::Hash,

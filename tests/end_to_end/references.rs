@@ -119,16 +119,16 @@ fn replay(trace: &Path) -> Output {
 /// The images that the trace names by the library: where they begin there, and how long they are.
 fn references(trace: &Trace, library: &Path) -> Vec<(u64, u64)> {
     let ranges = trace.calls().flat_map(|call| {
-        let captures = call.captures().filter(|capture| {
-            matches!(capture.field, field::POINTEE | field::FATBIN)
+        let snapshots = call.snapshots().filter(|snapshot| {
+            matches!(snapshot.field, field::POINTEE | field::FATBIN)
                 && call.signature.base == "cuModuleLoadData"
         });
-        captures
-            .filter_map(|capture| match capture.bytes {
+        snapshots
+            .filter_map(|snapshot| match snapshot.bytes {
                 Bytes::InFile(range) => {
                     assert_eq!(range.file(), library);
                     let file = fs::read(library).unwrap_or_default();
-                    let bytes = trace.resolve(capture.bytes).unwrap();
+                    let bytes = trace.resolve(snapshot.bytes).unwrap();
                     if !file.is_empty() {
                         let place = range.offset as usize..(range.offset + range.length) as usize;
                         assert_eq!(&file[place], &*bytes);

@@ -7,8 +7,8 @@ mod value;
 
 use std::borrow::Cow;
 
-use cutape_format::layout::{capture_flag, field};
-use cutape_format::{Call, Capture, Passing, Signature, Signatures};
+use cutape_format::layout::{field, snapshot_flag};
+use cutape_format::{Call, Passing, Signature, Signatures, Snapshot};
 use cutape_registry::{Function, Kind, Role};
 
 pub use types::{Type, attributes, block, text, word};
@@ -176,12 +176,12 @@ impl<'t> CallPlan<'t> {
         }
     }
 
-    /// Decodes a call; `bytes` gives those of a capture, or what stands for them.
+    /// Decodes a call; `bytes` gives those of a snapshot, or what stands for them.
     pub fn decode<'c>(
         &self,
         call: &Call<'c>,
         decoding: Decoding<'_>,
-        bytes: &mut dyn FnMut(Capture<'c>) -> Result<Cow<'c, [u8]>, Value>,
+        bytes: &mut dyn FnMut(Snapshot<'c>) -> Result<Cow<'c, [u8]>, Value>,
     ) -> Decoded<'t> {
         let Decoding {
             signatures,
@@ -207,12 +207,12 @@ impl<'t> CallPlan<'t> {
             pieces: Vec::new(),
         });
         let mut arguments: Vec<_> = arguments.collect();
-        for capture in call.captures() {
-            let value = self.piece(capture, names, decoding, bytes);
-            let Some(argument) = arguments.get_mut(usize::from(capture.parameter)) else {
+        for snapshot in call.snapshots() {
+            let value = self.piece(snapshot, names, decoding, bytes);
+            let Some(argument) = arguments.get_mut(usize::from(snapshot.parameter)) else {
                 continue;
             };
-            match piece_name(capture.field) {
+            match piece_name(snapshot.field) {
                 None => argument.pointee = Some(value),
                 Some(name) => argument.pieces.push((name, value)),
             }
@@ -227,20 +227,20 @@ impl<'t> CallPlan<'t> {
             });
         }
         let mut outputs = Vec::new();
-        for capture in call.leave.iter().flat_map(|leave| leave.captures()) {
-            let Some(parameter) = self.parameters.get(usize::from(capture.parameter)) else {
+        for snapshot in call.leave.iter().flat_map(|leave| leave.snapshots()) {
+            let Some(parameter) = self.parameters.get(usize::from(snapshot.parameter)) else {
                 continue;
             };
             let same = call
-                .capture(usize::from(capture.parameter), capture.field)
-                .is_some_and(|before| before.bytes == capture.bytes);
-            if same || capture.flags & capture_flag::UNCHANGED != 0 {
+                .snapshot(usize::from(snapshot.parameter), snapshot.field)
+                .is_some_and(|before| before.bytes == snapshot.bytes);
+            if same || snapshot.flags & snapshot_flag::UNCHANGED != 0 {
                 continue;
             }
             outputs.push(Output {
                 name: parameter.name,
-                piece: piece_name(capture.field),
-                value: self.piece(capture, decoding.names_after, decoding, bytes),
+                piece: piece_name(snapshot.field),
+                value: self.piece(snapshot, decoding.names_after, decoding, bytes),
             });
         }
         Decoded { arguments, outputs }
@@ -248,12 +248,12 @@ impl<'t> CallPlan<'t> {
 
     fn piece<'c>(
         &self,
-        capture: Capture<'c>,
+        snapshot: Snapshot<'c>,
         names: &dyn Names,
         decoding: Decoding<'_>,
-        bytes: &mut dyn FnMut(Capture<'c>) -> Result<Cow<'c, [u8]>, Value>,
+        bytes: &mut dyn FnMut(Snapshot<'c>) -> Result<Cow<'c, [u8]>, Value>,
     ) -> Value {
-        let bytes = match bytes(capture) {
+        let bytes = match bytes(snapshot) {
             Ok(bytes) => bytes,
             Err(other) => return other,
         };
@@ -263,8 +263,8 @@ impl<'t> CallPlan<'t> {
             ..
         } = decoding;
         let typed = |kind: Type<'_>| kind.decode(&bytes, names, signatures, elements);
-        match capture.field {
-            field::POINTEE => match self.parameters.get(usize::from(capture.parameter)) {
+        match snapshot.field {
+            field::POINTEE => match self.parameters.get(usize::from(snapshot.parameter)) {
                 Some(parameter) if parameter.is_string => Value::Text(text(&bytes)),
                 Some(parameter) => typed(parameter.behind),
                 None => block(&bytes, elements),
@@ -335,7 +335,7 @@ pub fn piece_name(piece: u8) -> Option<&'static str> {
     })
 }
 
-/// Whether a capture of a call is a module image: of loads and link inputs, and a link's cubin.
+/// Whether a snapshot of a call is a module image: of loads and link inputs, and a link's cubin.
 pub fn is_image(call: &Call<'_>, parameter: usize, piece: u8) -> bool {
     let base = call.signature.base.as_str();
     match piece {

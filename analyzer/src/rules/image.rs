@@ -1,14 +1,14 @@
 //! What a load is given: the right kind of image, whole, for this device, with nothing missing.
 
-use cutape_format::layout::{capture_flag, field};
-use cutape_format::{Bytes, Capture};
+use cutape_format::layout::{field, snapshot_flag};
+use cutape_format::{Bytes, Snapshot};
 use cutape_image::{CodeKind, Entry, Image, ImageKind, runs_on};
 
 use super::{Check, Draft, code};
 use crate::context::bytes_of;
 use crate::finding::Severity;
 use crate::plan::Special;
-use crate::state::{image_capture, numbers32, options};
+use crate::state::{image_snapshot, numbers32, options};
 
 /// Rules about the image of a module or library load.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -26,22 +26,22 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !file && position.is_some_and(|position| check.call.argument(position) == 0) {
         return unrecognised(check, drafts, "a NULL pointer");
     }
-    let Some(capture) = image_capture(check.plan, check.call) else {
+    let Some(snapshot) = image_snapshot(check.plan, check.call) else {
         return;
     };
-    if capture.bytes == Bytes::Unreadable {
+    if snapshot.bytes == Bytes::Unreadable {
         if check.went_wrong() {
             unrecognised(check, drafts, "a pointer to memory that cannot be read");
         }
         return;
     }
-    let bytes = bytes_of(check.context, capture.bytes);
+    let bytes = bytes_of(check.context, snapshot.bytes);
     let Some(bytes) = bytes.as_deref() else {
         return failed(check, drafts, None);
     };
     let kind = cutape_image::kind(bytes);
     if kind == ImageKind::Ptx && !file {
-        unterminated(check, drafts, bytes, capture);
+        unterminated(check, drafts, bytes, snapshot);
     }
     if check.plan.special == Special::ModuleLoadFatBinary
         && matches!(kind, ImageKind::Cubin | ImageKind::Ptx)
@@ -105,9 +105,9 @@ pub(super) fn failed_input(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             let data = check
                 .plan
                 .at("data")
-                .and_then(|p| check.call.capture(p, field::POINTEE));
-            let capture = data.or_else(|| image_capture(check.plan, check.call));
-            let bytes = capture.and_then(|capture| bytes_of(check.context, capture.bytes));
+                .and_then(|p| check.call.snapshot(p, field::POINTEE));
+            let snapshot = data.or_else(|| image_snapshot(check.plan, check.call));
+            let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
             let image = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok());
             failed(check, drafts, image.as_ref());
         }
@@ -162,8 +162,8 @@ fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         .unwrap_or_else(|| "(unreadable)".to_owned());
     let directory = check
         .call
-        .capture(position, field::DIRECTORY)
-        .and_then(|capture| capture.bytes.inline())
+        .snapshot(position, field::DIRECTORY)
+        .and_then(|snapshot| snapshot.bytes.inline())
         .map(|bytes| {
             String::from_utf8_lossy(bytes)
                 .trim_end_matches('\0')
@@ -194,10 +194,10 @@ fn unterminated(
     check: &Check<'_, '_>,
     drafts: &mut Vec<Draft>,
     bytes: &[u8],
-    capture: Capture<'_>,
+    snapshot: Snapshot<'_>,
 ) {
-    let truncated_by_us =
-        capture.flags & capture_flag::TRUNCATED != 0 && bytes.last().is_some_and(|&byte| byte != 0);
+    let truncated_by_us = snapshot.flags & snapshot_flag::TRUNCATED != 0
+        && bytes.last().is_some_and(|&byte| byte != 0);
     let reason = if bytes.last() != Some(&0) {
         if truncated_by_us && check.call.succeeded() {
             return;
@@ -359,10 +359,10 @@ fn jit_failure(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Im
 /// The text in the error log that the call was given.
 fn error_log(check: &Check<'_, '_>) -> Option<String> {
     let leave = check.call.leave?;
-    let capture = leave
-        .captures()
-        .find(|capture| capture.field == field::ERROR_LOG)?;
-    let bytes = capture.bytes.inline()?;
+    let snapshot = leave
+        .snapshots()
+        .find(|snapshot| snapshot.field == field::ERROR_LOG)?;
+    let bytes = snapshot.bytes.inline()?;
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)
@@ -393,10 +393,10 @@ fn undefined_names(image: &Image) -> Vec<String> {
 fn unresolved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
     let mut names = undefined_names(image);
     if let Some(shape) = check.plan.options {
-        let given = numbers32(check.call.capture(shape.numbers, field::OPTIONS));
+        let given = numbers32(check.call.snapshot(shape.numbers, field::OPTIONS));
         if given.contains(&options::SYMBOL_NAMES) {
-            let capture = check.call.capture(shape.values, field::SYMBOL_NAMES);
-            let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+            let snapshot = check.call.snapshot(shape.values, field::SYMBOL_NAMES);
+            let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
                 return;
             };
             let supplied: Vec<&[u8]> = bytes.split(|&byte| byte == 0).collect();

@@ -198,10 +198,10 @@ fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Opti
     }
     let names = check
         .call
-        .capture(shape.values, field::SYMBOL_NAMES)?
+        .snapshot(shape.values, field::SYMBOL_NAMES)?
         .bytes
         .inline()?;
-    let addresses = numbers64(check.call.capture(shape.values, field::SYMBOL_ADDRESSES));
+    let addresses = numbers64(check.call.snapshot(shape.values, field::SYMBOL_ADDRESSES));
     let names: Vec<&[u8]> = names
         .split(|&byte| byte == 0)
         .take(addresses.len())

@@ -7,7 +7,7 @@ use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
 use crate::plan::{Special, Step};
 use crate::state::data::Data;
-use crate::state::image_capture;
+use crate::state::image_snapshot;
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
 use crate::state::objects::{Lookup, ObjectId};
 use crate::state::order::config_stream;
@@ -59,10 +59,10 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     let address = check.call.argument(position);
-    let Some(capture) = image_capture(check.plan, check.call) else {
+    let Some(snapshot) = image_snapshot(check.plan, check.call) else {
         return;
     };
-    let Some(now) = bytes_of(check.context, capture.bytes) else {
+    let Some(now) = bytes_of(check.context, snapshot.bytes) else {
         return;
     };
     for &library in &check.state.preserving {
@@ -282,13 +282,13 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(layout) = check.state.layout(check.call.argument(position)) else {
         return;
     };
-    let capture = check
+    let snapshot = check
         .plan
         .launch_parameters
         .into_iter()
         .flatten()
-        .find_map(|position| check.call.capture(position, field::KERNEL_PARAMETERS));
-    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+        .find_map(|position| check.call.snapshot(position, field::KERNEL_PARAMETERS));
+    let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
         return;
     };
     for &(offset, size) in layout {

@@ -43,9 +43,9 @@ fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 );
             }
             Step::UseMany(kind) => {
-                let capture = check.call.capture(position, field::POINTEE);
-                let bytes = capture
-                    .and_then(|capture| capture.bytes.inline())
+                let snapshot = check.call.snapshot(position, field::POINTEE);
+                let bytes = snapshot
+                    .and_then(|snapshot| snapshot.bytes.inline())
                     .unwrap_or(&[]);
                 for word in bytes.as_chunks::<8>().0 {
                     used(
@@ -244,8 +244,8 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
     let Some(end) = check.state.objects.end_of(known.owner) else {
         return;
     };
-    let capture = check.call.capture(position, field::POINTEE);
-    let readable = capture.is_some_and(|capture| capture.bytes.inline().is_some());
+    let snapshot = check.call.snapshot(position, field::POINTEE);
+    let readable = snapshot.is_some_and(|snapshot| snapshot.bytes.inline().is_some());
     let text = check.call.string(position);
     let same = text.as_deref() == Some(known.text.as_str());
     // Other text there: the program's own string may have come to lie at that address. No program means to pass what

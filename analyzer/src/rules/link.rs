@@ -11,7 +11,7 @@ use crate::plan::Special;
 use crate::state::data::{Cubin, Options};
 use crate::state::objects::{ObjectId, Site};
 use crate::state::options::is_input_only;
-use crate::state::{State, image_capture, numbers64, options_of, source_bytes};
+use crate::state::{State, image_snapshot, numbers64, options_of, source_bytes};
 
 /// Fewer bytes than these in common prove nothing.
 const LEAST_COMMON: usize = 64;
@@ -69,23 +69,23 @@ fn option_values(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId)
     }
     // As the values stand after the call, or, where it did not return, before it.
     let seen = |number| {
-        let after = check.call.leave.and_then(|leave| leave.capture(0, number));
-        after.or_else(|| check.call.capture(0, number))
+        let after = check.call.leave.and_then(|leave| leave.snapshot(0, number));
+        after.or_else(|| check.call.snapshot(0, number))
     };
     let logs = [field::INFO_LOG, field::ERROR_LOG]
         .into_iter()
         .filter_map(seen);
     let log_gone = logs
         .into_iter()
-        .any(|capture| capture.bytes == Bytes::Unreadable);
-    let capture = seen(field::OPTION_VALUES);
+        .any(|snapshot| snapshot.bytes == Bytes::Unreadable);
+    let snapshot = seen(field::OPTION_VALUES);
     let options = &data.options;
-    let why = if capture.is_some_and(|capture| capture.bytes == Bytes::Unreadable) {
+    let why = if snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable) {
         "the array can no longer be read".to_owned()
     } else if log_gone {
         "a log buffer that the array names can no longer be read".to_owned()
     } else {
-        let now = numbers64(capture);
+        let now = numbers64(snapshot);
         let changed = options
             .numbers
             .iter()
@@ -292,11 +292,11 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
         return;
     };
     let Some(freed) = cubin.freed else { return };
-    let capture = image_capture(check.plan, check.call);
+    let snapshot = image_snapshot(check.plan, check.call);
     let then = source_bytes(&cubin.source, check.context);
-    let now = capture.and_then(|capture| bytes_of(check.context, capture.bytes));
+    let now = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
     let state = match (then.as_deref(), now.as_deref()) {
-        _ if capture.is_some_and(|capture| capture.bytes == Bytes::Unreadable) => {
+        _ if snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable) => {
             "The memory could not be read any more."
         }
         (Some(then), Some(now)) if same_image(then, now) => {

@@ -11,7 +11,7 @@ use crate::context::bytes_of;
 use crate::finding::Severity;
 use crate::plan::Special;
 use crate::state::data::LinkInput;
-use crate::state::image_capture;
+use crate::state::image_snapshot;
 use crate::state::links::link_input;
 
 /// CUjitInputType.
@@ -54,18 +54,18 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
             return mismatch(check, drafts, declared, what);
         }
     }
-    let capture = match data {
-        Some(position) => check.call.capture(position, field::POINTEE),
-        None => image_capture(check.plan, check.call),
+    let snapshot = match data {
+        Some(position) => check.call.snapshot(position, field::POINTEE),
+        None => image_snapshot(check.plan, check.call),
     };
-    let Some(capture) = capture else { return };
-    if capture.bytes == Bytes::Unreadable {
+    let Some(snapshot) = snapshot else { return };
+    if snapshot.bytes == Bytes::Unreadable {
         if check.went_wrong() {
             mismatch(check, drafts, declared, "memory that cannot be read");
         }
         return;
     }
-    let bytes = bytes_of(check.context, capture.bytes);
+    let bytes = bytes_of(check.context, snapshot.bytes);
     let Some(bytes) = bytes.as_deref() else {
         return;
     };
@@ -167,8 +167,8 @@ fn wrong_kind(
 
 fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, length: usize) {
     let position = check.plan.at("data").unwrap_or(1);
-    let behind = check.call.capture(position, field::BYTE_BEHIND);
-    let found = match behind.map(|capture| capture.bytes) {
+    let behind = check.call.snapshot(position, field::BYTE_BEHIND);
+    let found = match behind.map(|snapshot| snapshot.bytes) {
         Some(Bytes::Unreadable) => "cannot be read".to_owned(),
         Some(Bytes::Inline([byte, ..])) if *byte != 0 => format!("is {byte:#04x}"),
         // A zero stands right behind: the text is terminated.

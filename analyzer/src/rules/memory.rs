@@ -255,10 +255,10 @@ fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     let places = check.plan.launch_parameters.into_iter().flatten();
-    let capture = places
+    let snapshot = places
         .into_iter()
-        .find_map(|position| check.call.capture(position, field::KERNEL_PARAMETERS));
-    let Some(bytes) = capture.and_then(|capture| capture.bytes.inline()) else {
+        .find_map(|position| check.call.snapshot(position, field::KERNEL_PARAMETERS));
+    let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
         return;
     };
     for (number, &(offset, size)) in layout.iter().enumerate() {
@@ -302,8 +302,9 @@ fn struct_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         .trim_start_matches("const ")
         .trim_end_matches([' ', '*']);
     let structure = check.context.signatures().structure(name);
-    let capture = check.call.capture(0, field::POINTEE);
-    let (Some(structure), Some(bytes)) = (structure, capture.and_then(|c| c.bytes.inline())) else {
+    let snapshot = check.call.snapshot(0, field::POINTEE);
+    let (Some(structure), Some(bytes)) = (structure, snapshot.and_then(|c| c.bytes.inline()))
+    else {
         return;
     };
     let read = |name: &str| structure.number(bytes, name);

@@ -6,7 +6,7 @@ use cutape_registry::Kind;
 use super::data::{ContextData, Data, EventData, ImageData, ImageSource, LinkData, StreamData};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::objects::{NewObject, ObjectId};
-use super::{State, image_capture, options_of};
+use super::{State, image_snapshot, options_of};
 use crate::plan::{Plan, Special};
 
 /// Flag of `cuStreamCreate` (cuda.h: CU_STREAM_NON_BLOCKING).
@@ -124,9 +124,9 @@ impl State {
 
     fn image_of(&self, plan: &Plan, call: &Call<'_>) -> Data {
         let mut data = ImageData::default();
-        if let Some(capture) = image_capture(plan, call) {
-            data.length = capture.bytes.length().unwrap_or(0);
-            data.source = ImageSource::of(capture.bytes);
+        if let Some(snapshot) = image_snapshot(plan, call) {
+            data.length = snapshot.bytes.length().unwrap_or(0);
+            data.source = ImageSource::of(snapshot.bytes);
         }
         if let Some(position) = plan.image() {
             data.address = call.argument(position);

@@ -60,7 +60,7 @@ pub(crate) enum ImageSource {
 }
 
 impl ImageSource {
-    /// Where a capture's bytes are.
+    /// Where a snapshot's bytes are.
     pub(crate) fn of(bytes: Bytes<'_>) -> Self {
         match bytes {
             Bytes::Inline(bytes) => Self::Bytes(Arc::from(bytes)),

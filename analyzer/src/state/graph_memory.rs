@@ -19,9 +19,12 @@ impl State {
         context: &dyn TraceContext,
     ) {
         let written = plan.at("nodeParams").and_then(|position| {
-            let capture = call.leave?.capture(position, field::POINTEE)?;
+            let snapshot = call.leave?.snapshot(position, field::POINTEE)?;
             let c_type = plan.function.params[position].c_type;
-            Some((c_type.trim_end_matches([' ', '*']), capture.bytes.inline()?))
+            Some((
+                c_type.trim_end_matches([' ', '*']),
+                snapshot.bytes.inline()?,
+            ))
         });
         let Some((name, bytes)) = written else {
             return;

@@ -6,7 +6,7 @@ use cutape_registry::Kind;
 
 use super::data::{Cubin, ImageSource, LinkInput};
 use super::objects::Site;
-use super::{State, image_capture, numbers32, numbers64};
+use super::{State, image_snapshot, numbers32, numbers64};
 use crate::context::{TraceContext, bytes_of};
 use crate::plan::{Plan, Special};
 
@@ -30,7 +30,9 @@ impl State {
         let Some(address) = call.out(out).filter(|&address| address != 0) else {
             return;
         };
-        let file = call.leave.and_then(|leave| leave.capture(out, field::FILE));
+        let file = call
+            .leave
+            .and_then(|leave| leave.snapshot(out, field::FILE));
         let source = file.map_or(ImageSource::Unknown, |file| ImageSource::of(file.bytes));
         let size = plan.at("sizeOut").and_then(|position| call.out(position));
         let size = size
@@ -78,7 +80,7 @@ impl State {
         }
         let values = numbers64(
             call.leave
-                .and_then(|leave| leave.capture(0, field::OPTION_VALUES)),
+                .and_then(|leave| leave.snapshot(0, field::OPTION_VALUES)),
         );
         let Some(link) = self.objects.live(Kind::Link, call.argument(0)) else {
             return;
@@ -111,9 +113,9 @@ pub(crate) fn link_input(
     };
     let data = plan
         .at("data")
-        .and_then(|position| call.capture(position, field::POINTEE));
-    let capture = data.or_else(|| image_capture(plan, call));
-    let bytes = capture.and_then(|capture| bytes_of(context, capture.bytes));
+        .and_then(|position| call.snapshot(position, field::POINTEE));
+    let snapshot = data.or_else(|| image_snapshot(plan, call));
+    let bytes = snapshot.and_then(|snapshot| bytes_of(context, snapshot.bytes));
     let Some(image) = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok()) else {
         return input;
     };
@@ -150,11 +152,11 @@ pub(crate) fn link_input(
 pub(crate) fn library_option(plan: &Plan, call: &Call<'_>, option: u32) -> Option<u64> {
     let numbers = numbers32(
         plan.at("libraryOptions")
-            .and_then(|position| call.capture(position, field::LIBRARY_OPTIONS)),
+            .and_then(|position| call.snapshot(position, field::LIBRARY_OPTIONS)),
     );
     let values = numbers64(
         plan.at("libraryOptionValues")
-            .and_then(|position| call.capture(position, field::LIBRARY_OPTION_VALUES)),
+            .and_then(|position| call.snapshot(position, field::LIBRARY_OPTION_VALUES)),
     );
     let position = numbers.iter().position(|&number| number == option)?;
     Some(values.get(position).copied().unwrap_or(1))

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, Capture, FileRange};
+use cutape_format::{Call, FileRange, Snapshot};
 use cutape_image::Image;
 use cutape_registry::Kind;
 
@@ -322,15 +322,15 @@ pub(crate) fn source_bytes<'a>(
 pub(crate) fn options_of(shape: OptionShape, call: &Call<'_>) -> Options {
     Options {
         values_address: call.argument(shape.values),
-        numbers: numbers32(call.capture(shape.numbers, field::OPTIONS)),
-        values: numbers64(call.capture(shape.values, field::OPTION_VALUES)),
+        numbers: numbers32(call.snapshot(shape.numbers, field::OPTIONS)),
+        values: numbers64(call.snapshot(shape.values, field::OPTION_VALUES)),
     }
 }
 
-/// A capture as numbers of four bytes; none if the bytes are not in the record.
-pub(crate) fn numbers32(capture: Option<Capture<'_>>) -> Vec<u32> {
-    let bytes = capture
-        .and_then(|capture| capture.bytes.inline())
+/// A snapshot as numbers of four bytes; none if the bytes are not in the record.
+pub(crate) fn numbers32(snapshot: Option<Snapshot<'_>>) -> Vec<u32> {
+    let bytes = snapshot
+        .and_then(|snapshot| snapshot.bytes.inline())
         .unwrap_or(&[]);
     let words = bytes.chunks_exact(4);
     words
@@ -338,10 +338,10 @@ pub(crate) fn numbers32(capture: Option<Capture<'_>>) -> Vec<u32> {
         .collect()
 }
 
-/// A capture as numbers of eight bytes; none if the bytes are not in the record.
-pub(crate) fn numbers64(capture: Option<Capture<'_>>) -> Vec<u64> {
-    let bytes = capture
-        .and_then(|capture| capture.bytes.inline())
+/// A snapshot as numbers of eight bytes; none if the bytes are not in the record.
+pub(crate) fn numbers64(snapshot: Option<Snapshot<'_>>) -> Vec<u64> {
+    let bytes = snapshot
+        .and_then(|snapshot| snapshot.bytes.inline())
         .unwrap_or(&[]);
     bytes
         .as_chunks::<8>()
@@ -352,15 +352,15 @@ pub(crate) fn numbers64(capture: Option<Capture<'_>>) -> Vec<u64> {
 }
 
 /// The bytes of the image that a call passes: of a file, of the container behind a wrapper, or what the pointer shows.
-pub(crate) fn image_capture<'a>(plan: &Plan, call: &Call<'a>) -> Option<Capture<'a>> {
+pub(crate) fn image_snapshot<'a>(plan: &Plan, call: &Call<'a>) -> Option<Snapshot<'a>> {
     if let Some(position) = plan.image() {
         return call
-            .capture(position, field::FATBIN)
-            .or_else(|| call.capture(position, field::POINTEE));
+            .snapshot(position, field::FATBIN)
+            .or_else(|| call.snapshot(position, field::POINTEE));
     }
     let position = plan
         .at("fname")
         .or_else(|| plan.at("fileName"))
         .or_else(|| plan.at("path"))?;
-    call.capture(position, field::FILE)
+    call.snapshot(position, field::FILE)
 }

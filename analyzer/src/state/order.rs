@@ -36,11 +36,11 @@ const CONFIG_STREAM: usize = 32;
 
 /// The stream in a launch configuration.
 pub(crate) fn config_stream(plan: &Plan, call: &Call<'_>) -> u64 {
-    let capture = plan
+    let snapshot = plan
         .config
-        .and_then(|position| call.capture(position, field::POINTEE));
-    capture
-        .and_then(|capture| capture.bytes.inline())
+        .and_then(|position| call.snapshot(position, field::POINTEE));
+    snapshot
+        .and_then(|snapshot| snapshot.bytes.inline())
         .and_then(|bytes| bytes.get(CONFIG_STREAM..)?.first_chunk::<8>())
         .map_or(0, |word| u64::from_le_bytes(*word))
 }

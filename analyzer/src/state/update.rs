@@ -225,8 +225,8 @@ impl State {
                 let address = call.out(position).filter(|&address| address != 0);
                 let text = call
                     .leave
-                    .and_then(|leave| leave.capture(position, field::TEXT))
-                    .and_then(|capture| capture.bytes.inline());
+                    .and_then(|leave| leave.snapshot(position, field::TEXT))
+                    .and_then(|snapshot| snapshot.bytes.inline());
                 let owner = [Kind::Function, Kind::Kernel].into_iter().find_map(|kind| {
                     self.objects
                         .live(kind, call.argument(plan.position_of(kind)?))
@@ -523,7 +523,7 @@ impl State {
             let options = options_of(shape, call);
             let left = numbers64(
                 call.leave
-                    .and_then(|leave| leave.capture(shape.values, field::OPTION_VALUES)),
+                    .and_then(|leave| leave.snapshot(shape.values, field::OPTION_VALUES)),
             );
             if !options.values.is_empty() && options.values_address != 0 {
                 if self.arrays.len() >= ARRAYS {

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cutape_analyzer::{Analyzer, Finding};
-use cutape_format::layout::capture_flag;
 use cutape_format::layout::field;
-use cutape_format::{Captured, Event, Passing, Signatures, Trace, TraceBuilder};
+use cutape_format::layout::snapshot_flag;
+use cutape_format::{Event, NewSnapshot, Passing, Signatures, Trace, TraceBuilder};
 
 /// PTX with a kernel "k" and a global "g".
 pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
@@ -79,7 +79,7 @@ fn image(name: &str) -> Vec<u8> {
     }
 }
 
-/// A capture that owns its bytes.
+/// A snapshot that owns its bytes.
 struct Piece {
     parameter: u8,
     field: u8,
@@ -88,8 +88,8 @@ struct Piece {
 }
 
 impl Piece {
-    fn view(&self) -> Captured<'_> {
-        Captured {
+    fn view(&self) -> NewSnapshot<'_> {
+        NewSnapshot {
             parameter: self.parameter,
             field: self.field,
             flags: self.flags,
@@ -202,7 +202,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             line.before.push(piece(field::POINTEE, image(image_name)));
         } else if rest == "?" {
             line.arguments[position] = pointer;
-            let flags = capture_flag::UNREADABLE;
+            let flags = snapshot_flag::UNREADABLE;
             line.before.push(Piece {
                 parameter,
                 field: field::POINTEE,
@@ -217,7 +217,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             let bytes = match mark {
                 ":" => image(value),
                 "?" => {
-                    flags = capture_flag::UNREADABLE;
+                    flags = snapshot_flag::UNREADABLE;
                     Vec::new()
                 }
                 _ => match value.strip_prefix('"') {
@@ -242,7 +242,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             panic!("cannot read {token}");
         }
     }
-    // The recorder captures the size that it was told of.
+    // The recorder snapshots the size that it was told of.
     if let Some(data) = signature.parameter("data")
         && let Some(size) = signature.parameter("size")
         && line.arguments[size] == 0
@@ -349,7 +349,7 @@ pub(crate) fn trace(script: &str) -> Trace {
             thread = number(word.trim_end_matches(['>', '<'])) as u32;
             if word.ends_with('<') {
                 let (result, after) = open.remove(&thread).expect("a call that was entered");
-                let after: Vec<Captured<'_>> = after.iter().map(Piece::view).collect();
+                let after: Vec<NewSnapshot<'_>> = after.iter().map(Piece::view).collect();
                 builder.leave(thread, result, &after);
                 continue;
             }
@@ -373,12 +373,12 @@ pub(crate) fn trace(script: &str) -> Trace {
                 _ => vec![value],
             })
             .collect();
-        let before: Vec<Captured<'_>> = line.before.iter().map(Piece::view).collect();
+        let before: Vec<NewSnapshot<'_>> = line.before.iter().map(Piece::view).collect();
         builder.call(Event {
             thread,
             name: function,
             arguments: &words,
-            captures: &before,
+            snapshots: &before,
             caller: 0x40_0000 + 16 * place as u64,
         });
         if let Some((handle, layout)) = &line.layout {
@@ -387,7 +387,7 @@ pub(crate) fn trace(script: &str) -> Trace {
         if only_enter {
             open.insert(thread, (result.expect("a result"), line.after));
         } else if let Some(result) = result {
-            let after: Vec<Captured<'_>> = line.after.iter().map(Piece::view).collect();
+            let after: Vec<NewSnapshot<'_>> = line.after.iter().map(Piece::view).collect();
             let after = if result == 0 {
                 after
             } else {

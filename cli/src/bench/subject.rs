@@ -22,7 +22,7 @@ pub(super) struct Chosen {
     pub calls: BTreeSet<u64>,
     /// With `--each-kernel` the launches; else one entry for all calls.
     pub subjects: Vec<Subject>,
-    /// Launches of kernels that are launched in captures only, by the kernel's name.
+    /// Launches of kernels that are launched in stream captures only, by the kernel's name.
     pub captured: BTreeMap<String, u64>,
     /// The kernels that are launched in the place of recorded ones, by index of the launch.
     pub replacements: HashMap<u64, cutape_replay::Replacement>,
@@ -253,7 +253,7 @@ fn shape(call: &Call<'_>, trace: &Trace) -> String {
     let config = call
         .signature
         .parameter("config")
-        .and_then(|position| call.capture(position, field::POINTEE)?.bytes.inline());
+        .and_then(|position| call.snapshot(position, field::POINTEE)?.bytes.inline());
     let number = |name: &str| match (call.argument_named(name), config) {
         (Some(value), _) => Some(value),
         (None, Some(bytes)) => {

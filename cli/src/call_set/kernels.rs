@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, Captures, Parameter};
+use cutape_format::{Call, Parameter, Snapshots};
 
 /// What is known of function and kernel handles up to some call.
 ///
@@ -91,7 +91,9 @@ impl Kernels {
                 }
             }
             Saying::Asked(name, handle) => {
-                let text = call.leave.and_then(|leave| text_of(leave.captures(), name));
+                let text = call
+                    .leave
+                    .and_then(|leave| text_of(leave.snapshots(), name));
                 if let Some(text) = text {
                     self.names.insert(call.argument(handle), text);
                 }
@@ -135,10 +137,10 @@ impl Kernels {
 }
 
 /// The driver's string that an out pointer led to.
-fn text_of(mut captures: Captures<'_>, position: usize) -> Option<String> {
-    let capture =
-        captures.find(|c| usize::from(c.parameter) == position && c.field == field::TEXT)?;
-    let bytes = capture.bytes.inline()?;
+fn text_of(mut snapshots: Snapshots<'_>, position: usize) -> Option<String> {
+    let snapshot =
+        snapshots.find(|c| usize::from(c.parameter) == position && c.field == field::TEXT)?;
+    let bytes = snapshot.bytes.inline()?;
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)
@@ -148,7 +150,7 @@ fn text_of(mut captures: Captures<'_>, position: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -164,16 +166,16 @@ mod tests {
             .call(Event {
                 name: "cuLibraryGetKernel",
                 arguments: &[0x7000, 0x11, 0x400000],
-                captures: &[Captured::pointee(2, b"second\0")],
+                snapshots: &[NewSnapshot::pointee(2, b"second\0")],
                 ..Event::default()
             })
-            .leave(0, 0, &[Captured::pointee(0, &0x60_u64.to_le_bytes())])
+            .leave(0, 0, &[NewSnapshot::pointee(0, &0x60_u64.to_le_bytes())])
             .call(Event {
                 name: "cuKernelGetFunction",
                 arguments: &[0x7000, 0x60],
                 ..Event::default()
             })
-            .leave(0, 0, &[Captured::pointee(0, &0x61_u64.to_le_bytes())]);
+            .leave(0, 0, &[NewSnapshot::pointee(0, &0x61_u64.to_le_bytes())]);
         test_trace::launch(&mut builder, 0x60, [1, 1, 1]);
         test_trace::launch(&mut builder, 0x61, [1, 1, 1]);
         // The handle comes again, for another kernel.
@@ -190,8 +192,8 @@ mod tests {
                 0,
                 0,
                 &[
-                    Captured::pointee(0, &0x9000_u64.to_le_bytes()),
-                    Captured::piece(0, field::TEXT, b"fourth\0"),
+                    NewSnapshot::pointee(0, &0x9000_u64.to_le_bytes()),
+                    NewSnapshot::piece(0, field::TEXT, b"fourth\0"),
                 ],
             );
         test_trace::launch(&mut builder, 0x70, [1, 1, 1]);

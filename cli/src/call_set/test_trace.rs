@@ -1,6 +1,6 @@
 //! Small traces for the tests of the verbs that read them.
 
-use cutape_format::{Captured, Event, Trace, TraceBuilder};
+use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
 
 /// `cuModuleGetFunction` that gives `handle` for `name`.
 pub(crate) fn get_function(builder: &mut TraceBuilder, handle: u64, name: &str) {
@@ -9,10 +9,10 @@ pub(crate) fn get_function(builder: &mut TraceBuilder, handle: u64, name: &str) 
         .call(Event {
             name: "cuModuleGetFunction",
             arguments: &[0x7000, 0x11, 0x400000],
-            captures: &[Captured::pointee(2, &name)],
+            snapshots: &[NewSnapshot::pointee(2, &name)],
             ..Event::default()
         })
-        .leave(0, 0, &[Captured::pointee(0, &handle.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &handle.to_le_bytes())]);
 }
 
 /// A launch of blocks of 32 threads on the default stream.

@@ -114,7 +114,7 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 #[cfg(test)]
 mod tests {
     use cutape_analyzer::decode::handle as handle_of;
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -124,15 +124,15 @@ mod tests {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let mut make = |name, arguments: &[u64], handle: u64, result| {
             let bytes = handle.to_le_bytes();
-            let captures = [Captured::pointee(0, &bytes)];
-            let captures: &[_] = if result == 0 { &captures } else { &[] };
+            let snapshots = [NewSnapshot::pointee(0, &bytes)];
+            let snapshots: &[_] = if result == 0 { &snapshots } else { &[] };
             builder
                 .call(Event {
                     name,
                     arguments,
                     ..Event::default()
                 })
-                .leave(0, result, captures);
+                .leave(0, result, snapshots);
         };
         make("cuModuleLoadData", &[1, 2], 0x50, 0);
         make("cuModuleLoadData", &[1, 2], 0x60, 200);

@@ -42,7 +42,7 @@ impl Launch {
         let config = call
             .signature
             .parameter("config")
-            .and_then(|position| call.capture(position, field::POINTEE)?.bytes.inline());
+            .and_then(|position| call.snapshot(position, field::POINTEE)?.bytes.inline());
         let number = |name: &str| match (call.argument_named(name), config) {
             (Some(value), _) => Some(value),
             (None, Some(bytes)) => signatures.structure("CUlaunchConfig")?.number(bytes, name),
@@ -55,7 +55,7 @@ impl Launch {
                 number(&format!("{stem}Z"))?,
             ])
         };
-        let piece = |wanted| call.captures().find(|capture| capture.field == wanted);
+        let piece = |wanted| call.snapshots().find(|snapshot| snapshot.field == wanted);
         let (mut parameters, mut buffer) = (Vec::new(), None);
         if let Some(bytes) = piece(field::KERNEL_PARAMETERS).and_then(|c| c.bytes.inline()) {
             match layout.and_then(|layout| split(bytes, layout, labels)) {
@@ -78,7 +78,7 @@ impl Launch {
             parameters,
             buffer,
             attributes: piece(field::ATTRIBUTES)
-                .and_then(|capture| capture.bytes.inline())
+                .and_then(|snapshot| snapshot.bytes.inline())
                 .map(|bytes| attributes(bytes, signatures, labels)),
         })
     }

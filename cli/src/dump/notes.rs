@@ -10,7 +10,7 @@ use super::render::Renderer;
 /// A note for people; `None` for one that is shown with the arguments.
 pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
     Some(match note {
-        Note::Captures(_) => return None,
+        Note::Snapshots(_) => return None,
         Note::Thread(thread) => {
             format!(
                 "thread is {} \"{}\"",
@@ -38,12 +38,12 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
             owner_kind(origin),
             origin.owner,
         ),
-        Note::Arrived(note, capture) => format!(
+        Note::Arrived(note, snapshot) => format!(
             "arrived at {:#x}, of call {} of thread {}{}: {}",
             note.address,
             note.number,
             note.thread,
-            piece_name(capture.field).map_or_else(String::new, |name| format!(" ({name})")),
+            piece_name(snapshot.field).map_or_else(String::new, |name| format!(" ({name})")),
             arrived.unwrap_or_default(),
         ),
         Note::HostChanged(note, _) => format!(
@@ -77,7 +77,7 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
 /// A note for programs: `kind` says which keys there are; `None` for one that is shown with the arguments.
 pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
     Some(match note {
-        Note::Captures(_) => return None,
+        Note::Snapshots(_) => return None,
         Note::Thread(thread) => json!({
             "kind": "thread",
             "number": thread.number,
@@ -98,13 +98,13 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
             "owner": format!("{:#x}", origin.owner),
             "owner_kind": owner_kind(origin),
         }),
-        Note::Arrived(note, capture) => json!({
+        Note::Arrived(note, snapshot) => json!({
             "kind": "arrived",
             "thread": note.thread,
             "number": note.number,
             "address": format!("{:#x}", note.address),
-            "parameter": capture.parameter,
-            "piece": piece_name(capture.field),
+            "parameter": snapshot.parameter,
+            "piece": piece_name(snapshot.field),
             "data": arrived,
         }),
         Note::HostChanged(note, _) => json!({
@@ -161,18 +161,18 @@ fn owner_kind(origin: &OriginNote) -> &'static str {
 
 /// The bytes that a note brings, as text.
 pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
-    let (Note::Arrived(_, capture) | Note::HostChanged(_, capture)) = note else {
+    let (Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
         return None;
     };
     let mut out = String::new();
-    renderer.arrived(*capture).write(&mut out);
+    renderer.arrived(*snapshot).write(&mut out);
     Some(out)
 }
 
 /// The bytes that a note brings, as JSON.
 pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
-    let (Note::Arrived(_, capture) | Note::HostChanged(_, capture)) = note else {
+    let (Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
         return None;
     };
-    Some(renderer.arrived(*capture).json())
+    Some(renderer.arrived(*snapshot).json())
 }

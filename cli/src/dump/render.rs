@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use cutape_analyzer::decode::{self, CallPlan, Decoded, Decoding, Value};
-use cutape_format::{Bytes, Call, Capture, Enumeration, Note, Signature, Trace};
+use cutape_format::{Bytes, Call, Enumeration, Note, Signature, Snapshot, Trace};
 use cutape_registry::{Function, Param, Role};
 use serde_json::json;
 
@@ -144,13 +144,13 @@ impl<'t> Renderer<'t> {
             names_after: &self.labels,
             elements: self.limits.elements,
         };
-        let decoded = plan.call.decode(call, decoding, &mut |capture| {
-            if decode::is_image(call, usize::from(capture.parameter), capture.field)
-                && let Ok((_, facts)) = images.read(trace, capture.bytes)
+        let decoded = plan.call.decode(call, decoding, &mut |snapshot| {
+            if decode::is_image(call, usize::from(snapshot.parameter), snapshot.field)
+                && let Ok((_, facts)) = images.read(trace, snapshot.bytes)
             {
                 return Err(Value::Described(facts.to_string(), json!(facts)));
             }
-            bytes_of(trace, capture.bytes)
+            bytes_of(trace, snapshot.bytes)
         });
         Rendered {
             decoded,
@@ -178,15 +178,15 @@ impl<'t> Renderer<'t> {
     }
 
     /// Decodes what an earlier copy brought.
-    pub(crate) fn arrived(&self, capture: Capture<'_>) -> Value {
-        bytes_of(self.trace, capture.bytes).map_or_else(
+    pub(crate) fn arrived(&self, snapshot: Snapshot<'_>) -> Value {
+        bytes_of(self.trace, snapshot.bytes).map_or_else(
             |missing| missing,
             |bytes| decode::block(&bytes, self.limits.elements),
         )
     }
 }
 
-/// The bytes of a capture, or the value that says why they are not there.
+/// The bytes of a snapshot, or the value that says why they are not there.
 fn bytes_of<'b>(trace: &'b Trace, bytes: Bytes<'b>) -> Result<Cow<'b, [u8]>, Value> {
     trace.resolve(bytes).map_err(|_| Value::missing(bytes))
 }

@@ -1,9 +1,9 @@
 //! What `dump` prints of small traces.
 
 use cutape_format::layout::{
-    ArrivedNote, HostChangedNote, HostSkippedNote, capture_flag, field, host_skip, note_kind,
+    ArrivedNote, HostChangedNote, HostSkippedNote, field, host_skip, note_kind, snapshot_flag,
 };
-use cutape_format::{Captured, Event, TraceBuilder};
+use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
 use super::*;
 use crate::call_set::test_trace;
@@ -43,12 +43,12 @@ fn program() -> TraceBuilder {
         .call(Event {
             name: "cuModuleLoadData",
             arguments: &[0x7ff0, 0x400000],
-            captures: &[Captured::pointee(1, ptx)],
+            snapshots: &[NewSnapshot::pointee(1, ptx)],
             caller: 0x1234,
             ..Event::default()
         })
         .thread_note(0, 4242, "main")
-        .leave(0, 0, &[Captured::pointee(0, &0x50_u64.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &0x50_u64.to_le_bytes())]);
     test_trace::get_function(&mut builder, 0x51, "saxpy");
     builder
         .call(Event {
@@ -59,7 +59,7 @@ fn program() -> TraceBuilder {
         .leave(
             0,
             0,
-            &[Captured::pointee(0, &0x7000_0000_u64.to_le_bytes())],
+            &[NewSnapshot::pointee(0, &0x7000_0000_u64.to_le_bytes())],
         );
     let mut parameters = 0x7000_0010_u64.to_le_bytes().to_vec();
     parameters.extend_from_slice(&64_i32.to_le_bytes());
@@ -68,7 +68,7 @@ fn program() -> TraceBuilder {
         .call(Event {
             name: "cuLaunchKernel",
             arguments: &[0x51, 4, 1, 1, 32, 1, 1, 0, 2, 0x7ff0, 0],
-            captures: &[Captured::piece(9, field::KERNEL_PARAMETERS, &parameters)],
+            snapshots: &[NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &parameters)],
             ..Event::default()
         })
         .layout_note(0, 0x51, &[(0, 8), (8, 4), (12, 4)])
@@ -215,7 +215,7 @@ fn captures_and_notes() {
     let omitted = 5000_u64.to_le_bytes();
     let (processors, context) = (132_i32.to_le_bytes(), 0x77_u64.to_le_bytes());
     let hashed = [&7_u64.to_le_bytes()[..], &[0xab; 16]].concat();
-    let flagged = |parameter, flags, bytes| Captured {
+    let flagged = |parameter, flags, bytes| NewSnapshot {
         parameter,
         field: field::POINTEE,
         flags,
@@ -224,8 +224,8 @@ fn captures_and_notes() {
     type Step<'s> = (
         &'s str,
         &'s [u64],
-        Vec<Captured<'s>>,
-        Vec<Captured<'s>>,
+        Vec<NewSnapshot<'s>>,
+        Vec<NewSnapshot<'s>>,
         &'s str,
     );
     let option_bytes = [3_u32.to_le_bytes(), 4_u32.to_le_bytes()].concat();
@@ -235,28 +235,28 @@ fn captures_and_notes() {
         (
             "cuMemcpyHtoD_v2",
             &[0x100, 0x200, 3],
-            vec![Captured::pointee(1, &[1, 2, 3])],
+            vec![NewSnapshot::pointee(1, &[1, 2, 3])],
             vec![],
             "cuMemcpyHtoD_v2(dstDevice = 0x100, srcHost = 0x200 → <3 bytes: 010203>, ByteCount = 3)",
         ),
         (
             "cuMemcpyHtoD_v2",
             &[0x100, 0x200, 5000],
-            vec![flagged(1, capture_flag::OMITTED, &omitted)],
+            vec![flagged(1, snapshot_flag::OMITTED, &omitted)],
             vec![],
             "srcHost = 0x200 → <5000 bytes, not kept>",
         ),
         (
             "cuMemcpyHtoD_v2",
             &[0x100, 0x200, 7],
-            vec![flagged(1, capture_flag::HASHED, &hashed)],
+            vec![flagged(1, snapshot_flag::HASHED, &hashed)],
             vec![],
             "srcHost = 0x200 → <7 bytes, not kept, blake3 abababab…>",
         ),
         (
             "cuMemcpyHtoD_v2",
             &[0x100, 0x200, 7],
-            vec![flagged(1, capture_flag::UNREADABLE, &[])],
+            vec![flagged(1, snapshot_flag::UNREADABLE, &[])],
             vec![],
             "srcHost = 0x200 → <unreadable>",
         ),
@@ -264,12 +264,12 @@ fn captures_and_notes() {
             "cuModuleLoadDataEx",
             &[0x10, 0x20, 2, 0x30, 0x40],
             vec![
-                Captured::piece(3, field::OPTIONS, &option_bytes),
-                Captured::piece(4, field::OPTION_VALUES, &values),
+                NewSnapshot::piece(3, field::OPTIONS, &option_bytes),
+                NewSnapshot::piece(4, field::OPTION_VALUES, &values),
             ],
             vec![
-                Captured::piece(4, field::OPTION_VALUES, &values_after),
-                Captured::piece(4, field::INFO_LOG, b"fine\0"),
+                NewSnapshot::piece(4, field::OPTION_VALUES, &values_after),
+                NewSnapshot::piece(4, field::INFO_LOG, b"fine\0"),
             ],
             "options = 0x30 {options = [CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES]}, \
              optionValues = 0x40 {option_values = [0x9000, 0x40]}) = CUDA_SUCCESS → \
@@ -279,14 +279,14 @@ fn captures_and_notes() {
             "cuDeviceGetAttribute",
             &[0x10, 16, 0],
             vec![],
-            vec![Captured::pointee(0, &processors)],
+            vec![NewSnapshot::pointee(0, &processors)],
             "attrib = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev = 0) = CUDA_SUCCESS → pi = 132",
         ),
         (
             "cuStreamGetFlags",
             &[0, 0x7ff0],
             vec![],
-            vec![Captured::pointee(1, &[1, 0, 0, 0])],
+            vec![NewSnapshot::pointee(1, &[1, 0, 0, 0])],
             "flags = 0x7ff0) = CUDA_SUCCESS → flags = CU_STREAM_NON_BLOCKING",
         ),
         (
@@ -300,14 +300,14 @@ fn captures_and_notes() {
             "cuDeviceGetName",
             &[0x10, 100, 0],
             vec![],
-            vec![Captured::pointee(0, b"GPU 9000\0\0\0")],
+            vec![NewSnapshot::pointee(0, b"GPU 9000\0\0\0")],
             "→ name = \"GPU 9000\"",
         ),
         (
             "cuCtxCreate_v2",
             &[0x10, 12, 0],
             vec![],
-            vec![Captured::pointee(0, &context)],
+            vec![NewSnapshot::pointee(0, &context)],
             "flags = CU_CTX_SCHED_BLOCKING_SYNC|CU_CTX_MAP_HOST, dev = 0) = CUDA_SUCCESS → pctx = 0x77 context#1",
         ),
     ];
@@ -317,11 +317,11 @@ fn captures_and_notes() {
             .call(Event {
                 name,
                 arguments: words,
-                captures: &before,
+                snapshots: &before,
                 ..Event::default()
             })
             .leave(0, 0, &after);
-        let lines = text(&test_trace::open(&builder, "dump-captures"));
+        let lines = text(&test_trace::open(&builder, "dump-snapshots"));
         assert!(
             lines[0].contains(expected),
             "{expected}\nis not in\n{}",
@@ -341,7 +341,7 @@ fn captures_and_notes() {
                 number: 7,
                 address: 0x9000,
             },
-            Captured::pointee(0, &[0xaa, 0xbb]),
+            NewSnapshot::pointee(0, &[0xaa, 0xbb]),
         )
         .host_changed_note(
             0,
@@ -349,7 +349,7 @@ fn captures_and_notes() {
                 address: 0x8010,
                 is_after: 1,
             },
-            Captured::pointee(0, &[0xcc]),
+            NewSnapshot::pointee(0, &[0xcc]),
         )
         .host_skipped_note(
             0,

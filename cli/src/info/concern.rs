@@ -78,7 +78,7 @@ impl Grid {
         match self {
             Self::Arguments(positions) => Some(positions.map(|position| call.argument(position))),
             Self::Members(position, members) => {
-                let bytes = call.capture(position, field::POINTEE)?.bytes.inline()?;
+                let bytes = call.snapshot(position, field::POINTEE)?.bytes.inline()?;
                 let [x, y, z] = members.map(|(offset, size)| {
                     let raw = bytes.get(offset..offset.checked_add(size)?)?;
                     let mut word = [0; 8];

@@ -112,7 +112,7 @@ fn described(
     signatures: &Signatures,
     objects: &Objects,
 ) -> Option<(Side, Side, u64)> {
-    let bytes = call.capture(0, field::POINTEE)?.bytes.inline()?;
+    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
     let c_type = call.signature.parameters.first()?.c_type.as_str();
     let name = c_type
         .trim_start_matches("const ")
@@ -137,7 +137,7 @@ fn described(
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -309,13 +309,13 @@ mod tests {
                     arguments: &[1, 0x100],
                     ..Event::default()
                 })
-                .leave(0, 0, &[Captured::pointee(0, &0x1000_u64.to_le_bytes())]);
-            let capture = [Captured::pointee(0, &pointee)];
+                .leave(0, 0, &[NewSnapshot::pointee(0, &0x1000_u64.to_le_bytes())]);
+            let snapshot = [NewSnapshot::pointee(0, &pointee)];
             builder
                 .call(Event {
                     name,
                     arguments: &arguments,
-                    captures: if pointee.is_empty() { &[] } else { &capture },
+                    snapshots: if pointee.is_empty() { &[] } else { &snapshot },
                     ..Event::default()
                 })
                 .leave(0, result, &[]);

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cutape_analyzer::decode::{image_word, is_image};
 use cutape_format::layout::BlobRef;
-use cutape_format::{Bytes, Call, Capture, Trace};
+use cutape_format::{Bytes, Call, Snapshot, Trace};
 use cutape_image::{CodeKind, ImageKind};
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ pub(crate) struct ImageReader {
 }
 
 impl ImageReader {
-    /// What the image in a capture is, with a hash of its bytes; the error says why the bytes are not there.
+    /// What the image in a snapshot is, with a hash of its bytes; the error says why the bytes are not there.
     pub(crate) fn read(
         &mut self,
         trace: &Trace,
@@ -156,30 +156,30 @@ pub(crate) struct Images {
     reader: ImageReader,
     by_hash: HashMap<(u64, u64), usize>,
     list: Vec<RecordedImage>,
-    /// Image captures whose bytes are not there.
+    /// Image snapshots whose bytes are not there.
     missing: u64,
 }
 
 impl Images {
     /// Takes in a call.
     pub(crate) fn observe(&mut self, trace: &Trace, call: &Call<'_>) {
-        for capture in call.captures() {
-            self.capture(trace, call, capture);
+        for snapshot in call.snapshots() {
+            self.snapshot(trace, call, snapshot);
         }
-        for capture in call.leave.iter().flat_map(|leave| leave.captures()) {
-            self.capture(trace, call, capture);
+        for snapshot in call.leave.iter().flat_map(|leave| leave.snapshots()) {
+            self.snapshot(trace, call, snapshot);
         }
     }
 
-    fn capture(&mut self, trace: &Trace, call: &Call<'_>, capture: Capture<'_>) {
-        if !is_image(call, usize::from(capture.parameter), capture.field) {
+    fn snapshot(&mut self, trace: &Trace, call: &Call<'_>, snapshot: Snapshot<'_>) {
+        if !is_image(call, usize::from(snapshot.parameter), snapshot.field) {
             return;
         }
-        let Ok((hash, facts)) = self.reader.read(trace, capture.bytes) else {
+        let Ok((hash, facts)) = self.reader.read(trace, snapshot.bytes) else {
             self.missing += 1;
             return;
         };
-        // Its container is a capture of its own.
+        // Its container is a snapshot of its own.
         if facts.kind == "fatbin wrapper" {
             return;
         }
@@ -205,8 +205,8 @@ impl Images {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::layout::{capture_flag, field};
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::layout::{field, snapshot_flag};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -222,27 +222,27 @@ mod tests {
         ];
         let omitted = 100_u64.to_le_bytes();
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-        let captures: [&[Captured<'_>]; 5] = [
-            &[Captured::pointee(1, PTX)],
-            &[Captured::pointee(1, &long)],
-            &[Captured::pointee(1, &long)],
+        let snapshots: [&[NewSnapshot<'_>]; 5] = [
+            &[NewSnapshot::pointee(1, PTX)],
+            &[NewSnapshot::pointee(1, &long)],
+            &[NewSnapshot::pointee(1, &long)],
             &[
-                Captured::pointee(1, &wrapper),
-                Captured::piece(1, field::FATBIN, b"junk"),
+                NewSnapshot::pointee(1, &wrapper),
+                NewSnapshot::piece(1, field::FATBIN, b"junk"),
             ],
-            &[Captured {
+            &[NewSnapshot {
                 parameter: 1,
                 field: field::POINTEE,
-                flags: capture_flag::OMITTED,
+                flags: snapshot_flag::OMITTED,
                 bytes: &omitted,
             }],
         ];
-        for captures in captures {
+        for snapshots in snapshots {
             builder
                 .call(Event {
                     name: "cuModuleLoadData",
                     arguments: &[1, 2],
-                    captures,
+                    snapshots,
                     ..Event::default()
                 })
                 .leave(0, 0, &[]);

@@ -292,7 +292,7 @@ fn allocated_bytes(call: &Call<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Captured, Event, TraceBuilder};
+    use cutape_format::{Event, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -300,14 +300,14 @@ mod tests {
     /// A call that returned 0 and wrote eight bytes behind its first parameter, where `out` says so.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {
         let bytes = out.unwrap_or(0).to_le_bytes();
-        let captures = [Captured::pointee(0, &bytes)];
+        let snapshots = [NewSnapshot::pointee(0, &bytes)];
         builder
             .call(Event {
                 name,
                 arguments,
                 ..Event::default()
             })
-            .leave(0, 0, if out.is_some() { &captures } else { &[] });
+            .leave(0, 0, if out.is_some() { &snapshots } else { &[] });
     }
 
     #[test]

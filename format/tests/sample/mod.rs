@@ -5,8 +5,8 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use cutape_format::layout::{ArrivedNote, CHUNK_MAGIC, ChunkHead, capture_flag, field, note_kind};
-use cutape_format::{Bytes, Captured, Event, Mapping, Note, Trace, TraceBuilder};
+use cutape_format::layout::{ArrivedNote, CHUNK_MAGIC, ChunkHead, field, note_kind, snapshot_flag};
+use cutape_format::{Bytes, Event, Mapping, NewSnapshot, Note, Trace, TraceBuilder};
 
 pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
 enum\tCUresult\tCUDA_SUCCESS=0\tCUDA_ERROR_INVALID_VALUE=1\tNEGATIVE=-3
@@ -66,7 +66,7 @@ pub(crate) fn short_sample() -> TraceBuilder {
     builder
 }
 
-/// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of capture, a call in flight.
+/// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of snapshot, a call in flight.
 pub(crate) fn sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
     fill(&mut builder);
@@ -105,33 +105,33 @@ fn fill(builder: &mut TraceBuilder) {
             thread: 1,
             name: "cuModuleLoadData",
             arguments: &[0x7100, 0x8000],
-            captures: &[Captured::pointee(1, &image)],
+            snapshots: &[NewSnapshot::pointee(1, &image)],
             caller: 0x40_0020,
         })
         .leave(
             0,
             1,
-            &[Captured {
-                flags: capture_flag::UNREADABLE,
-                ..Captured::pointee(0, &[])
+            &[NewSnapshot {
+                flags: snapshot_flag::UNREADABLE,
+                ..NewSnapshot::pointee(0, &[])
             }],
         )
         .layout_note(1, 0xf00d, &[(0, 8), (8, 4)])
-        .leave(1, 0, &[Captured::pointee(0, &0xbeef_u64.to_le_bytes())])
+        .leave(1, 0, &[NewSnapshot::pointee(0, &0xbeef_u64.to_le_bytes())])
         .call(Event {
             thread: 1,
             name: "cuModuleLoadData",
             arguments: &[0x7100, 0x8000],
-            captures: &[
-                Captured::pointee(1, &image),
-                Captured::piece(1, field::FATBIN, &text),
-                Captured {
-                    flags: capture_flag::OMITTED,
-                    ..Captured::piece(1, field::FILE, &9_u64.to_le_bytes())
+            snapshots: &[
+                NewSnapshot::pointee(1, &image),
+                NewSnapshot::piece(1, field::FATBIN, &text),
+                NewSnapshot {
+                    flags: snapshot_flag::OMITTED,
+                    ..NewSnapshot::piece(1, field::FILE, &9_u64.to_le_bytes())
                 },
-                Captured {
-                    flags: capture_flag::HASHED,
-                    ..Captured::piece(1, field::DIRECTORY, &[5; 24])
+                NewSnapshot {
+                    flags: snapshot_flag::HASHED,
+                    ..NewSnapshot::piece(1, field::DIRECTORY, &[5; 24])
                 },
             ],
             caller: 0x40_0020,
@@ -155,7 +155,7 @@ fn fill(builder: &mut TraceBuilder) {
                 number: 2,
                 address: 0x9000,
             },
-            Captured::pointee(0, &[1, 2, 3, 4]),
+            NewSnapshot::pointee(0, &[1, 2, 3, 4]),
         )
         .leave(0, 0, &[])
         .call(Event {
@@ -171,11 +171,15 @@ fn fill(builder: &mut TraceBuilder) {
             .call(Event {
                 name: "cuDeviceGet",
                 arguments: &[0x7000, round],
-                captures: &[Captured::pointee(0, &[0xaa; 24])],
+                snapshots: &[NewSnapshot::pointee(0, &[0xaa; 24])],
                 caller: 0x40_0030,
                 ..Event::default()
             })
-            .leave(0, 0, &[Captured::pointee(0, &(round as u32).to_le_bytes())]);
+            .leave(
+                0,
+                0,
+                &[NewSnapshot::pointee(0, &(round as u32).to_le_bytes())],
+            );
     }
 }
 
@@ -210,36 +214,36 @@ pub(crate) fn describe(trace: &Trace) -> Vec<String> {
             )
             .unwrap();
         }
-        for capture in call.captures() {
+        for snapshot in call.snapshots() {
             write!(
                 line,
                 " [{}.{} {} ",
-                capture.parameter, capture.field, capture.flags
+                snapshot.parameter, snapshot.field, snapshot.flags
             )
             .unwrap();
-            line += &bytes(capture.bytes);
+            line += &bytes(snapshot.bytes);
         }
         for note in call.notes() {
             match note {
-                Note::Arrived(note, capture) => {
-                    write!(line, " {note:?} {}", bytes(capture.bytes)).unwrap();
+                Note::Arrived(note, snapshot) => {
+                    write!(line, " {note:?} {}", bytes(snapshot.bytes)).unwrap();
                 }
-                Note::HostChanged(note, capture) => {
-                    write!(line, " {note:?} {}", bytes(capture.bytes)).unwrap();
+                Note::HostChanged(note, snapshot) => {
+                    write!(line, " {note:?} {}", bytes(snapshot.bytes)).unwrap();
                 }
                 note => write!(line, " {note:?}").unwrap(),
             }
         }
         if let Some(leave) = call.leave {
             write!(line, " = {} at {}", leave.result, leave.ticks).unwrap();
-            for capture in leave.captures() {
+            for snapshot in leave.snapshots() {
                 write!(
                     line,
                     " [{}.{} {} ",
-                    capture.parameter, capture.field, capture.flags
+                    snapshot.parameter, snapshot.field, snapshot.flags
                 )
                 .unwrap();
-                line += &bytes(capture.bytes);
+                line += &bytes(snapshot.bytes);
             }
         }
         lines.push(line);

@@ -9,7 +9,7 @@ use super::copy::is_host;
 use crate::call::{Frame, payload_policy};
 use crate::thread::Thread;
 use crate::trace_file::Rows;
-use crate::{capture, memory, pending};
+use crate::{memory, pending, snapshot};
 
 /// How a batch is described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,17 +118,17 @@ pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Op
         .iter()
         .fold(0u64, |sum, rows| sum.saturating_add(rows.length()));
     if let [only] = sources.as_slice() {
-        return capture::payload(record, 1, field::HOST_BYTES, only, payload_policy().0);
+        return snapshot::payload(record, 1, field::HOST_BYTES, only, payload_policy().0);
     }
     let mut bytes: Vec<u8> = Vec::new();
     if payload_policy().0 != Payloads::None {
         let Some(()) = gather(&sources, total, &mut bytes) else {
-            return capture::unreadable(record, 1, field::HOST_BYTES);
+            return snapshot::unreadable(record, 1, field::HOST_BYTES);
         };
     }
     // Without payloads only the length is looked at.
     let rows = Rows::flat(bytes.as_ptr() as u64, total);
-    capture::payload(record, 1, field::HOST_BYTES, &rows, payload_policy().0)
+    snapshot::payload(record, 1, field::HOST_BYTES, &rows, payload_policy().0)
 }
 
 /// All rows without gaps; `None` if they cannot be read, or there is no memory for them.

@@ -11,7 +11,7 @@ use cutape_registry::{FUNCTIONS, id};
 use crate::call::{Frame, payload_policy};
 use crate::thread::Thread;
 use crate::trace_file::Rows;
-use crate::{capture, driver, memory, pending};
+use crate::{driver, memory, pending, snapshot};
 
 /// Which struct describes the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Op
         return Some(());
     };
     match copy.memory(&copy.source) {
-        Some(rows) => capture::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().0),
+        Some(rows) => snapshot::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().0),
         None => Some(()),
     }
 }
@@ -228,7 +228,7 @@ pub(super) fn after(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Opt
         return Some(());
     };
     match copy.memory(&copy.target) {
-        Some(rows) => capture::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().1),
+        Some(rows) => snapshot::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().1),
         None => Some(()),
     }
 }
@@ -243,7 +243,7 @@ pub(super) fn before_unified(record: &mut Record<'_>, frame: &Frame) -> Option<(
         return Some(());
     }
     let rows = Rows::flat(frame.words[SOURCE], frame.words[LENGTH]);
-    capture::payload(
+    snapshot::payload(
         record,
         SOURCE as u8,
         field::HOST_BYTES,
@@ -266,7 +266,7 @@ pub(super) fn after_unified(record: &mut Record<'_>, frame: &Frame) -> Option<()
         return Some(());
     }
     let rows = Rows::flat(frame.words[TARGET], frame.words[LENGTH]);
-    capture::payload(
+    snapshot::payload(
         record,
         TARGET as u8,
         field::HOST_BYTES,

@@ -7,7 +7,7 @@ use cutape_format::write::Record;
 
 use crate::call::Frame;
 use crate::thread::Thread;
-use crate::{capture, driver, entry, hook, memory};
+use crate::{driver, entry, hook, memory, snapshot};
 
 const NAME: usize = 0;
 const ADDRESS: usize = 1;
@@ -17,7 +17,7 @@ pub(super) fn after(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     if frame.result as i32 != 0 || frame.words[ADDRESS] == 0 {
         return Some(());
     }
-    capture::bytes(
+    snapshot::bytes(
         record,
         ADDRESS as u8,
         field::POINTEE,

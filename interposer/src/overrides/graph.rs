@@ -1,4 +1,4 @@
-//! Graphs and captures: what the structs of nodes lead to, and which host memory a launch reads and writes.
+//! Graphs and snapshots: what the structs of nodes lead to, and which host memory a launch reads and writes.
 
 use core::mem::offset_of;
 
@@ -14,7 +14,7 @@ use cutape_registry::{FUNCTIONS, Length, Role};
 use super::{launch, origin};
 use crate::call::{Frame, payload_policy};
 use crate::thread::Thread;
-use crate::{capture, graph_copies, memory, pending};
+use crate::{graph_copies, memory, pending, snapshot};
 
 /// Where the union of `CUgraphNodeParams` begins; its type is the first member.
 const BODY: u64 = 16;
@@ -26,7 +26,7 @@ const MOST_OPERATIONS: u64 = 4096;
 const MOST_ACCESSES: u64 = 1024;
 /// Body graphs of one conditional node.
 const MOST_BODIES: u64 = 1024;
-/// Dependencies of a capture that are kept.
+/// Dependencies of a snapshot that are kept.
 const MOST_DEPENDENCIES: u64 = 1 << 16;
 
 /// What a struct describes.
@@ -94,7 +94,7 @@ impl Step {
     }
 }
 
-/// Whether a parameter is looked at here: what a capture's description says is written only while the stream captures.
+/// Whether a parameter is looked at here: what a snapshot's description says is written only while the stream snapshots.
 pub(super) fn owns(step: Step, parameter: u8) -> bool {
     step == Step::CaptureInfo && parameter >= 2
 }
@@ -148,7 +148,7 @@ fn pointed(state: &Thread, at: u8, address: u64, size: u64, shape: Shape) {
     let array = |elements: u64, length: u64| {
         if elements != 0 && length != 0 {
             launch::note(state, |record| {
-                capture::bytes(record, at, field::ELEMENTS, elements, length)
+                snapshot::bytes(record, at, field::ELEMENTS, elements, length)
             });
         }
     };
@@ -216,15 +216,15 @@ pub(super) fn launching(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
         })
         .flat_map(u64::to_le_bytes)
         .collect();
-    capture::own(record, 0, field::HOST_RANGES, &ranges)?;
+    snapshot::own(record, 0, field::HOST_RANGES, &ranges)?;
     let policy = payload_policy().0;
     let mut inline = 0;
     for copy in copies.iter().filter(|copy| copy.is_source) {
         inline += copy.rows.length();
         if inline > MOST_INLINE && policy != Payloads::None {
-            capture::blob(record, 0, field::HOST_BYTES, &copy.rows)?;
+            snapshot::blob(record, 0, field::HOST_BYTES, &copy.rows)?;
         } else {
-            capture::payload(record, 0, field::HOST_BYTES, &copy.rows, policy)?;
+            snapshot::payload(record, 0, field::HOST_BYTES, &copy.rows, policy)?;
         }
     }
     Some(())
@@ -299,7 +299,7 @@ pub(super) fn after(record: &mut Record<'_>, frame: &Frame, step: Step) -> Optio
                 return Some(());
             };
             let bytes: Vec<u8> = graphs.into_iter().flat_map(u64::to_le_bytes).collect();
-            capture::own(record, at, field::ELEMENTS, &bytes)
+            snapshot::own(record, at, field::ELEMENTS, &bytes)
         }
         Step::CaptureInfo => capture_info(record, frame),
         _ => Some(()),
@@ -321,7 +321,7 @@ fn capture_info(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     for at in 2..params.len() {
         let pointer = frame.words[at];
         if pointer != 0 {
-            capture::bytes(record, at as u8, field::POINTEE, pointer, 8)?;
+            snapshot::bytes(record, at as u8, field::POINTEE, pointer, 8)?;
         }
     }
     let Some(count) = params
@@ -338,7 +338,7 @@ fn capture_info(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
         }
         if let Some(elements) = memory::word(frame.words[at]).filter(|&elements| elements != 0) {
             let length = count.min(MOST_DEPENDENCIES) * 8;
-            capture::bytes(record, at as u8, field::ELEMENTS, elements, length)?;
+            snapshot::bytes(record, at as u8, field::ELEMENTS, elements, length)?;
         }
     }
     Some(())

@@ -2,13 +2,13 @@
 
 use core::ffi::{CStr, c_void};
 
-use cutape_format::layout::{INLINE_LIMIT, capture_flag, field};
+use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
 use cutape_format::write::Record;
 use cutape_image::{Extent, extent, wrapper_data};
 
 use super::jit_options::{self, Places};
 use crate::call::Frame;
-use crate::{capture, memory, segments};
+use crate::{memory, segments, snapshot};
 
 /// Enough for any image's first header.
 const FIRST_LOOK: u64 = 4096;
@@ -52,9 +52,9 @@ pub(super) fn bytes(
     if length > INLINE_LIMIT as u64
         && let Some(segment) = segments::holding(address, length)
     {
-        return capture::in_file(record, parameter, field, &segment.range(address, length));
+        return snapshot::in_file(record, parameter, field, &segment.range(address, length));
     }
-    capture::bytes(record, parameter, field, address, length)
+    snapshot::bytes(record, parameter, field, address, length)
 }
 
 /// How long the image at an address is; `None` for bytes that are no image, or not all there.
@@ -81,9 +81,9 @@ fn length(address: u64) -> Option<u64> {
 fn glimpse(record: &mut Record<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
     let mut bytes = [0u8; GLIMPSE];
     let got = memory::read(address, &mut bytes);
-    record.put_capture(parameter, field, got, |target| {
+    record.put_snapshot(parameter, field, got, |target| {
         target.copy_from_slice(&bytes[..got]);
-        (got > 0).then_some(capture_flag::TRUNCATED)
+        (got > 0).then_some(snapshot_flag::TRUNCATED)
     })
 }
 
@@ -97,7 +97,7 @@ pub(super) fn file(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Opt
     }
     let name = CStr::from_bytes_until_nul(&path).ok();
     if let Some(content) = name.and_then(MappedFile::open) {
-        capture::bytes(
+        snapshot::bytes(
             record,
             parameter,
             field::FILE,
@@ -108,7 +108,7 @@ pub(super) fn file(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Opt
     // SAFETY: the buffer is valid for its length; the name of the file is not needed any more.
     let directory = unsafe { libc::getcwd(path.as_mut_ptr().cast(), path.len()) };
     match CStr::from_bytes_until_nul(&path) {
-        Ok(directory_name) if !directory.is_null() => capture::own(
+        Ok(directory_name) if !directory.is_null() => snapshot::own(
             record,
             parameter,
             field::DIRECTORY,
@@ -183,7 +183,7 @@ pub(super) fn options(
     ] {
         let address = frame.words[usize::from(at)];
         if address != 0 && length > 0 {
-            capture::bytes(record, at, field, address, length * bytes)?;
+            snapshot::bytes(record, at, field, address, length * bytes)?;
         }
     }
     Some(())

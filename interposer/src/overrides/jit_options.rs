@@ -5,7 +5,7 @@ use cutape_format::layout::field;
 use cutape_format::write::Record;
 
 use crate::call::Frame;
-use crate::{capture, memory};
+use crate::{memory, snapshot};
 
 /// More options than there are; a larger count is an argument gone wrong.
 pub(crate) const MOST: u64 = 256;
@@ -103,7 +103,7 @@ pub(super) fn before(record: &mut Record<'_>, frame: &Frame, places: Places) -> 
     ] {
         let address = frame.words[usize::from(at)];
         if address != 0 {
-            capture::bytes(record, at, field, address, count * bytes)?;
+            snapshot::bytes(record, at, field, address, count * bytes)?;
         }
     }
     match Options::read(frame, places) {
@@ -120,7 +120,7 @@ fn symbols(record: &mut Record<'_>, parameter: u8, options: &Options) -> Option<
     if let Some(addresses) = options.value(Jit::CU_JIT_GLOBAL_SYMBOL_ADDRESSES)
         && addresses != 0
     {
-        capture::bytes(
+        snapshot::bytes(
             record,
             parameter,
             field::SYMBOL_ADDRESSES,
@@ -149,7 +149,7 @@ fn symbols(record: &mut Record<'_>, parameter: u8, options: &Options) -> Option<
             break;
         }
     }
-    capture::own(record, parameter, field::SYMBOL_NAMES, &text)
+    snapshot::own(record, parameter, field::SYMBOL_NAMES, &text)
 }
 
 /// Remembers how long the log buffers are, since the call overwrites their lengths.
@@ -166,7 +166,7 @@ pub(super) fn after(record: &mut Record<'_>, frame: &Frame, places: Places) -> O
         return Some(());
     };
     let address = frame.words[usize::from(places.values)];
-    capture::bytes(
+    snapshot::bytes(
         record,
         places.values,
         field::OPTION_VALUES,
@@ -193,7 +193,7 @@ pub(super) fn logs(
             continue;
         }
         let used = memory::string_length(address, length as usize).unwrap_or(length as usize);
-        capture::bytes(record, parameter, field, address, used as u64)?;
+        snapshot::bytes(record, parameter, field, address, used as u64)?;
     }
     Some(())
 }

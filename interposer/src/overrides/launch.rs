@@ -1,8 +1,8 @@
 //! Kernel launches: the parameters' bytes, in the order and at the offsets that the kernel takes them.
 
 use cutape_driver::types::{CUDA_LAUNCH_PARAMS, CUlaunchAttribute, CUlaunchConfig};
-use cutape_format::fixed::CapturesNote;
-use cutape_format::layout::{CAPTURE_HEAD_LENGTH, LayoutNote, field, note_kind, record_kind};
+use cutape_format::fixed::SnapshotsNote;
+use cutape_format::layout::{LayoutNote, SNAPSHOT_HEAD_LENGTH, field, note_kind, record_kind};
 use cutape_format::write::Record;
 
 use super::Handling;
@@ -10,7 +10,7 @@ use crate::call::Frame;
 use crate::errno::Errno;
 use crate::layouts::{self, LOWEST_ADDRESS, Layout};
 use crate::thread::Thread;
-use crate::{capture, host_memory, memory};
+use crate::{host_memory, memory, snapshot};
 
 /// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
 const END: u64 = 0;
@@ -35,18 +35,18 @@ pub(super) const EXTRA: u8 = 10;
 /// Writes what a launch passes behind its enter record: parameters are read as the driver would read them, which faults
 /// where they are wild, and then the launch itself is to be in the trace.
 pub(super) fn note(state: &Thread, build: impl FnMut(&mut Record<'_>) -> Option<()>) {
-    state.write(record_kind::NOTE, note_kind::CAPTURES, build);
+    state.write(record_kind::NOTE, note_kind::SNAPSHOTS, build);
 }
 
 /// The parameters that were put last.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Captured {
+pub(crate) struct NewSnapshot {
     bytes: *const u8,
     length: usize,
 }
 
-const NO_PARAMETERS: Captured = Captured {
+const NO_PARAMETERS: NewSnapshot = NewSnapshot {
     bytes: core::ptr::dangling(),
     length: 0,
 };
@@ -69,16 +69,16 @@ pub(crate) fn capture_directly<const IS_FEW: bool>(
     state: &Thread,
     frame: &Frame,
     layout: &Layout,
-) -> Option<Captured> {
+) -> Option<NewSnapshot> {
     let array = frame.words[usize::from(PARAMETERS)];
     if array == 0 {
         return Some(NO_PARAMETERS);
     }
     state.look_ahead_of(layout.length());
     let mut unfilled = state.unfilled();
-    let mut capture = layout.form().begin(unfilled.space(), PARAMETERS)?;
-    let captured = put_parameters::<IS_FEW>(layout, array, capture.bytes())?;
-    let length = capture.commit();
+    let mut snapshot = layout.form().begin(unfilled.space(), PARAMETERS)?;
+    let captured = put_parameters::<IS_FEW>(layout, array, snapshot.bytes())?;
+    let length = snapshot.commit();
     unfilled.fill(length);
     Some(captured)
 }
@@ -89,7 +89,7 @@ fn put_parameters<const IS_FEW: bool>(
     layout: &Layout,
     array: u64,
     target: &mut [u8],
-) -> Option<Captured> {
+) -> Option<NewSnapshot> {
     // SAFETY: the driver reads as many pointers from the array, and as many bytes behind each, in this very call.
     unsafe {
         if IS_FEW {
@@ -98,7 +98,7 @@ fn put_parameters<const IS_FEW: bool>(
             layout.pack_words(array, target)
         }
     }?;
-    Some(Captured {
+    Some(NewSnapshot {
         bytes: target.as_ptr(),
         length: layout.length(),
     })
@@ -106,7 +106,7 @@ fn put_parameters<const IS_FEW: bool>(
 
 /// Looks at the host memory that a launch can reach, if there is any.
 #[inline(never)]
-pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: Captured) {
+pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: NewSnapshot) {
     // SAFETY: that is in this thread's stage, which nobody has written to since.
     let bytes = unsafe { core::slice::from_raw_parts(captured.bytes, captured.length) };
     if host_memory::may_reach(words(bytes)) {
@@ -122,7 +122,7 @@ pub(crate) fn look(state: &Thread, frame: &Frame, handling: Handling, captured: 
 pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
     state: &Thread,
     frame: &Frame,
-) -> Option<Captured> {
+) -> Option<NewSnapshot> {
     const CONFIG_LENGTH: usize = size_of::<CUlaunchConfig>();
     const ATTRIBUTE_LENGTH: usize = size_of::<CUlaunchAttribute>();
     let [config, function, array, extra, ..] = frame.words;
@@ -142,7 +142,7 @@ pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
     if has_attributes && (attributes < LOWEST_ADDRESS || count > USUAL_ATTRIBUTES as usize) {
         return None;
     }
-    let captures = 3 * CAPTURE_HEAD_LENGTH
+    let snapshots = 3 * SNAPSHOT_HEAD_LENGTH
         + CONFIG_LENGTH
         + if has_attributes {
             count * ATTRIBUTE_LENGTH
@@ -150,9 +150,9 @@ pub(crate) fn capture_ex_directly<const IS_FEW: bool>(
             0
         }
         + layout.length();
-    state.look_ahead_of(captures);
+    state.look_ahead_of(snapshots);
     let mut unfilled = state.unfilled();
-    let mut note = CapturesNote::new(unfilled.space(), captures)?;
+    let mut note = SnapshotsNote::new(unfilled.space(), snapshots)?;
     let target = note.put(CONFIG as u8, field::POINTEE, CONFIG_LENGTH as u32)?;
     let target = target.first_chunk_mut::<CONFIG_LENGTH>()?;
     // SAFETY: the driver reads the struct in this very call.
@@ -187,7 +187,7 @@ fn words(buffer: &[u8]) -> impl Iterator<Item = u64> + Clone {
 }
 
 /// Puts what a launch passes. Sets `reaches` if host memory may be to be looked at.
-pub(super) fn captures(
+pub(super) fn snapshots(
     record: &mut Record<'_>,
     frame: &Frame,
     has_extra: bool,
@@ -218,9 +218,9 @@ pub(super) fn kernel_parameters(
     }
     let Some((layout, is_alive)) = layouts::of(function).filter(|_| array >= LOWEST_ADDRESS) else {
         *reaches = true;
-        return capture::unreadable(record, position, field::KERNEL_PARAMETERS);
+        return snapshot::unreadable(record, position, field::KERNEL_PARAMETERS);
     };
-    record.put_capture(
+    record.put_snapshot(
         position,
         field::KERNEL_PARAMETERS,
         layout.length(),
@@ -263,14 +263,14 @@ pub(super) fn extra_words(record: &mut Record<'_>, position: u8, array: u64) -> 
         return Some(());
     }
     let (words, count, buffer) = read_extra(array);
-    record.put_capture(position, field::EXTRA, count * 8, |target| {
+    record.put_snapshot(position, field::EXTRA, count * 8, |target| {
         for (place, word) in target.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         Some(0)
     })?;
     if let Some((buffer, size)) = buffer {
-        capture::bytes(record, position, field::KERNEL_PARAMETERS, buffer, size)?;
+        snapshot::bytes(record, position, field::KERNEL_PARAMETERS, buffer, size)?;
     }
     Some(())
 }
@@ -311,13 +311,13 @@ pub(super) fn captures_ex(
     let mut config = [0u8; size_of::<CUlaunchConfig>()];
     let at = frame.words[CONFIG];
     if at != 0 && at < LOWEST_ADDRESS {
-        capture::unreadable(record, CONFIG as u8, field::POINTEE)?;
+        snapshot::unreadable(record, CONFIG as u8, field::POINTEE)?;
     } else if at != 0 {
         // SAFETY: the driver reads the struct in this very call.
         unsafe {
             core::ptr::copy_nonoverlapping(at as *const u8, config.as_mut_ptr(), config.len());
         }
-        capture::own(record, CONFIG as u8, field::POINTEE, &config)?;
+        snapshot::own(record, CONFIG as u8, field::POINTEE, &config)?;
         attributes(record, CONFIG as u8, &config, true)?;
     }
     kernel_parameters(record, 2, frame.words[1], frame.words[2], reaches)?;
@@ -339,7 +339,7 @@ fn attributes(
     }
     let length = count.min(MOST_ATTRIBUTES) * size_of::<CUlaunchAttribute>() as u64;
     if is_launched && attributes >= LOWEST_ADDRESS && count <= USUAL_ATTRIBUTES {
-        return record.put_capture(position, field::ATTRIBUTES, length as usize, |target| {
+        return record.put_snapshot(position, field::ATTRIBUTES, length as usize, |target| {
             // SAFETY: as for the configuration, which says how many there are.
             unsafe {
                 core::ptr::copy_nonoverlapping(
@@ -351,7 +351,7 @@ fn attributes(
             Some(0)
         });
     }
-    capture::bytes(record, position, field::ATTRIBUTES, attributes, length)
+    snapshot::bytes(record, position, field::ATTRIBUTES, attributes, length)
 }
 
 /// `cuOccupancyMaxActiveClusters(numClusters, func, config)` and its like: the struct itself is captured by its role.

@@ -8,7 +8,7 @@ use super::image;
 use super::jit_options::{self, Options, Places};
 use crate::call::Frame;
 use crate::process_lock::ProcessLock;
-use crate::{capture, memory};
+use crate::{memory, snapshot};
 
 /// Where `cuLinkCreate`, `cuLinkAddData` and `cuLinkAddFile` have their options.
 pub(super) const CREATE: Places = Places {
@@ -88,7 +88,7 @@ pub(super) fn before_add_data(record: &mut Record<'_>, frame: &Frame) -> Option<
     if address != 0 {
         image::bytes(record, DATA, field::POINTEE, address, length)?;
         // Whether text ends in a NUL that its size leaves out.
-        capture::bytes(
+        snapshot::bytes(
             record,
             DATA,
             field::BYTE_BEHIND,
@@ -125,7 +125,7 @@ pub(super) fn after_complete(record: &mut Record<'_>, frame: &Frame) -> Option<(
         && let Some(size) = memory::word(frame.words[CUBIN_SIZE])
         && size <= LONGEST_CUBIN
     {
-        capture::bytes(record, CUBIN as u8, field::FILE, cubin, size)?;
+        snapshot::bytes(record, CUBIN as u8, field::FILE, cubin, size)?;
     }
     state_arrays(record, frame)
 }
@@ -139,6 +139,6 @@ fn state_arrays(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
         };
         (state.values, state.count, state.info_log, state.error_log)
     };
-    capture::bytes(record, 0, field::OPTION_VALUES, values, count * 8)?;
+    snapshot::bytes(record, 0, field::OPTION_VALUES, values, count * 8)?;
     jit_options::logs(record, 0, info, error)
 }

@@ -285,7 +285,7 @@ pub(crate) fn entered(state: &Thread, frame: &mut Frame, plan: &Plan) {
             launch::note_layout(state, frame.words[0]);
             let mut reaches = false;
             launch::note(state, |record| {
-                launch::captures(record, frame, has_extra, &mut reaches)
+                launch::snapshots(record, frame, has_extra, &mut reaches)
             });
             if reaches && host_memory::any() {
                 launch::look_at_host_memory(state, frame, has_extra);

@@ -5,7 +5,7 @@ use cutape_format::write::Record;
 use cutape_registry::{FUNCTIONS, Role, id};
 
 use crate::call::Frame;
-use crate::{capture, memory};
+use crate::{memory, snapshot};
 
 /// Which query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +39,20 @@ pub(super) fn after(record: &mut Record<'_>, frame: &Frame, query: Query) -> Opt
         };
         let target = memory::word(frame.words[data].wrapping_add(8 * index));
         let (Some(length), Some(target)) = (length, target) else {
-            return capture::unreadable(record, data as u8, field::HOST_BYTES);
+            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
         };
         let place = usize::try_from(length)
             .ok()
             .and_then(|length| answers.get_mut(used..)?.get_mut(..length));
         let Some(place) = place else {
-            return capture::unreadable(record, data as u8, field::HOST_BYTES);
+            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
         };
         if !memory::read_all(target, place) {
-            return capture::unreadable(record, data as u8, field::HOST_BYTES);
+            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
         }
         used += place.len();
     }
-    capture::own(record, data as u8, field::HOST_BYTES, answers.get(..used)?)
+    snapshot::own(record, data as u8, field::HOST_BYTES, answers.get(..used)?)
 }
 
 /// Bytes of the answer to one question; 0 for an attribute that this build does not know.

@@ -390,7 +390,7 @@ fn finish<'t>(
     if call.succeeded() && result == 0 && !arriving.is_empty() {
         match call
             .leave
-            .and_then(|leave| leave.capture(position, field::HOST_BYTES))
+            .and_then(|leave| leave.snapshot(position, field::HOST_BYTES))
         {
             Some(expected) => {
                 let received = gather(&arriving);
@@ -426,7 +426,7 @@ pub(super) fn is_host<'t>(
 }
 
 fn has_host_bytes(call: &Call<'_>) -> bool {
-    call.captures()
+    call.snapshots()
         .any(|capture| capture.field == field::HOST_BYTES)
 }
 
@@ -437,7 +437,7 @@ pub(super) fn source_bytes<'t>(
     total: u64,
 ) -> Result<Vec<u8>, Skip> {
     let capture = call
-        .captures()
+        .snapshots()
         .find(|capture| capture.field == field::HOST_BYTES);
     match capture.map(|capture| player.payload(&capture)) {
         Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => {

@@ -60,11 +60,11 @@ pub(crate) fn launch<'t>(
     let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
-    let captures: Vec<_> = call
-        .captures()
+    let snapshots: Vec<_> = call
+        .snapshots()
         .filter(|capture| capture.field == field::HOST_BYTES)
         .collect();
-    for (range, capture) in sources.zip(captures) {
+    for (range, capture) in sources.zip(snapshots) {
         let Some(rows) = player.find_graph_rows(&range.rows) else {
             continue;
         };
@@ -206,7 +206,7 @@ pub(crate) fn capture_info<'t>(
         && call.succeeded()
         && let (Some(nodes), Some(count)) = (at("dependencies_out"), at("numDependencies_out"))
         && let Some(leave) = call.leave
-        && let Some(recorded) = leave.capture(nodes, field::ELEMENTS)
+        && let Some(recorded) = leave.snapshot(nodes, field::ELEMENTS)
         && let Some(recorded) = recorded.bytes.inline()
         && let (Some(nodes), Some(count)) = (frame.place(nodes), frame.place(count))
     {

@@ -407,7 +407,7 @@ fn bodies<'t>(
 ) {
     let recorded = call
         .leave
-        .and_then(|leave| leave.capture(position, field::ELEMENTS))
+        .and_then(|leave| leave.snapshot(position, field::ELEMENTS))
         .and_then(|capture| capture.bytes.inline());
     let Some(recorded) = recorded else { return };
     let graphs = get(

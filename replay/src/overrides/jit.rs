@@ -80,7 +80,7 @@ pub(crate) fn options<'t>(
     }
     let words = |bytes: &[u8], width| bytes.chunks_exact(width).map(number).collect::<Vec<u64>>();
     let piece = |position, name| {
-        let capture = call.capture(position, name)?;
+        let capture = call.snapshot(position, name)?;
         match player.payload(&capture) {
             Payload::Here(bytes) => Some(bytes.into_owned()),
             _ => None,

@@ -250,7 +250,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         .or_else(|| extra.and_then(|extra| piece(player, call, extra, field::KERNEL_PARAMETERS)));
     let Some(mut packed) = packed else {
         let unreadable = call
-            .capture(params, field::KERNEL_PARAMETERS)
+            .snapshot(params, field::KERNEL_PARAMETERS)
             .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
         if call.succeeded() && (unreadable || !layout.is_empty()) {
             return Err(Skip::because("its parameters are not in the trace"));
@@ -324,7 +324,7 @@ fn as_recorded<'t>(player: &mut Player<'t>, call: &Call<'t>, params: usize) -> O
         return None;
     }
     let packed = call
-        .capture(params, field::KERNEL_PARAMETERS)?
+        .snapshot(params, field::KERNEL_PARAMETERS)?
         .bytes
         .inline()?;
     // The words that `translate_words` looks at, and all between them.

@@ -149,7 +149,7 @@ pub(crate) fn complete<'t>(
     };
     // No address behind the live cubin is ever made from a recorded one.
     let length = call.out(2).or(size).unwrap_or(0).min(size.unwrap_or(0));
-    let expected = call.leave.and_then(|leave| leave.capture(1, field::FILE));
+    let expected = call.leave.and_then(|leave| leave.snapshot(1, field::FILE));
     if alike && let (Some(expected), Some(size)) = (expected, size) {
         let bytes = read_memory(live, usize::try_from(size).unwrap_or(0));
         player.compare_bytes(call, function, 1, &expected, &bytes, None);

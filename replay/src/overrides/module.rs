@@ -75,7 +75,7 @@ pub(crate) fn piece<'t>(
     position: usize,
     name: u8,
 ) -> Option<Vec<u8>> {
-    match player.payload(&call.capture(position, name)?) {
+    match player.payload(&call.snapshot(position, name)?) {
         Payload::Here(bytes) => Some(bytes.into_owned()),
         Payload::Left(..) | Payload::Unreadable => None,
     }
@@ -89,7 +89,7 @@ pub(crate) fn image_piece<'t>(
     position: usize,
     name: u8,
 ) -> Result<Option<Vec<u8>>, Skip> {
-    if let Some(capture) = call.capture(position, name)
+    if let Some(capture) = call.snapshot(position, name)
         && let Bytes::InFile(range) = capture.bytes
     {
         return match player.trace.file_range(range) {

@@ -146,7 +146,7 @@ fn scattered<'t>(
     let result = player.issue(call, function, &frame)?;
     let recorded = call
         .leave
-        .and_then(|leave| leave.capture(data, field::HOST_BYTES))
+        .and_then(|leave| leave.snapshot(data, field::HOST_BYTES))
         .map(|capture| player.payload(&capture));
     if let Some(Payload::Here(recorded)) = recorded
         && result == 0

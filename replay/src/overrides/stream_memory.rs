@@ -37,7 +37,7 @@ pub(crate) fn batch<'t>(
     function: &'static Function,
 ) -> Played {
     let operations = call
-        .capture(2, field::POINTEE)
+        .snapshot(2, field::POINTEE)
         .map(|capture| player.payload(&capture));
     if let Some(Payload::Here(bytes)) = operations
         && call.succeeded()

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cutape_driver::Driver;
-use cutape_format::{Captured, Event, Trace, TraceBuilder};
+use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{Error, Guard, Measuring, Options, Report, plan, run_as_child, run_guarded};
 
 /// Which trace a child replays, and how.
@@ -115,7 +115,7 @@ impl Recorder {
         let inputs: Vec<_> = behind
             .iter()
             .filter_map(|(position, behind)| match behind {
-                Behind::Input(bytes) => Some(Captured::pointee(*position, bytes)),
+                Behind::Input(bytes) => Some(NewSnapshot::pointee(*position, bytes)),
                 _ => None,
             })
             .collect();
@@ -123,7 +123,7 @@ impl Recorder {
             thread,
             name,
             arguments: &arguments,
-            captures: &inputs,
+            snapshots: &inputs,
             caller: 0,
         });
         // SAFETY: every test passes pointers to memory of its own, as long as the function needs.
@@ -132,7 +132,9 @@ impl Recorder {
         let outputs: Vec<_> = behind
             .iter()
             .filter_map(|(position, behind)| match behind {
-                Behind::Output(bytes) if recorded == 0 => Some(Captured::pointee(*position, bytes)),
+                Behind::Output(bytes) if recorded == 0 => {
+                    Some(NewSnapshot::pointee(*position, bytes))
+                }
                 _ => None,
             })
             .collect();
@@ -147,15 +149,15 @@ impl Recorder {
         &mut self,
         name: &str,
         arguments: &[u64],
-        captures: &[Captured<'_>],
+        snapshots: &[NewSnapshot<'_>],
         notes: impl FnOnce(&mut TraceBuilder),
         result: i32,
-        outputs: &[Captured<'_>],
+        outputs: &[NewSnapshot<'_>],
     ) -> u64 {
         self.builder.call(Event {
             name,
             arguments,
-            captures,
+            snapshots,
             ..Event::default()
         });
         notes(&mut self.builder);

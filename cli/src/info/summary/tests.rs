@@ -1,6 +1,6 @@
 //! What `info` says of a small trace.
 
-use cutape_format::{Captured, Event, TraceBuilder};
+use cutape_format::{Event, NewSnapshot, TraceBuilder};
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -35,11 +35,11 @@ fn program() -> TraceBuilder {
         .call(Event {
             name: "cuModuleLoadData",
             arguments: &[0x7ff0, 0x400000],
-            captures: &[Captured::pointee(1, ptx)],
+            snapshots: &[NewSnapshot::pointee(1, ptx)],
             ..Event::default()
         })
         .thread_note(0, 4242, "main")
-        .leave(0, 0, &[Captured::pointee(0, &0x50_u64.to_le_bytes())]);
+        .leave(0, 0, &[NewSnapshot::pointee(0, &0x50_u64.to_le_bytes())]);
     test_trace::get_function(&mut builder, 0x51, "_Z1kv");
     for grid in [[4, 1, 1], [8, 2, 1], [4, 1, 1]] {
         test_trace::launch(&mut builder, 0x51, grid);
@@ -53,7 +53,7 @@ fn program() -> TraceBuilder {
         .leave(
             0,
             0,
-            &[Captured::pointee(0, &0x7000_0000_u64.to_le_bytes())],
+            &[NewSnapshot::pointee(0, &0x7000_0000_u64.to_le_bytes())],
         )
         .call(Event {
             name: "cuMemcpyHtoD_v2",

@@ -2,7 +2,7 @@
 
 use cutape_format::Payloads;
 use cutape_format::file_range::FileRange;
-use cutape_format::layout::{BlobRef, INLINE_LIMIT, capture_flag, field};
+use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
 use cutape_format::write::Record;
 use cutape_registry::{FUNCTIONS, Length, Role};
 
@@ -216,7 +216,7 @@ pub(crate) fn string(record: &mut Record<'_>, position: u8, field: u8, address: 
 
 /// Says that there was something that could not be read.
 pub(crate) fn unreadable(record: &mut Record<'_>, position: u8, field: u8) -> Option<()> {
-    record.put_capture(position, field, 0, |_| None)
+    record.put_snapshot(position, field, 0, |_| None)
 }
 
 /// Bytes that the program gave, read in a way that cannot fault.
@@ -230,7 +230,7 @@ pub(crate) fn bytes(
     if length > INLINE_LIMIT as u64 {
         return blob(record, position, field, &Rows::flat(address, length));
     }
-    record.put_capture(position, field, length as usize, |target| {
+    record.put_snapshot(position, field, length as usize, |target| {
         safe_memory::read_all(address, target).then_some(0)
     })
 }
@@ -241,7 +241,7 @@ pub(crate) fn own(record: &mut Record<'_>, position: u8, field: u8, source: &[u8
         let memory = Rows::flat(source.as_ptr() as u64, source.len() as u64);
         return blob(record, position, field, &memory);
     }
-    record.put_capture(position, field, source.len(), |target| {
+    record.put_snapshot(position, field, source.len(), |target| {
         target.copy_from_slice(source);
         Some(0)
     })
@@ -274,9 +274,9 @@ pub(crate) fn written(
 ) -> Option<()> {
     if field == field::POINTEE && matches!(length, 4 | 8) {
         let number = number_at(address, length as u8);
-        return record.put_captured_number(position, number, length as u8);
+        return record.put_snapshot_number(position, number, length as u8);
     }
-    record.put_capture(position, field, length, |target| {
+    record.put_snapshot(position, field, length, |target| {
         // SAFETY: the driver returned success after writing there; reading it is no more than it did.
         unsafe {
             core::ptr::copy_nonoverlapping(address as *const u8, target.as_mut_ptr(), target.len())
@@ -299,14 +299,14 @@ pub(crate) fn payload(
             record,
             position,
             field,
-            capture_flag::OMITTED,
+            snapshot_flag::OMITTED,
             &length.to_le_bytes(),
         );
     }
     if length > INLINE_LIMIT as u64 {
         return blob(record, position, field, memory);
     }
-    record.put_capture(position, field, length as usize, |target| {
+    record.put_snapshot(position, field, length as usize, |target| {
         let mut rest = target;
         for (address, length) in memory.pieces() {
             let (row, behind) = rest.split_at_mut_checked(length as usize)?;
@@ -331,7 +331,7 @@ pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Ro
             let mut reference = [0; 16];
             reference[..8].copy_from_slice(&at.to_le_bytes());
             reference[8..].copy_from_slice(&length.to_le_bytes());
-            put_flagged(record, position, field, capture_flag::BLOB, &reference)
+            put_flagged(record, position, field, snapshot_flag::BLOB, &reference)
         }
         Err(NotKept::Unreadable) => unreadable(record, position, field),
         Err(NotKept::Disk) => {
@@ -340,7 +340,7 @@ pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Ro
                 record,
                 position,
                 field,
-                capture_flag::OMITTED,
+                snapshot_flag::OMITTED,
                 &length.to_le_bytes(),
             )
         }
@@ -354,9 +354,9 @@ pub(crate) fn in_file(
     field: u8,
     range: &FileRange<'_>,
 ) -> Option<()> {
-    record.put_capture(position, field, range.encoded_length(), |target| {
+    record.put_snapshot(position, field, range.encoded_length(), |target| {
         range.encode(target)?;
-        Some(capture_flag::IN_FILE)
+        Some(snapshot_flag::IN_FILE)
     })
 }
 
@@ -367,7 +367,7 @@ fn put_flagged(
     flags: u16,
     bytes: &[u8],
 ) -> Option<()> {
-    record.put_capture(position, field, bytes.len(), |target| {
+    record.put_snapshot(position, field, bytes.len(), |target| {
         target.copy_from_slice(bytes);
         Some(flags)
     })
