@@ -31,57 +31,34 @@
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written, and where the processor is asked
 //! for the time or for a line of memory, each place with its reason; no bytes of a trace cause a panic.
 
-mod absent;
-mod address;
-mod ahead;
 mod api;
-mod arrival;
 mod buffer;
-mod capturing;
-mod clock;
 mod compare;
-mod concurrent;
-mod devices;
 mod error;
-mod frame;
-mod graph_memory;
 mod guard;
-mod handles;
-mod host_memory;
-mod in_flight;
-mod interpret;
-mod launches;
+mod issue;
 mod machine;
-mod needs;
-mod order;
-mod outcome;
+mod measure;
 mod overrides;
-mod placement;
+mod place;
 mod plan;
-mod position;
-mod primary;
-mod received;
 mod report;
 mod rerun;
 mod run;
 mod schedule;
-mod structs;
-mod timing;
-mod traits;
-mod turns;
 
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
-pub use needs::{ImageUse, MissingImage, Needs};
+pub use measure::timing::Measuring;
+pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
-    Died, Difference, Divergence, InHand, Placed, Report, Skipped, Span, Stale, Timing, Translated,
-    What,
+    CurrentCall, Died, Difference, Divergence, Placed, Report, Skipped, Span, Stale, Timing,
+    Translated, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,
     Tolerance, Work, compare,
 };
 pub use run::{Options, Selection, replay};
-pub use timing::Measuring;

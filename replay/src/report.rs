@@ -271,12 +271,12 @@ pub struct Died {
     pub text: String,
     /// What each recorded thread had in hand, if threads ran at once.
     #[serde(default)]
-    pub threads: Vec<InHand>,
+    pub threads: Vec<CurrentCall>,
 }
 
 /// A call that a thread had in hand when the replay ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InHand {
+pub struct CurrentCall {
     /// The thread's ordinal in the recording.
     pub thread: u32,
     /// The call.

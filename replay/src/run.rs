@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use cutape_format::{Call, Trace};
 
 use crate::api::Api;
-use crate::concurrent;
 use crate::error::Error;
 use crate::guard::{Position, is_randomised};
-use crate::interpret::Player;
+use crate::issue::player::Player;
+use crate::measure::timing::{Measure, Measuring};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
-use crate::timing::{Measure, Measuring};
-use crate::turns;
+use crate::schedule::concurrent;
+use crate::schedule::lockstep;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
@@ -175,7 +175,7 @@ fn play_all<'t>(
     let mut player = if options.threads {
         concurrent::play(trace, player, options, end, &mut tell)?
     } else {
-        turns::play(trace, player, options, end, &mut tell)?
+        lockstep::play(trace, player, options, end, &mut tell)?
     };
     player.finish();
     player.report.wall_seconds = begin.elapsed().as_secs_f64();

@@ -5,8 +5,8 @@ use cutape_registry::{Function, Kind};
 
 use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
 use crate::buffer::{Buffer, number};
-use crate::frame::{Frame, Skip};
-use crate::interpret::{Played, Player};
+use crate::issue::frame::{Frame, Skip};
+use crate::issue::player::{Played, Player};
 
 /// A CUDA_MEMCPY3D_BATCH_OP: its size, its operands, its extent.
 const OPERATION_BYTES: usize = 112;
@@ -327,7 +327,7 @@ fn issue<'t>(
     let result = player.issue(call, function, &frame)?;
     if call.succeeded() && result == 0 && !batch.arriving.is_empty() {
         player
-            .arrivals
+            .readbacks
             .expect_pieces(call, function, batch.arriving);
     }
     player.conclude(call, function, frame, result);

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::interpret::{Played, Player};
+use crate::issue::player::{Played, Player};
 
 extern "C" fn nothing(_data: *mut c_void) {}
 
@@ -23,7 +23,7 @@ pub(crate) fn host_function<'t>(
 const NOTHING: extern "C" fn(*mut c_void) = nothing;
 
 /// A function of one pointer that does nothing, for nodes and user objects of graphs.
-pub(crate) fn stand_in(player: &mut Player<'_>) -> u64 {
+pub(crate) fn stub(player: &mut Player<'_>) -> u64 {
     player.report.note(NOTE);
     NOTHING as usize as u64
 }
@@ -36,21 +36,20 @@ pub(crate) fn stream_callback<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    let stand_in =
-        nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
-    play(player, call, function, stand_in)
+    let stub = nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
+    play(player, call, function, stub)
 }
 
 fn play<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
     function: &'static Function,
-    stand_in: u64,
+    stub: u64,
 ) -> Played {
-    let stand_in = if call.argument(1) == 0 { 0 } else { stand_in };
-    if stand_in != 0 {
+    let stub = if call.argument(1) == 0 { 0 } else { stub };
+    if stub != 0 {
         player.report.note(NOTE);
     }
-    let frame = player.marshal(call, function, &[(1, stand_in), (2, 0)])?;
+    let frame = player.marshal(call, function, &[(1, stub), (2, 0)])?;
     player.reissue(call, function, frame)
 }

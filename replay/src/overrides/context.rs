@@ -3,8 +3,8 @@
 use cutape_format::Call;
 use cutape_registry::{Function, Kind};
 
-use crate::handles::{Key, Resolved};
-use crate::interpret::{Played, Player};
+use crate::issue::handles::{Key, Resolved};
+use crate::issue::player::{Played, Player};
 
 /// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
 pub(crate) fn set_flags<'t>(

@@ -3,13 +3,13 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Meaning, Role};
 
-use crate::address::Found;
 use crate::api::INVALID_VALUE;
-use crate::arrival::gather;
 use crate::buffer::{Buffer, number};
-use crate::compare::Payload;
-use crate::frame::{Frame, Skip};
-use crate::interpret::{Played, Player, is_asynchronous};
+use crate::compare::readback::gather;
+use crate::compare::values::Payload;
+use crate::issue::frame::{Frame, Skip};
+use crate::issue::player::{Played, Player, is_asynchronous};
+use crate::place::address::Found;
 
 // CUmemorytype.
 const HOST: u64 = 1;
@@ -397,7 +397,7 @@ fn finish<'t>(
                 player.compare_bytes(call, function, position, &expected, &received, None);
             }
             None if is_asynchronous(function) => {
-                player.arrivals.expect_pieces(call, function, arriving);
+                player.readbacks.expect_pieces(call, function, arriving);
             }
             None => {
                 player.report.bytes_not_compared +=

@@ -4,7 +4,7 @@ use cutape_format::Call;
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
-use crate::interpret::{Played, Player};
+use crate::issue::player::{Played, Player};
 
 /// cuDeviceGetByPCIBusId: a bus address is that of the recorded machine; the one of the device that stands for it is asked for.
 pub(crate) fn by_bus_id<'t>(

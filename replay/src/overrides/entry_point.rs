@@ -3,8 +3,8 @@
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.

@@ -6,13 +6,13 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, number};
-use crate::compare::Payload;
-use crate::frame::{Expect, Frame, Skip};
-use crate::handles::Resolved;
-use crate::interpret::{Played, Player};
+use crate::compare::received::read_memory;
+use crate::compare::values::Payload;
+use crate::issue::frame::{Expect, Frame, Skip};
+use crate::issue::handles::Resolved;
+use crate::issue::player::{Played, Player};
 use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
-use crate::received::read_memory;
 use crate::report::What;
 
 /// Most rows of host memory of one copy in a graph.
@@ -79,7 +79,7 @@ pub(crate) fn launch<'t>(
                     rest = behind;
                     // A copy that is on its way there brings what the recorder did not see yet.
                     if !player
-                        .arrivals
+                        .readbacks
                         .any_in(row, row.saturating_add(length as u64))
                     {
                         player.store_host(row, part);
@@ -98,8 +98,8 @@ pub(crate) fn launch<'t>(
     if call.succeeded() && result == 0 && !player.is_captured(call) {
         for range in ranges.iter().filter(|range| !range.is_source) {
             if let Some(rows) = player.find_graph_rows(&range.rows) {
-                let arrivals = &mut player.arrivals;
-                arrivals.expect_of_graph(call, function, range.address, rows);
+                let readbacks = &mut player.readbacks;
+                readbacks.expect_of_graph(call, function, range.address, rows);
             }
         }
     }
@@ -320,7 +320,7 @@ pub(crate) fn condition<'t>(
         && let (Some(recorded), Some(place)) = (call.out(0), frame.place(0))
     {
         let live = number(&frame.received(place));
-        player.capturing.conditions.insert(recorded, live);
+        player.captures.conditions.insert(recorded, live);
     }
     player.conclude(call, function, frame, result);
     Ok(())
@@ -334,15 +334,15 @@ pub(crate) fn user_object<'t>(
 ) -> Played {
     const POINTER: usize = 1;
     const DESTROY: usize = 2;
-    let stand_in = match call.argument(DESTROY) {
+    let stub = match call.argument(DESTROY) {
         0 => 0,
-        _ => callback::stand_in(player),
+        _ => callback::stub(player),
     };
     let pointer = match call.argument(POINTER) {
         0 => 0,
         _ => player.nothing.address(),
     };
-    let presets = [(POINTER, pointer), (DESTROY, stand_in)];
+    let presets = [(POINTER, pointer), (DESTROY, stub)];
     let frame = player.marshal(call, function, &presets)?;
     player.reissue(call, function, frame)
 }

@@ -11,13 +11,13 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Role, structure};
 use std::mem::offset_of;
 
-use crate::address::{Range, Way};
 use crate::buffer::{Buffer, number};
-use crate::frame::{Frame, Skip};
-use crate::interpret::{Played, Player};
+use crate::compare::received::read_memory;
+use crate::issue::frame::{Frame, Skip};
+use crate::issue::player::{Played, Player};
 use crate::overrides::module::piece;
 use crate::overrides::{callback, copy, launch};
-use crate::received::read_memory;
+use crate::place::address::{Range, Way};
 use crate::report::Translated;
 
 /// What a struct describes.
@@ -269,7 +269,7 @@ fn make_live<'t>(
         Shape::Copy => copy::node_live(player, call, bytes)?,
         Shape::Host => {
             if get(bytes, 0) != 0 {
-                put(bytes, 0, callback::stand_in(player));
+                put(bytes, 0, callback::stub(player));
             }
             put(bytes, 8, 0);
         }
@@ -307,7 +307,7 @@ fn make_live<'t>(
         }
         Shape::Condition => {
             let recorded = get(bytes, 0);
-            let live = player.capturing.conditions.get(&recorded).copied();
+            let live = player.captures.conditions.get(&recorded).copied();
             put(bytes, 0, live.unwrap_or(recorded));
             put(
                 bytes,

@@ -3,9 +3,9 @@
 use cutape_format::{Call, layout::field};
 
 use crate::buffer::{Buffer, number};
-use crate::compare::Payload;
-use crate::frame::Skip;
-use crate::interpret::Player;
+use crate::compare::values::Payload;
+use crate::issue::frame::Skip;
+use crate::issue::player::Player;
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;
@@ -64,11 +64,11 @@ pub(crate) fn options<'t>(
     let count = call.argument(positions.count);
     if call.argument(positions.options) == 0 || call.argument(positions.values) == 0 || count == 0 {
         // NULL stays NULL, so that the driver says the same about it.
-        let mut stand_in = |position| match call.argument(position) {
+        let mut stub = |position| match call.argument(position) {
             0 => 0,
             _ => built.lend(Buffer::zeroed(4096)),
         };
-        let (options, values) = (stand_in(positions.options), stand_in(positions.values));
+        let (options, values) = (stub(positions.options), stub(positions.values));
         if count > 512 {
             return Err(Skip::because("more JIT options than there can be"));
         }

@@ -4,8 +4,8 @@ use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, number};
-use crate::frame::{Frame, Skip};
-use crate::interpret::{Played, Player};
+use crate::issue::frame::{Frame, Skip};
+use crate::issue::player::{Played, Player};
 use crate::overrides::module::piece;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
@@ -241,7 +241,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
-        built.kernel_params = stand_in(player);
+        built.kernel_params = stub(player);
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
         return Ok(built);
     }
@@ -268,7 +268,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
                 }
                 built.extra = built.lend(Buffer::of_words(&[0, 0]));
             }
-            None => built.kernel_params = stand_in(player),
+            None => built.kernel_params = stub(player),
         }
         return Ok(built);
     };
@@ -277,10 +277,10 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         player.name_stale(call, address, words);
     }
     if packed.is_empty() {
-        built.kernel_params = stand_in(player);
+        built.kernel_params = stub(player);
         return Ok(built);
     }
-    player.capturing.translate_conditions(&mut packed, &layout);
+    player.captures.translate_conditions(&mut packed, &layout);
     if !takes_extra {
         built.kernel_params = pointers(&mut built, &packed, &layout);
         return Ok(built);
@@ -320,7 +320,7 @@ const PACKED_KEPT: usize = 64;
 /// The usual case: `kernelParams` that are sent again byte by byte. A buffer with the list for `extra`.
 fn as_recorded<'t>(player: &mut Player<'t>, call: &Call<'t>, params: usize) -> Option<Buffer> {
     // What is to be repeated keeps its own memory.
-    if player.recorder.is_some() || player.capturing.has_moved_conditions() {
+    if player.recorder.is_some() || player.captures.has_moved_conditions() {
         return None;
     }
     let packed = call
@@ -362,14 +362,14 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
 }
 
 /// An array of pointers to zeros, for launches whose parameters nobody reads; made once.
-fn stand_in(player: &mut Player<'_>) -> u64 {
-    if player.stand_in == 0 {
+fn stub(player: &mut Player<'_>) -> u64 {
+    if player.stub == 0 {
         let zeros = Buffer::zeroed(PARAMETER_BYTES);
         let array = Buffer::of_words(&[zeros.address(); PARAMETERS]);
-        player.stand_in = array.address();
+        player.stub = array.address();
         player.kept.extend([zeros, array]);
     }
-    player.stand_in
+    player.stub
 }
 
 /// An array of pointers into packed parameters, as the layout says; one parameter if there is no layout.

@@ -4,8 +4,8 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::Function;
 
 use crate::buffer::{Buffer, number};
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
 use crate::overrides::{jit, module};
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.

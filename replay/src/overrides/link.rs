@@ -3,12 +3,12 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
-use crate::address::{Range, Way};
 use crate::buffer::{Buffer, number};
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::compare::received::read_memory;
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
 use crate::overrides::{jit, module};
-use crate::received::read_memory;
+use crate::place::address::{Range, Way};
 
 /// What a link state needs while it lives.
 #[derive(Debug, Default)]

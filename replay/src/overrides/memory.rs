@@ -3,15 +3,15 @@
 use cutape_format::Call;
 use cutape_registry::{Function, Kind};
 
-use crate::address::{Found, Range, Way};
 use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
     INVALID_VALUE, Location,
 };
 use crate::buffer::Buffer;
-use crate::frame::{Frame, Skip};
-use crate::interpret::{Played, Player};
-use crate::placement::Refusal;
+use crate::issue::frame::{Frame, Skip};
+use crate::issue::player::{Played, Player};
+use crate::place::address::{Found, Range, Way};
+use crate::place::placement::Refusal;
 use crate::plan::made_length;
 
 /// Longest registration that is replayed in memory of the replayer's own.
@@ -104,8 +104,8 @@ fn before_end(player: &mut Player<'_>, range: &Range) {
     if let Err(code) = player.wait_for_device() {
         tracing::debug!("waiting before unmapping {:#x}: result {code}", range.start);
     }
-    if player.arrivals.any_in(range.start, range.end()) {
-        player.arrivals.rescue(range.start, range.end());
+    if player.readbacks.any_in(range.start, range.end()) {
+        player.readbacks.rescue(range.start, range.end());
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) mod virtual_memory;
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::interpret::{Played, Player};
+use crate::issue::player::{Played, Player};
 
 /// Plays one call.
 pub(crate) type Play = for<'t> fn(&mut Player<'t>, &Call<'t>, &'static Function) -> Played;

@@ -6,12 +6,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::Function;
 
-use crate::address::Found;
 use crate::buffer::Buffer;
-use crate::compare::Payload;
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::compare::values::Payload;
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
 use crate::overrides::jit;
+use crate::place::address::Found;
 
 /// Where a fatbin wrapper points at its container, and at the list of linked-in images.
 const WRAPPER_CONTAINER: std::ops::Range<usize> = 8..16;

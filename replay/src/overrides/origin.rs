@@ -6,8 +6,8 @@ use cutape_format::{Call, layout::OriginNote};
 use cutape_registry::Kind;
 
 use crate::api::result_name;
-use crate::handles::Resolved;
-use crate::interpret::Player;
+use crate::issue::handles::Resolved;
+use crate::issue::player::Player;
 
 /// Books the function of a note, unless it cannot be had; then the calls that need it are left out and say so.
 pub(crate) fn adopt<'t>(player: &mut Player<'t>, call: &Call<'t>, origin: OriginNote, name: &str) {

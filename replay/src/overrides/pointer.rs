@@ -3,11 +3,11 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, id};
 
-use crate::address::{Found, Way};
 use crate::buffer::{Buffer, number};
-use crate::compare::Payload;
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::compare::values::Payload;
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
+use crate::place::address::{Found, Way};
 use crate::report::What;
 
 /// Room for one answer.

@@ -3,11 +3,11 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
-use crate::address::Found;
 use crate::buffer::number;
-use crate::compare::Payload;
-use crate::frame::Skip;
-use crate::interpret::{Played, Player};
+use crate::compare::values::Payload;
+use crate::issue::frame::Skip;
+use crate::issue::player::{Played, Player};
+use crate::place::address::Found;
 
 /// A CUstreamBatchMemOpParams: its size, its operation, the address of waits and writes.
 const OPERATION_BYTES: usize = 48;

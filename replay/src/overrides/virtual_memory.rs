@@ -3,8 +3,8 @@
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::address::Way;
-use crate::interpret::{Played, Player};
+use crate::issue::player::{Played, Player};
+use crate::place::address::Way;
 
 /// cuMemAddressReserve: the slots around it are reserved already.
 pub(crate) fn reserve<'t>(

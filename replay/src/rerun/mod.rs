@@ -26,7 +26,7 @@ use crate::api::result_name;
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::guard::Position;
-use crate::interpret::Player;
+use crate::issue::player::Player;
 use crate::plan::function_of;
 use crate::report::{Report, Skipped, tally};
 
@@ -264,7 +264,7 @@ impl Rerun {
             Some(function) => why_once(call, function),
             None => Some("this build does not know the function"),
         };
-        let once = match player.capturing.any_open() {
+        let once = match player.captures.any_open() {
             true => Some("a stream captures at that moment"),
             false => once,
         };
@@ -479,7 +479,7 @@ impl Rerun {
             )));
         }
         let issued = calls_of(&recorder.steps).next().is_some();
-        let why = match (player.capturing.is_captured, issued) {
+        let why = match (player.captures.is_captured, issued) {
             (true, _) => "it is captured into a graph",
             (false, false) => "the replay does not issue it",
             (false, true) => {
@@ -523,7 +523,7 @@ impl Rerun {
 
     /// Waits for all work in all contexts that live and hold memory.
     fn wait(&self, player: &Player<'_>, call: u64) -> Result<(), Error> {
-        if player.capturing.any_open() {
+        if player.captures.any_open() {
             return Err(cannot(format!(
                 "a stream captures at call {call}: choose calls that begin and end outside of captures"
             )));

@@ -4,7 +4,7 @@ use cutape_format::Call;
 use cutape_registry::{Function, Kind, Role};
 
 use crate::buffer::number;
-use crate::received::read_memory;
+use crate::compare::received::read_memory;
 use crate::rerun::steps::Issued;
 
 /// Why a call is issued once, while the state is built up, and not in each iteration; `None` if it is repeated.

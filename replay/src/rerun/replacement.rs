@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::{Api, result_name};
 use crate::buffer::Buffer;
-use crate::interpret::Player;
+use crate::issue::player::Player;
 use crate::rerun::repeatable::launched_position;
 use crate::rerun::steps::Step;
 

@@ -4,9 +4,9 @@ use std::fs;
 
 use cutape_registry::Kind;
 
-use crate::address::Range;
 use crate::api::{Api, Code, result_name};
-use crate::received::read_memory;
+use crate::compare::received::read_memory;
+use crate::place::address::Range;
 
 /// How much is read and compared at a time.
 const CHUNK: usize = 64 << 20;
@@ -225,7 +225,7 @@ fn available_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::Way;
+    use crate::place::address::Way;
 
     #[test]
     fn this_machine_says_how_much_memory_it_has() {

@@ -9,7 +9,7 @@ use cutape_registry::Function;
 use crate::api::{Api, Code, NOT_READY, result_name};
 use crate::buffer::Buffer;
 use crate::guard::Position;
-use crate::interpret::is_query;
+use crate::issue::player::is_query;
 
 /// How long the device may take until a query of the program answers that its work is done.
 const PATIENCE_SECONDS: u64 = 30;

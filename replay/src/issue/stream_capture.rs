@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 use cutape_format::Call;
 use cutape_registry::{Function, Kind, Role, id};
 
-use crate::frame::Skip;
-use crate::graph_memory::GraphMemory;
-use crate::interpret::Player;
-use crate::traits::CaptureStep;
+use crate::issue::frame::Skip;
+use crate::issue::player::Player;
+use crate::issue::traits::CaptureStep;
+use crate::place::graph_memory::GraphMemory;
 
 /// What is known of captures and of graphs.
 #[derive(Debug, Default)]
-pub(crate) struct Capturing {
+pub(crate) struct StreamCaptures {
     /// The streams, by recorded handle, on which a capture began that has not ended.
     open: HashSet<u64>,
     /// The call in hand is captured.
@@ -24,7 +24,7 @@ pub(crate) struct Capturing {
     pub conditions: HashMap<u64, u64>,
 }
 
-impl Capturing {
+impl StreamCaptures {
     /// True while any stream captures.
     pub(crate) fn any_open(&self) -> bool {
         !self.open.is_empty()
@@ -64,20 +64,20 @@ impl<'t> Player<'t> {
         function: &'static Function,
         step: CaptureStep,
     ) -> Result<(), Skip> {
-        self.capturing.is_captured = false;
+        self.captures.is_captured = false;
         match step {
             CaptureStep::Begins => {
                 if call.succeeded() {
-                    self.capturing.open.insert(call.argument(0));
+                    self.captures.open.insert(call.argument(0));
                 }
                 return Ok(());
             }
             // A capture that failed has ended, too.
             CaptureStep::Ends => {
-                self.capturing.open.remove(&call.argument(0));
+                self.captures.open.remove(&call.argument(0));
                 return Ok(());
             }
-            CaptureStep::Other if self.capturing.open.is_empty() => return Ok(()),
+            CaptureStep::Other if self.captures.open.is_empty() => return Ok(()),
             CaptureStep::Other => {}
         }
         let stream = function
@@ -86,7 +86,7 @@ impl<'t> Player<'t> {
             .or_else(|| config_stream(call, function));
         if let Some(stream) = stream {
             let live = self.live_handle(call, Kind::Stream, stream)?;
-            self.capturing.is_captured = self.is_capturing(function, live);
+            self.captures.is_captured = self.is_capturing(function, live);
         }
         Ok(())
     }
@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn conditions_are_replaced_among_parameters_of_their_size() {
-        let mut capturing = Capturing::default();
+        let mut captures = StreamCaptures::default();
         let recorded: Vec<u8> = [7u64, 7, 8]
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
         let layout = [(0, 8), (8, 4), (16, 8), (20, 8)];
         let mut packed = recorded.clone();
-        capturing.conditions.insert(7, 7);
-        capturing.translate_conditions(&mut packed, &layout);
+        captures.conditions.insert(7, 7);
+        captures.translate_conditions(&mut packed, &layout);
         assert_eq!(packed, recorded, "the same here");
-        capturing.conditions.insert(7, 9);
-        capturing.translate_conditions(&mut packed, &layout);
+        captures.conditions.insert(7, 9);
+        captures.translate_conditions(&mut packed, &layout);
         assert_eq!(packed[..8], 9u64.to_le_bytes());
         assert_eq!(packed[8..], recorded[8..]);
     }

@@ -3,16 +3,16 @@
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind, Parent, Role};
 
-use crate::address::{Range, Way};
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
-use crate::frame::{Expect, Frame, Place, handle_size, is_address_kind, length_of};
-use crate::handles::{Key, Resolved};
-use crate::interpret::Player;
+use crate::issue::frame::{Expect, Frame, Place, handle_size, is_address_kind, length_of};
+use crate::issue::handles::{Key, Resolved};
+use crate::issue::player::Player;
+use crate::issue::traits::{self, Traits};
 use crate::overrides;
+use crate::place::address::{Range, Way};
 use crate::plan::made_length;
 use crate::report::{Translated, What};
-use crate::traits::{self, Traits};
 
 /// Addresses that are listed in the report as translated.
 const TRANSLATED_KEPT: usize = 10_000;
@@ -89,12 +89,12 @@ impl<'t> Player<'t> {
         }
         if !frame.buffers.is_empty() {
             let buffers = self
-                .arrivals
+                .readbacks
                 .adopt(call, std::mem::take(&mut frame.buffers));
             self.in_flight.retain(buffers);
         }
-        if self.arrivals.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
-            self.report.bytes_not_compared += self.arrivals.give_up();
+        if self.readbacks.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
+            self.report.bytes_not_compared += self.readbacks.give_up();
         }
         if self.in_flight.is_full() {
             let before = self.in_flight.mark();
@@ -170,7 +170,7 @@ impl<'t> Player<'t> {
                         self.compare_bytes(call, function, position, &expected, &received, None);
                     }
                     None => self
-                        .arrivals
+                        .readbacks
                         .expect(call, function, place.address, place.length),
                 }
             }
@@ -284,7 +284,7 @@ impl<'t> Player<'t> {
         // No request can put managed memory anywhere (the driver refuses to create it for a reservation): it is told
         // among the translated.
         // What is allocated in a capture is a graph's, which the driver places.
-        let of_graph = self.capturing.is_captured;
+        let of_graph = self.captures.is_captured;
         let placeable = function.base != "cuMemAllocManaged" && !of_graph;
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;

@@ -8,7 +8,7 @@
 use cutape_format::{Call, Calls, Trace};
 use cutape_registry::Waits;
 
-use crate::traits::{self, Functions};
+use crate::issue::traits::{self, Functions};
 
 /// The calls of a trace in the order of a replay.
 pub(crate) struct Ordered<'t> {

@@ -9,11 +9,11 @@ use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Call, Note, Snapshot};
 use cutape_registry::Kind;
 
-use crate::address::{Found, Range};
 use crate::buffer::Buffer;
-use crate::compare::Payload;
-use crate::interpret::Player;
-use crate::received::read_memory;
+use crate::compare::received::read_memory;
+use crate::compare::values::Payload;
+use crate::issue::player::Player;
+use crate::place::address::{Found, Range};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
@@ -45,7 +45,7 @@ impl<'t> Player<'t> {
         let is_recorded = known
             .get(&range.start)
             .is_some_and(|known| known.0 == range.made);
-        is_recorded || (self.capturing.is_captured && !known.is_empty())
+        is_recorded || (self.captures.is_captured && !known.is_empty())
     }
 
     fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, snapshot: &Snapshot<'t>) {
@@ -88,7 +88,7 @@ impl<'t> Player<'t> {
                     .iter()
                     .all(|&byte| byte == 0);
                 let live_end = range.live.saturating_add(range.length);
-                if !is_zero && !self.arrivals.any_in(range.live, live_end) {
+                if !is_zero && !self.readbacks.any_in(range.live, live_end) {
                     self.store_host(range.live, &vec![0; length]);
                 }
                 Buffer::zeroed(length)

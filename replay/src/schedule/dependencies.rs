@@ -1,7 +1,7 @@
 //! What each call has to wait for when recorded threads replay at once: what had returned in the recording when it was
 //! entered, so that calls which overlapped may overlap again, and an order that was there is kept.
 //!
-//! Besides, a call that gives out a handle waits for one that was destroying what had the same handle (see [`crate::order`]):
+//! Besides, a call that gives out a handle waits for one that was destroying what had the same handle (see [`crate::schedule::order`]):
 //! it may have been entered before that one, and even have returned before it.
 //! Every call is placed behind all that it waits for, so that whatever is first among those not done can always be played.
 
@@ -12,9 +12,9 @@ use cutape_format::{Call, Calls, Trace};
 use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
-use crate::frame::is_address_kind;
+use crate::issue::frame::is_address_kind;
+use crate::issue::traits::{self, Functions};
 use crate::plan::made_length;
-use crate::traits::{self, Functions};
 
 /// So many calls of that thread are done.
 pub(crate) type Done = (u32, u64);

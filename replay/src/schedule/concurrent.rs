@@ -1,4 +1,4 @@
-//! Recorded threads replay at once: a call begins when what [`crate::schedule`] says is done, and nothing is locked while the
+//! Recorded threads replay at once: a call begins when what [`crate::schedule::dependencies`] says is done, and nothing is locked while the
 //! driver works on it.
 //!
 //! There is one player with one set of books. A thread has it while it prepares a call and while it looks at what came back;
@@ -13,9 +13,9 @@ use cutape_format::Trace;
 
 use crate::error::Error;
 use crate::guard::Position;
-use crate::interpret::Player;
+use crate::issue::player::Player;
 use crate::run::{Options, Running, is_selected, start};
-use crate::schedule::{Done, Schedule, Step};
+use crate::schedule::dependencies::{Done, Schedule, Step};
 
 /// Calls that are read and handed over together.
 const BATCH: usize = 64;

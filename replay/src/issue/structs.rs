@@ -7,9 +7,9 @@ use cutape_format::Call;
 use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
 use crate::buffer::number;
-use crate::frame::{Skip, is_address_kind};
-use crate::handles::Resolved;
-use crate::interpret::Player;
+use crate::issue::frame::{Skip, is_address_kind};
+use crate::issue::handles::Resolved;
+use crate::issue::player::Player;
 
 /// Contents of structs that are the driver's own: recorded bytes to those that this driver returned for them.
 pub(crate) type Tokens = HashMap<(&'static str, Vec<u8>), Vec<u8>>;

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function, Kind, Role, Waits};
 
+use crate::issue::structs::is_plain_output;
 use crate::overrides::{self, Play};
 use crate::plan::not_reissued;
-use crate::structs::is_plain_output;
 
 /// What a call has to do with captures of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use cutape_format::{Call, Note};
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
-use crate::interpret::Player;
-use crate::received::read_memory;
+use crate::compare::received::read_memory;
+use crate::issue::player::Player;
 
 /// Where the bytes of a copy lie.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct Readback {
     /// The copy's call index.
     pub call: u64,
     pub function: &'static Function,
@@ -23,15 +23,15 @@ pub(crate) struct Arrival {
 
 /// All copies whose bytes have not been compared.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct Readbacks {
     /// By thread and number of the copy in its thread.
-    waiting: HashMap<(u32, u64), Arrival>,
+    waiting: HashMap<(u32, u64), Readback>,
     /// Those of launched graphs: by thread and number of the launch, and the recorded address, since a launch brings several.
-    of_graphs: HashMap<(u32, u64, u64), Arrival>,
+    of_graphs: HashMap<(u32, u64, u64), Readback>,
     lent: usize,
 }
 
-impl Arrivals {
+impl Readbacks {
     /// A copy to host memory was enqueued.
     pub(crate) fn expect(
         &mut self,
@@ -50,13 +50,13 @@ impl Arrivals {
         function: &'static Function,
         pieces: Vec<(u64, usize)>,
     ) {
-        let arrival = Arrival {
+        let readback = Readback {
             call: call.index,
             function,
             pieces,
             buffers: Vec::new(),
         };
-        self.waiting.insert((call.thread, call.number), arrival);
+        self.waiting.insert((call.thread, call.number), readback);
     }
 
     /// A graph was launched of which a copy writes there; `address` is the recorded one. What an earlier launch puts there is
@@ -71,22 +71,22 @@ impl Arrivals {
         let length = |pieces: &[(u64, usize)]| pieces.iter().map(|piece| piece.1).sum::<usize>();
         self.of_graphs
             .retain(|key, old| key.2 != address || length(&old.pieces) != length(&pieces));
-        let arrival = Arrival {
+        let readback = Readback {
             call: call.index,
             function,
             pieces,
             buffers: Vec::new(),
         };
         let key = (call.thread, call.number, address);
-        self.of_graphs.insert(key, arrival);
+        self.of_graphs.insert(key, readback);
     }
 
     /// Keeps memory that was lent for a copy until its bytes have been compared; hands back what no copy waits for.
     pub(crate) fn adopt(&mut self, call: &Call, buffers: Vec<Buffer>) -> Vec<Buffer> {
         match self.waiting.get_mut(&(call.thread, call.number)) {
-            Some(arrival) => {
+            Some(readback) => {
                 self.lent += buffers.iter().map(Buffer::len).sum::<usize>();
-                arrival.buffers.extend(buffers);
+                readback.buffers.extend(buffers);
                 Vec::new()
             }
             None => buffers,
@@ -98,23 +98,23 @@ impl Arrivals {
         self.waiting
             .values()
             .chain(self.of_graphs.values())
-            .flat_map(|arrival| &arrival.pieces)
+            .flat_map(|readback| &readback.pieces)
             .any(|&(at, _)| at >= start && at < end)
     }
 
     /// Copies what lies in memory that is about to go; all copies into it must be complete.
     pub(crate) fn rescue(&mut self, start: u64, end: u64) {
-        for arrival in self.waiting.values_mut().chain(self.of_graphs.values_mut()) {
-            if arrival
+        for readback in self.waiting.values_mut().chain(self.of_graphs.values_mut()) {
+            if readback
                 .pieces
                 .iter()
                 .any(|&(at, _)| at >= start && at < end)
             {
-                let buffer = Buffer::of(&gather(&arrival.pieces));
-                arrival.pieces = vec![(buffer.address(), buffer.len())];
-                let before: usize = arrival.buffers.iter().map(Buffer::len).sum();
+                let buffer = Buffer::of(&gather(&readback.pieces));
+                readback.pieces = vec![(buffer.address(), buffer.len())];
+                let before: usize = readback.buffers.iter().map(Buffer::len).sum();
                 self.lent = (self.lent + buffer.len()).saturating_sub(before);
-                arrival.buffers = vec![buffer];
+                readback.buffers = vec![buffer];
             }
         }
     }
@@ -127,17 +127,17 @@ impl Arrivals {
     /// Forgets all copies; returns how many bytes were never compared. All copies must be complete.
     pub(crate) fn give_up(&mut self) -> u64 {
         self.lent = 0;
-        let lengths = |arrival: Arrival| arrival.pieces.into_iter().map(|piece| piece.1 as u64);
+        let lengths = |readback: Readback| readback.pieces.into_iter().map(|piece| piece.1 as u64);
         self.waiting
             .drain()
-            .map(|(_, arrival)| arrival)
-            .chain(self.of_graphs.drain().map(|(_, arrival)| arrival))
+            .map(|(_, readback)| readback)
+            .chain(self.of_graphs.drain().map(|(_, readback)| readback))
             .flat_map(lengths)
             .sum()
     }
 
     /// The first pieces of a copy that are that many bytes together, where a batch brings several; else all of it.
-    fn take(&mut self, thread: u32, number: u64, length: Option<u64>) -> Option<Arrival> {
+    fn take(&mut self, thread: u32, number: u64, length: Option<u64>) -> Option<Readback> {
         let whole = self.waiting.get_mut(&(thread, number))?;
         let mut bytes = 0;
         let first = whole.pieces.iter().position(|piece| {
@@ -145,17 +145,17 @@ impl Arrivals {
             Some(bytes) == length
         });
         if let Some(last) = first.filter(|last| last + 1 < whole.pieces.len()) {
-            return Some(Arrival {
+            return Some(Readback {
                 call: whole.call,
                 function: whole.function,
                 pieces: whole.pieces.drain(..=last).collect(),
                 buffers: Vec::new(),
             });
         }
-        let arrival = self.waiting.remove(&(thread, number))?;
-        let lent: usize = arrival.buffers.iter().map(Buffer::len).sum();
+        let readback = self.waiting.remove(&(thread, number))?;
+        let lent: usize = readback.buffers.iter().map(Buffer::len).sum();
         self.lent = self.lent.saturating_sub(lent);
-        Some(arrival)
+        Some(readback)
     }
 }
 
@@ -176,12 +176,12 @@ impl<'t> Player<'t> {
                 continue;
             };
             let of_graph = (note.thread, note.number, note.address);
-            let arrivals = &mut self.arrivals;
-            let arrival = match arrivals.of_graphs.remove(&of_graph) {
-                Some(arrival) => Some(arrival),
-                None => arrivals.take(note.thread, note.number, expected.bytes.length()),
+            let readbacks = &mut self.readbacks;
+            let readback = match readbacks.of_graphs.remove(&of_graph) {
+                Some(readback) => Some(readback),
+                None => readbacks.take(note.thread, note.number, expected.bytes.length()),
             };
-            let Some(arrival) = arrival else {
+            let Some(readback) = readback else {
                 self.report.bytes_not_compared += expected.bytes.length().unwrap_or(0);
                 continue;
             };
@@ -193,19 +193,19 @@ impl<'t> Player<'t> {
                 }
             }
             if !self.comparing || !self.bytes_comparable {
-                let length = arrival.pieces.iter().map(|piece| piece.1 as u64);
+                let length = readback.pieces.iter().map(|piece| piece.1 as u64);
                 self.report.bytes_not_compared += if self.comparing { length.sum() } else { 0 };
                 continue;
             }
-            let received = gather(&arrival.pieces);
+            let received = gather(&readback.pieces);
             let position = usize::from(expected.parameter);
             self.compare_bytes(
                 call,
-                arrival.function,
+                readback.function,
                 position,
                 &expected,
                 &received,
-                Some(arrival.call),
+                Some(readback.call),
             );
         }
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cutape_format::Call;
 
 use crate::buffer::Buffer;
-use crate::frame::Skip;
-use crate::interpret::Player;
+use crate::issue::frame::Skip;
+use crate::issue::player::Player;
 
 /// Most bytes that stand in for pageable memory of the program in all graphs together.
 const LARGEST: u64 = 16 << 30;
@@ -58,7 +58,7 @@ impl<'t> Player<'t> {
         if let Some(live) = self.live_host(address, length) {
             return Ok(live);
         }
-        self.capturing.memory.place(address, length).ok_or_else(|| {
+        self.captures.memory.place(address, length).ok_or_else(|| {
             Skip::because("copies of more host memory in graphs than replay provides")
         })
     }
@@ -85,14 +85,14 @@ impl<'t> Player<'t> {
             .max()?;
         let live = self
             .live_host(start, end - start)
-            .or_else(|| self.capturing.memory.find(start, end - start))?;
+            .or_else(|| self.captures.memory.find(start, end - start))?;
         let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
         Some(rows.iter().map(moved).collect())
     }
 
     /// True while the call in hand is captured into a graph instead of being carried out.
     pub(crate) fn is_captured(&self, _call: &Call<'t>) -> bool {
-        self.capturing.is_captured
+        self.captures.is_captured
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recorded threads take turns in the order of [`crate::order`]: one plays at a time, each in a thread of its own, so that
+//! Recorded threads take turns in the order of [`crate::schedule::order`]: one plays at a time, each in a thread of its own, so that
 //! current contexts and per-thread streams are kept apart by the driver. The trace is read ahead in yet another thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
 
-use crate::ahead::{Batch, Reader};
 use crate::error::Error;
 use crate::guard::Position;
-use crate::interpret::Player;
-use crate::order::Ordered;
+use crate::issue::player::Player;
 use crate::run::{Options, Running, is_selected, start};
+use crate::schedule::order::Ordered;
+use crate::schedule::prefetch::{Batch, Reader};
 
 /// Calls that are read and handed over together. To wake the thread that reads costs the one that plays a system call, so that there
 /// are few batches and many calls in each.
@@ -32,7 +32,7 @@ pub(crate) fn play<'t>(
 ) -> Result<Player<'t>, Error> {
     let (sender, receiver) = sync_channel(AHEAD);
     let (spent, emptied) = sync_channel(AHEAD);
-    let turns = Turns {
+    let turns = Lockstep {
         position: Arc::clone(&player.position),
         table: Mutex::new(Table {
             player,
@@ -121,7 +121,7 @@ impl Table<'_> {
     }
 }
 
-struct Turns<'t> {
+struct Lockstep<'t> {
     table: Mutex<Table<'t>>,
     turn: AtomicU64,
     /// By recorded thread; there before its first call is handed over.
@@ -133,7 +133,7 @@ struct Turns<'t> {
     position: Arc<Position>,
 }
 
-impl<'t> Turns<'t> {
+impl<'t> Lockstep<'t> {
     fn lock(&self) -> MutexGuard<'_, Table<'t>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -304,7 +304,7 @@ fn wake(place: &OnceLock<Thread>) {
 }
 
 /// Ends the replay if a thread panics, so that no other waits for it.
-struct EndOnPanic<'a, 't>(&'a Turns<'t>);
+struct EndOnPanic<'a, 't>(&'a Lockstep<'t>);
 
 impl Drop for EndOnPanic<'_, '_> {
     fn drop(&mut self) {

@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Kind, id};
 
-use crate::ahead::Launch;
 use crate::api::{Api, LaunchEntry};
 use crate::buffer::Buffer;
-use crate::clock;
-use crate::frame::Frame;
-use crate::handles::Resolved;
-use crate::interpret::Player;
+use crate::issue::frame::Frame;
+use crate::issue::handles::Resolved;
+use crate::issue::player::Player;
+use crate::measure::clock;
+use crate::measure::timing::Measure;
 use crate::overrides::launch::{PARAMETERS_AT, put_packed};
-use crate::timing::Measure;
+use crate::schedule::prefetch::Launch;
 
 /// What launches of a function need.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Prepared {
     }
 }
 
-/// What is known of handles that launches name, by the numbers that [`crate::ahead`] gives their values.
+/// What is known of handles that launches name, by the numbers that [`crate::schedule::prefetch`] gives their values.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
     functions: Vec<Option<Prepared>>,
@@ -162,9 +162,9 @@ impl<'t> Player<'t> {
     fn has_more_to_do(&self, packed: &[u8]) -> bool {
         self.rerun.is_some()
             || self.recorder.is_some()
-            || self.capturing.any_open()
-            || !self.capturing.conditions.is_empty()
-            || !self.absent.is_empty()
+            || self.captures.any_open()
+            || !self.captures.conditions.is_empty()
+            || !self.unavailable.is_empty()
             || self.ranges.any_translated() && self.ranges.stale_words(packed, 4).is_some()
             || self.ranges.any_of_host(packed)
     }
@@ -178,7 +178,7 @@ impl<'t> Player<'t> {
         } else if let Some(measure) = &mut self.measure {
             measure.begin(launch.index, launch.entered);
         }
-        self.capturing.is_captured = false;
+        self.captures.is_captured = false;
         self.forget_query(launch.thread);
     }
 

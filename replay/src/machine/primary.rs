@@ -7,7 +7,7 @@
 use cutape_registry::Kind;
 
 use crate::error::Error;
-use crate::interpret::{Player, setup};
+use crate::issue::player::{Player, setup};
 
 impl Player<'_> {
     /// Retains the primary context of each device whose handle is recorded, and books the handles. Needs `cuInit`.

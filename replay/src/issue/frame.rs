@@ -3,15 +3,15 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Length, Parent, Role, Width, structure};
 
-use crate::address::{Found, Range, Way};
 use crate::buffer::{Buffer, number};
-use crate::compare::Payload;
-use crate::devices::Here;
-use crate::handles::{Resolved, crashes_after_end, kind_name};
-use crate::interpret::Player;
-use crate::received::{Received, read_memory};
+use crate::compare::received::{Received, read_memory};
+use crate::compare::values::Payload;
+use crate::issue::handles::{Resolved, crashes_after_end, kind_name};
+use crate::issue::player::Player;
+use crate::issue::traits;
+use crate::machine::devices::Here;
+use crate::place::address::{Found, Range, Way};
 use crate::report::Stale;
-use crate::traits;
 
 /// Why a call is not re-issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -466,7 +466,7 @@ impl<'t> Player<'t> {
         if value == 0 {
             return Ok(0);
         }
-        if self.capturing.is_captured {
+        if self.captures.is_captured {
             // Its bytes come with each launch of the graph.
             return self.graph_host(value, length);
         }

@@ -1,14 +1,17 @@
 //! Does this machine fit the trace? Everything that speaks against it is found before the first call is re-issued.
 
+pub(crate) mod devices;
+pub(crate) mod primary;
+
 use cutape_format::{Call, Trace};
 use cutape_image::{CodeKind, runs_on};
 use cutape_registry::{Function, Kind, Role};
 
 use crate::api::{Api, result_name};
-use crate::devices::{Device, Devices};
 use crate::error::Error;
-use crate::interpret::{Player, setup};
-use crate::needs::images;
+use crate::issue::player::{Player, setup};
+use crate::machine::devices::{Device, Devices};
+use crate::plan::needs::images;
 use crate::plan::{Plan, function_of};
 use crate::report::Difference;
 

@@ -1,5 +1,7 @@
 //! A replay in a child process: fixed addresses, fresh tries, a watchdog, and a report even if the driver crashes.
 
+pub(crate) mod position;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,10 +15,10 @@ use cutape_format::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::guard::position::Page;
+pub(crate) use crate::guard::position::Position;
 use crate::plan::{Plan, plan};
-use crate::position::Page;
-pub(crate) use crate::position::Position;
-use crate::report::{Died, InHand, Report};
+use crate::report::{CurrentCall, Died, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{Options, replay_measured, replay_watched};
 
@@ -25,7 +27,7 @@ const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
 /// How often the guard looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of a child that could write its message.
-const SPOKE: i32 = 0;
+const EXIT_REPORTED: i32 = 0;
 
 /// How to guard a replay.
 #[derive(Clone, Debug)]
@@ -157,7 +159,7 @@ fn guarded(
         let mut command = command();
         command.envs(environment(trace, plan));
         // The same layout as before would meet the same conflict.
-        let tried = Try {
+        let tried = Attempt {
             randomise: attempt > 0,
             last,
         };
@@ -241,7 +243,7 @@ fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
 
 /// Which try a child is.
 #[derive(Clone, Copy, Debug)]
-struct Try {
+struct Attempt {
     randomise: bool,
     last: bool,
 }
@@ -256,9 +258,13 @@ fn obituary(
     attempts: u32,
 ) -> Report {
     let (index, done) = page.read();
-    let in_hand = page.counters().in_hand();
+    let current_calls = page.counters().current_calls();
     let mut names: HashMap<u64, String> = HashMap::new();
-    let wanted: HashSet<u64> = in_hand.iter().map(|hand| hand.1).chain([index]).collect();
+    let wanted: HashSet<u64> = current_calls
+        .iter()
+        .map(|hand| hand.1)
+        .chain([index])
+        .collect();
     let last = wanted.iter().copied().max().unwrap_or(0);
     for call in trace.calls().take_while(|call| call.index <= last) {
         if wanted.contains(&call.index) {
@@ -269,9 +275,9 @@ fn obituary(
         let name = names.get(&index).map(String::as_str);
         name.unwrap_or("no function").to_owned()
     };
-    let threads: Vec<InHand> = in_hand
+    let threads: Vec<CurrentCall> = current_calls
         .into_iter()
-        .map(|(thread, call, in_driver)| InHand {
+        .map(|(thread, call, in_driver)| CurrentCall {
             thread,
             call,
             function: name_of(call),
@@ -313,7 +319,7 @@ type End = (Option<Message>, ExitStatus, Page, bool);
 fn one_child(
     mut command: Command,
     guard: &Guard,
-    tried: Try,
+    tried: Attempt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<End, Error> {
     let failed = |what| move |source| Error::Child { what, source };
@@ -339,7 +345,7 @@ fn one_child(
     let (status, hung) =
         watch(&mut child, &page, guard, progress).map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();
-    let message = (status.code() == Some(SPOKE))
+    let message = (status.code() == Some(EXIT_REPORTED))
         .then(|| serde_json::from_slice(&bytes).ok())
         .flatten();
     Ok((message, status, page, hung))
@@ -490,7 +496,7 @@ fn as_child(
     if File::from(pipe).write_all(&text).is_err() {
         return 2;
     }
-    SPOKE
+    EXIT_REPORTED
 }
 
 #[cfg(test)]
@@ -532,7 +538,7 @@ mod tests {
             let (message, status, page, was_hung) = one_child(
                 command,
                 &guard,
-                Try {
+                Attempt {
                     randomise: true,
                     last: true,
                 },
@@ -558,7 +564,7 @@ mod tests {
         let (message, ..) = one_child(
             command,
             &guard,
-            Try {
+            Attempt {
                 randomise: true,
                 last: true,
             },

@@ -6,11 +6,11 @@ use cutape_format::{Bytes, Call, Snapshot};
 use cutape_registry::{Function, Length, Role};
 
 use crate::api::{Code, result_name};
-use crate::interpret::Player;
+use crate::issue::player::Player;
+use crate::issue::traits;
 use crate::overrides::launch::HOST_MEMORY_GIVEN;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
-use crate::traits;
 
 /// Bytes of a capture, or why there are none.
 #[derive(Debug)]
@@ -149,11 +149,13 @@ impl<'t> Player<'t> {
 
     fn range_text(&self, address: u64) -> Option<String> {
         match self.ranges.find(address) {
-            crate::address::Found::Live(range, offset) => {
+            crate::place::address::Found::Live(range, offset) => {
                 Some(format!("byte {offset} of memory {}", range.describe()))
             }
-            crate::address::Found::Freed(range) => Some(format!("in memory {}", range.describe())),
-            crate::address::Found::Unknown => None,
+            crate::place::address::Found::Freed(range) => {
+                Some(format!("in memory {}", range.describe()))
+            }
+            crate::place::address::Found::Unknown => None,
         }
     }
 

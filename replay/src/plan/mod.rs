@@ -1,13 +1,15 @@
 //! One reading of a trace: what a replay of it needs, and what it cannot do.
 
+pub(crate) mod needs;
+
 use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::{Bytes, Call, Trace};
 use cutape_registry::{Class, Function, Kind, Role};
 use serde::Serialize;
 
-use crate::needs::{Needs, Observer};
-use crate::placement::{SLOT, slots_around, union};
+use crate::place::placement::{SLOT, slots_around, union};
+use crate::plan::needs::{Needs, Observer};
 
 /// What a replay of a trace needs, and what it cannot do.
 #[derive(Clone, Debug, Default, Serialize)]

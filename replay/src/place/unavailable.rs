@@ -12,11 +12,11 @@ use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Class, Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
-use crate::address::{Found, Range};
 use crate::buffer::number;
-use crate::compare::Payload;
-use crate::frame::{LOOKED_AT, Skip, is_address_kind, length_of};
-use crate::interpret::Player;
+use crate::compare::values::Payload;
+use crate::issue::frame::{LOOKED_AT, Skip, is_address_kind, length_of};
+use crate::issue::player::Player;
+use crate::place::address::{Found, Range};
 use crate::plan::{Plan, made_length};
 
 /// Addresses that are remembered of one allocation.
@@ -67,14 +67,14 @@ type Place = (u64, u64);
 
 /// What is absent, and what holds addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Absent {
+pub(crate) struct Unavailable {
     /// By start: behind the last byte, and why.
     ranges: BTreeMap<u64, (u64, Cause)>,
     /// Addresses that copies have put into memory.
     held: HashMap<Place, BTreeSet<u64>, FxBuildHasher>,
 }
 
-impl Absent {
+impl Unavailable {
     /// True if no memory is absent now.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -127,7 +127,7 @@ impl<'t> Player<'t> {
     }
 
     /// A call is left out: books the memory that is absent for it, and the end of what was.
-    pub(crate) fn note_absent(&mut self, call: &Call<'t>, function: &'static Function) {
+    pub(crate) fn note_unavailable(&mut self, call: &Call<'t>, function: &'static Function) {
         if !call.succeeded() {
             return;
         }
@@ -135,12 +135,12 @@ impl<'t> Player<'t> {
             // The address, the length; the allocation.
             "cuMemMap" => {
                 if let Some(cause) = self.cause_of_missing(Kind::Allocation, call.argument(3)) {
-                    self.absent
+                    self.unavailable
                         .insert(call.argument(0), call.argument(1), cause);
                 }
                 return;
             }
-            "cuMemUnmap" => return self.absent.end(call.argument(0), call.argument(1)),
+            "cuMemUnmap" => return self.unavailable.end(call.argument(0), call.argument(1)),
             _ => {}
         }
         for (position, param) in function.params.iter().enumerate() {
@@ -159,10 +159,10 @@ impl<'t> Player<'t> {
                         call: call.index,
                         function: function.name,
                     };
-                    self.absent.insert(start, length, cause);
+                    self.unavailable.insert(start, length, cause);
                 }
                 Role::Destroy(kind) if is_address_kind(kind) => {
-                    self.absent.end(call.argument(position), 1);
+                    self.unavailable.end(call.argument(position), 1);
                 }
                 _ => {}
             }
@@ -170,7 +170,7 @@ impl<'t> Player<'t> {
     }
 
     /// Leaves a call out that needs memory which is absent.
-    pub(crate) fn needs_no_absent(
+    pub(crate) fn needs_nothing_unavailable(
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
@@ -247,7 +247,7 @@ impl<'t> Player<'t> {
 
     /// Why memory is absent, unless something else has come there.
     fn absent_at(&self, address: u64, length: u64) -> Option<Cause> {
-        let cause = self.absent.find(address, length)?;
+        let cause = self.unavailable.find(address, length)?;
         match self.ranges.find(address) {
             Found::Live(range, _) if range.kind != Kind::Reservation => None,
             _ => Some(cause),
@@ -264,7 +264,7 @@ impl<'t> Player<'t> {
             }
             if let Found::Live(range, _) = self.ranges.find(address)
                 && seen.insert(place(range))
-                && let Some(held) = self.absent.held.get(&place(range))
+                && let Some(held) = self.unavailable.held.get(&place(range))
             {
                 next.extend(held);
             }
@@ -305,7 +305,7 @@ impl<'t> Player<'t> {
             Some(_) => return,
             None => match self.ranges.find(call.argument(source)) {
                 Found::Live(range, _) => {
-                    let held = self.absent.held.get(&place(range));
+                    let held = self.unavailable.held.get(&place(range));
                     held.into_iter().flatten().copied().collect()
                 }
                 _ => return,
@@ -314,7 +314,7 @@ impl<'t> Player<'t> {
         if addresses.is_empty() {
             return;
         }
-        let held = self.absent.held.entry(target).or_default();
+        let held = self.unavailable.held.entry(target).or_default();
         for address in addresses {
             if held.len() < ADDRESSES_KEPT {
                 held.insert(address);
@@ -347,9 +347,9 @@ mod tests {
             call,
             function: "cuMemImportFromShareableHandle",
         };
-        let mut absent = Absent::default();
-        absent.insert(0x1000, 0x1000, cause(1));
-        absent.insert(0x3000, 0x1000, cause(2));
+        let mut unavailable = Unavailable::default();
+        unavailable.insert(0x1000, 0x1000, cause(1));
+        unavailable.insert(0x3000, 0x1000, cause(2));
         let table = [
             (0xfff, 1, None),
             (0xfff, 2, Some(1)),
@@ -360,14 +360,14 @@ mod tests {
             (0x4000, 0, None),
         ];
         for (start, length, expected) in table {
-            let found = absent.find(start, length).map(|cause| cause.call);
+            let found = unavailable.find(start, length).map(|cause| cause.call);
             assert_eq!(found, expected, "{start:#x} {length:#x}");
         }
         // Something new over both, and the end of all of it.
-        absent.insert(0x1800, 0x2000, cause(3));
-        assert_eq!(absent.find(0x1000, 8), None);
-        assert_eq!(absent.find(0x37ff, 8).map(|cause| cause.call), Some(3));
-        absent.end(0, 0x10000);
-        assert!(absent.is_empty());
+        unavailable.insert(0x1800, 0x2000, cause(3));
+        assert_eq!(unavailable.find(0x1000, 8), None);
+        assert_eq!(unavailable.find(0x37ff, 8).map(|cause| cause.call), Some(3));
+        unavailable.end(0, 0x10000);
+        assert!(unavailable.is_empty());
     }
 }

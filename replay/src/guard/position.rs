@@ -57,7 +57,7 @@ impl Counters {
     }
 
     /// The calls that threads have in hand: thread, call index, whether the driver has it.
-    pub(crate) fn in_hand(&self) -> Vec<(u32, u64, bool)> {
+    pub(crate) fn current_calls(&self) -> Vec<(u32, u64, bool)> {
         let places = self.threads.iter().enumerate();
         places
             .filter_map(|(thread, place)| {

@@ -10,32 +10,32 @@ use cutape_format::{Call, Note, Trace};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits};
 use rustc_hash::FxBuildHasher;
 
-use crate::absent::{self, Absent};
-use crate::address::{Ranges, Way};
 use crate::api::{Api, Code, DEINITIALIZED, INVALID_VALUE, NOT_READY, result_name};
-use crate::arrival::Arrivals;
 use crate::buffer::Buffer;
-use crate::capturing::Capturing;
-use crate::clock;
-use crate::concurrent::Lease;
-use crate::devices::Devices;
+use crate::compare::readback::Readbacks;
 use crate::error::Error;
-use crate::frame::{Frame, Skip, length_of};
 use crate::guard::Position;
-use crate::handles::Handles;
-use crate::host_memory::HostMemory;
-use crate::in_flight::{InFlight, Mark};
-use crate::launches::Launches;
+use crate::issue::frame::{Frame, Skip, length_of};
+use crate::issue::handles::Handles;
+use crate::issue::launches::Launches;
+use crate::issue::stream_capture::StreamCaptures;
+use crate::issue::structs::Tokens;
+use crate::issue::traits::{self, Functions, Traits};
 use crate::machine;
+use crate::machine::devices::Devices;
+use crate::measure::clock;
+use crate::measure::timing::{Measure, Measuring};
 use crate::overrides::{self, link::LinkState};
-use crate::placement::{Placement, Refusal};
+use crate::place::address::{Ranges, Way};
+use crate::place::host_memory::HostMemory;
+use crate::place::in_flight::{InFlight, Mark};
+use crate::place::placement::{Placement, Refusal};
+use crate::place::unavailable::{self, Unavailable};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{self, Rerun, steps::Recorder};
 use crate::run::Options;
-use crate::structs::Tokens;
-use crate::timing::{Measure, Measuring};
-use crate::traits::{self, Functions, Traits};
+use crate::schedule::concurrent::Lease;
 
 /// The state of a replay.
 pub(crate) struct Player<'t> {
@@ -45,13 +45,13 @@ pub(crate) struct Player<'t> {
     pub handles: Handles,
     pub ranges: Ranges,
     /// Memory that another process made.
-    pub absent: Absent,
+    pub unavailable: Unavailable,
     /// Whether there may be such memory, so that the addresses that copies bring are remembered.
     follows_addresses: bool,
     pub placement: Placement,
     pub report: Report,
-    pub arrivals: Arrivals,
-    pub capturing: Capturing,
+    pub readbacks: Readbacks,
+    pub captures: StreamCaptures,
     pub host_memory: HostMemory,
     pub links: HashMap<u64, LinkState>,
     /// What the driver returned to be passed on.
@@ -63,7 +63,7 @@ pub(crate) struct Player<'t> {
     /// Host memory of asynchronous calls, until the device has been waited for.
     pub in_flight: InFlight,
     /// Address of an array of pointers to zeros, in `kept`; 0 before it is needed.
-    pub stand_in: u64,
+    pub stub: u64,
     /// Zeros: what a handle that is none stands for.
     pub nothing: Buffer,
     /// Whether the call in hand is compared.
@@ -127,21 +127,21 @@ impl<'t> Player<'t> {
             api,
             handles: Handles::default(),
             ranges: Ranges::default(),
-            absent: Absent::default(),
-            follows_addresses: absent::any_in(plan),
+            unavailable: Unavailable::default(),
+            follows_addresses: unavailable::any_in(plan),
             placement: Placement::default(),
             report: Report {
                 calls: plan.calls,
                 ..Report::default()
             },
-            arrivals: Arrivals::default(),
-            capturing: Capturing::default(),
+            readbacks: Readbacks::default(),
+            captures: StreamCaptures::default(),
             host_memory: HostMemory::default(),
             links: HashMap::new(),
             tokens: Tokens::default(),
             layouts: HashMap::default(),
             kept: Vec::new(),
-            stand_in: 0,
+            stub: 0,
             in_flight: InFlight::default(),
             nothing: Buffer::zeroed(4096),
             comparing: true,
@@ -298,7 +298,7 @@ impl<'t> Player<'t> {
         if let Err(Skip(reason)) = self.attempt(call, function, traits) {
             self.report.skip(function.name, &reason, call.index);
             if self.follows_addresses {
-                self.note_absent(call, function);
+                self.note_unavailable(call, function);
             }
             self.forgo(call, function);
         }
@@ -326,8 +326,8 @@ impl<'t> Player<'t> {
             return Err(Skip::because(function.reason));
         }
         if self.follows_addresses {
-            if !self.absent.is_empty() {
-                self.needs_no_absent(call, function)?;
+            if !self.unavailable.is_empty() {
+                self.needs_nothing_unavailable(call, function)?;
             }
             self.note_addresses(call, function);
         }
@@ -416,7 +416,7 @@ impl<'t> Player<'t> {
         }
         let placed = matches!(
             self.ranges.find(address),
-            crate::address::Found::Freed(range) if range.way != Way::Plain
+            crate::place::address::Found::Freed(range) if range.way != Way::Plain
         );
         placed || self.placement.reserves(address, 1)
     }
@@ -478,12 +478,12 @@ impl<'t> Player<'t> {
         // What is about the call in hand.
         let (comparing, is_captured, before) = (
             self.comparing,
-            self.capturing.is_captured,
+            self.captures.is_captured,
             self.enqueued_before,
         );
         let (result, lease) = lease.without(self, || work(&api));
         self.comparing = comparing;
-        self.capturing.is_captured = is_captured;
+        self.captures.is_captured = is_captured;
         self.enqueued_before = before;
         self.lease = Some(lease);
         result
@@ -492,7 +492,7 @@ impl<'t> Player<'t> {
     /// Waits for the work of the current context, which must not be tried while one of its streams snapshots: that would
     /// end the capture.
     pub(crate) fn wait_for_device(&mut self) -> Result<(), Code> {
-        if self.capturing.any_open() {
+        if self.captures.any_open() {
             return Err(CAPTURE_UNSUPPORTED);
         }
         self.given_away(Api::synchronize)
@@ -505,7 +505,7 @@ impl<'t> Player<'t> {
 
     /// What is left when the last call has been played.
     pub(crate) fn finish(&mut self) {
-        let left = self.arrivals.give_up();
+        let left = self.readbacks.give_up();
         if left > 0 {
             self.report.bytes_not_compared += left;
             self.report.note("copies back whose arrival the recording does not prove: their bytes are not compared");

@@ -7,7 +7,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::id;
 use rustc_hash::FxBuildHasher;
 
-use crate::traits::Functions;
+use crate::issue::traits::Functions;
 
 /// Positions of the parameters of cuLaunchKernel (CUDA Driver API, Execution Control).
 const SHAPE: std::ops::Range<usize> = 1..8;

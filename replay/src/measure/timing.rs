@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cutape_registry::{FUNCTIONS, Function};
 
-use crate::clock::{Clock, nanoseconds, ticks};
+use crate::measure::clock::{Clock, nanoseconds, ticks};
 use crate::report::{Span, Timing};
 
 /// What a replay measures, instead of comparing bytes.

@@ -1,0 +1,4 @@
+//! How long calls take.
+
+pub(crate) mod clock;
+pub(crate) mod timing;

@@ -1,0 +1,8 @@
+//! Where recorded memory lies at replay.
+
+pub(crate) mod address;
+pub(crate) mod graph_memory;
+pub(crate) mod host_memory;
+pub(crate) mod in_flight;
+pub(crate) mod placement;
+pub(crate) mod unavailable;
