@@ -7,7 +7,7 @@ pub mod recorded;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
 /// query of the current context.
@@ -116,11 +116,11 @@ fn build(launches: usize, with_queries: bool, path: &Path) {
         .expect("the folder for temporary files is writable");
 }
 
-fn event<'a>(name: &'a str, arguments: &'a [u64], snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
-    Event {
+fn event<'a>(name: &'a str, arguments: &'a [u64], snapshots: &'a [NewSnapshot<'a>]) -> NewCall<'a> {
+    NewCall {
         name,
         arguments,
         snapshots,
-        ..Event::default()
+        ..NewCall::default()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cutape_format::process_of;
+use cutape_format::recorded_process;
 use cutape_registry::asks_for_libcuda;
 
 /// How long a process may have the driver without a call that reaches us, and how often is looked at first.
@@ -117,7 +117,7 @@ struct Recorded {
 impl Recorded {
     fn of(traces: &[PathBuf]) -> Self {
         // One that is just being created is readable the next time.
-        let processes = traces.iter().filter_map(|path| process_of(path));
+        let processes = traces.iter().filter_map(|path| recorded_process(path));
         Self {
             processes: processes.collect(),
             files: traces

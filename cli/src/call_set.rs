@@ -216,7 +216,7 @@ fn matches(glob: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Event, TraceBuilder};
+    use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -324,10 +324,10 @@ mod tests {
     fn what_is_in_a_set() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         builder
-            .call(Event {
+            .call(NewCall {
                 name: "cuInit",
                 arguments: &[0],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &[]);
         test_trace::get_function(&mut builder, 0x51, "_Z5saxpyifPfS_");
@@ -335,11 +335,11 @@ mod tests {
         test_trace::get_function(&mut builder, 0x52, "fill");
         test_trace::launch(&mut builder, 0x52, [1, 1, 1]);
         builder
-            .call(Event {
+            .call(NewCall {
                 thread: 2,
                 name: "cuMemAlloc_v2",
                 arguments: &[0x7000, 16],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(2, 2, &[]);
         let trace = test_trace::open(&builder, "call-set");

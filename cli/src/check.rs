@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cutape_analyzer::output::{self as analyzer, Style};
 use cutape_analyzer::{Analyzer, Baseline, Finding, Severity, Suppressions};
-use cutape_format::{Call, Cursor, Damage, Note, Trace, Walked};
+use cutape_format::{Call, Cursor, Damage, Note, Trace, WalkSummary};
 
 use crate::failure::{FOUND, Failure};
 use crate::output::{self, ReportFile};
@@ -282,7 +282,7 @@ fn check_trace(
     trace: &Trace,
     sieve: &Sieve,
     findings: &mut Vec<Finding>,
-) -> Result<(Walked, Unknown), Failure> {
+) -> Result<(WalkSummary, Unknown), Failure> {
     let mut progress = Progress::new("calls", None);
     let mut analyzer = Analyzer::new();
     let resolver = Resolver::default();

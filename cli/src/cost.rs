@@ -76,7 +76,7 @@ impl Cost {
             for note in call.notes() {
                 match note {
                     Note::Stopped(why) => cost.stopped = Some(why),
-                    Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) => {
+                    Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) => {
                         cost.add_left_out(snapshot.bytes);
                     }
                     _ => {}

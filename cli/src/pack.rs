@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cutape_format::{Kept, Payloads};
+use cutape_format::{PayloadPolicies, PayloadPolicy};
 
 use crate::failure::Failure;
 use crate::info::quantity;
@@ -20,10 +20,10 @@ pub(crate) struct Arguments {
     /// What to keep of the bytes that the program copied to devices, if the
     /// trace has them.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT", verbatim_doc_comment)]
-    payloads: Payloads,
+    payloads: PayloadPolicy,
     /// What to keep of the bytes that came back.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
-    outputs: Payloads,
+    outputs: PayloadPolicy,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -33,11 +33,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         return Err(session::still_written(&arguments.trace, process));
     }
     let symbols = symbols::of_callers(&trace);
-    let kept = Kept {
+    let kept = PayloadPolicies {
         payloads: arguments.payloads,
         outputs: arguments.outputs,
     };
-    let summary = cutape_format::pack_keeping(&trace, target, &[], &symbols, kept)
+    let summary = cutape_format::pack_with_policies(&trace, target, &[], &symbols, kept)
         .map_err(|error| Failure::cannot_make(target, &error))?;
     let repeated = match summary.duplicate_blobs {
         0 => String::new(),

@@ -2,29 +2,29 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_format::layout::FILE_PACKED;
-use cutape_format::{Kept, Payloads, Trace};
+use cutape_format::{PayloadPolicies, PayloadPolicy, Trace};
 
 use crate::failure::Failure;
 
 /// Reads `all`, `hash` or `none`.
-pub(crate) fn words() -> impl TypedValueParser<Value = Payloads> {
-    let words = Payloads::EVERY.map(|payloads| {
+pub(crate) fn words() -> impl TypedValueParser<Value = PayloadPolicy> {
+    let words = PayloadPolicy::EVERY.map(|payloads| {
         let what = match payloads {
-            Payloads::All => "All bytes",
-            Payloads::Hash => "Their number and a blake3 hash, taken when the trace is packed",
-            Payloads::None => "Their number",
+            PayloadPolicy::All => "All bytes",
+            PayloadPolicy::Hash => "Their number and a blake3 hash, taken when the trace is packed",
+            PayloadPolicy::None => "Their number",
         };
         PossibleValue::new(payloads.word()).help(what)
     });
     PossibleValuesParser::new(words)
-        .map(|word| Payloads::from_word(word.as_bytes()).unwrap_or_default())
+        .map(|word| PayloadPolicy::from_word(word.as_bytes()).unwrap_or_default())
 }
 
 /// Refuses to leave a trace unpacked whose payloads are to be hashes.
-pub(crate) fn can_stay_unpacked(kept: Kept) -> Result<(), Failure> {
+pub(crate) fn can_stay_unpacked(kept: PayloadPolicies) -> Result<(), Failure> {
     let option = match (kept.payloads, kept.outputs) {
-        (Payloads::Hash, _) => "--payloads",
-        (_, Payloads::Hash) => "--outputs",
+        (PayloadPolicy::Hash, _) => "--payloads",
+        (_, PayloadPolicy::Hash) => "--outputs",
         _ => return Ok(()),
     };
     Err(Failure::unusable(format!(
@@ -34,7 +34,7 @@ pub(crate) fn can_stay_unpacked(kept: Kept) -> Result<(), Failure> {
 
 /// Whether a trace still holds bytes of which packing it leaves only hashes.
 pub(crate) fn are_to_be_hashed(trace: &Trace) -> bool {
-    let hash = Payloads::Hash.word();
+    let hash = PayloadPolicy::Hash.word();
     let is_hash = |key| trace.meta_value(key) == Some(hash);
     trace.head().flags & FILE_PACKED == 0 && (is_hash("payloads") || is_hash("outputs"))
 }

@@ -10,7 +10,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use cutape_format::rank::is_rank;
-use cutape_format::{Kept, Missing, PackSummary, Payloads, Trace, process_of};
+use cutape_format::{
+    MissingFileRange, PackSummary, PayloadPolicies, PayloadPolicy, Trace, recorded_process,
+};
 
 use crate::arrival::{Subject, Watch};
 use crate::failure::Failure;
@@ -49,10 +51,10 @@ impl HostMemory {
 pub(crate) struct Recording {
     /// What to keep of the bytes that the program copies to devices.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
-    pub(crate) payloads: Payloads,
+    pub(crate) payloads: PayloadPolicy,
     /// What to keep of the bytes that come back.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
-    pub(crate) outputs: Payloads,
+    pub(crate) outputs: PayloadPolicy,
     /// Pinned and managed host memory that kernels see: record changes of
     /// what their parameters point into, of all of it, or none.
     #[arg(
@@ -76,8 +78,8 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// What is kept of payloads when the trace is packed.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept {
+    pub(crate) fn kept(&self) -> PayloadPolicies {
+        PayloadPolicies {
             payloads: self.payloads,
             outputs: self.outputs,
         }
@@ -250,7 +252,7 @@ fn family(trace: &Path) -> Vec<PathBuf> {
         })
         .filter(|(relative, path)| match relative {
             Relative::Rank => true,
-            Relative::Process(number) => match process_of(path) {
+            Relative::Process(number) => match recorded_process(path) {
                 Some(process) => {
                     [*number, number / PROGRAMS_OF_A_PROCESS].contains(&u64::from(process))
                 }
@@ -388,7 +390,7 @@ impl Ended {
 }
 
 /// Says on stderr what `pack` has not found.
-pub(crate) fn say_missing(missing: &[Missing]) {
+pub(crate) fn say_missing(missing: &[MissingFileRange]) {
     for part in missing {
         eprintln!(
             "cutape: not packed: {} bytes of an image: {}",

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::codec;
 use crate::layout::{
-    ArrivedNote, BlobRef, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, EnterHead,
-    FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote,
-    LeaveHead, MAGIC, MAJOR, OriginNote, RecordHead, SHORT_TICKS_END, STAGED_LENGTH, StagedNote,
-    ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind, short_enter,
-    snapshot_flag,
+    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
+    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, OriginNote, ReadbackNote, RecordHead,
+    SHORT_TICKS_END, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind,
+    short_enter, snapshot_flag,
 };
-use crate::signature::{Parameter, Passing, Signatures};
+use crate::signature::{Parameter, Signatures, ValueType};
 use crate::trace::Mapping;
 use crate::write::{Record, close_chunk};
 
@@ -49,7 +49,7 @@ impl<'a> NewSnapshot<'a> {
 
 /// The enter part of a call.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Event<'a> {
+pub struct NewCall<'a> {
     /// Ordinal of the thread.
     pub thread: u32,
     /// Exported name of the function.
@@ -81,13 +81,13 @@ struct OpenChunk {
 /// A trace in the making. Time goes on by 10 ticks of a shared counter with each enter and each leave.
 ///
 /// ```
-/// use cutape_format::{NewSnapshot, Event, Trace, TraceBuilder};
+/// use cutape_format::{NewSnapshot, NewCall, Trace, TraceBuilder};
 /// let signatures = "cutape-signatures\t1\n\
 ///     function\t0\tcuDeviceGet\tcuDeviceGet\tDEVICE\tCUresult\tplain\tdevice|CUdevice *|u8|Out\tordinal|int|i4|Value\n";
 /// let path = std::env::temp_dir().join(format!("build-{}.cutape", std::process::id()));
 /// TraceBuilder::new(signatures)
 ///     .meta("program", "/bin/example")
-///     .call(Event { name: "cuDeviceGet", arguments: &[0x7000, 0], ..Event::default() })
+///     .call(NewCall { name: "cuDeviceGet", arguments: &[0x7000, 0], ..NewCall::default() })
 ///     .leave(0, 0, &[NewSnapshot::pointee(0, &[0; 4])])
 ///     .write(&path)?;
 /// assert_eq!(Trace::open(&path)?.calls().next().unwrap().out(0), Some(0));
@@ -176,7 +176,7 @@ impl TraceBuilder {
     }
 
     /// Enters a call.
-    pub fn call(&mut self, event: Event<'_>) -> &mut Self {
+    pub fn call(&mut self, event: NewCall<'_>) -> &mut Self {
         let Some(signature) = self.signatures.by_name(event.name) else {
             panic!("{} is not in the signature table", event.name);
         };
@@ -184,7 +184,7 @@ impl TraceBuilder {
         let mut arguments = Vec::new();
         let mut words = event.arguments.iter();
         for parameter in &signature.parameters {
-            let width = parameter.passing.bytes();
+            let width = parameter.value_type.bytes();
             let from = arguments.len();
             while arguments.len() < from + width {
                 let Some(word) = words.next() else {
@@ -206,7 +206,7 @@ impl TraceBuilder {
         let by_value = signature
             .parameters
             .iter()
-            .any(|parameter| matches!(parameter.passing, Passing::Memory(_)));
+            .any(|parameter| matches!(parameter.value_type, ValueType::Memory(_)));
         let is_short =
             self.short && !by_value && signature.parameters.len() <= short_enter::MOST_ARGUMENTS;
         // One snapshot can be a record of its own.
@@ -325,15 +325,15 @@ impl TraceBuilder {
     }
 
     /// Says that bytes of an earlier copy have arrived.
-    pub fn arrived_note(
+    pub fn readback_note(
         &mut self,
         thread: u32,
-        note: ArrivedNote,
+        note: ReadbackNote,
         snapshot: NewSnapshot<'_>,
     ) -> &mut Self {
         let mut body = codec::encode_to_vec(note);
         self.put_snapshots(&mut body, &[snapshot]);
-        self.record(thread, record_kind::NOTE, note_kind::ARRIVED, &body);
+        self.record(thread, record_kind::NOTE, note_kind::READBACK, &body);
         self
     }
 
@@ -518,7 +518,7 @@ impl TraceBuilder {
 
 /// A word for each argument, with nothing above its width.
 fn masked<'a>(parameters: impl Iterator<Item = &'a Parameter>, words: &[u64]) -> Vec<u64> {
-    let widths = parameters.map(|parameter| parameter.passing.bytes());
+    let widths = parameters.map(|parameter| parameter.value_type.bytes());
     words
         .iter()
         .zip(widths)
@@ -552,27 +552,27 @@ fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: Option<u6
 
 /// Writes the records of `body` as they stand in the stage of their thread.
 fn put_stage(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: u64) {
-    let note = StagedNote {
+    let note = BufferNote {
         sequence: head.sequence,
         first: head.first,
         ticks: head.ticks,
         nanoseconds: head.nanoseconds,
     };
     let mut records = RecordHead {
-        length: STAGED_LENGTH as u32,
+        length: BUFFER_NOTE_LENGTH as u32,
         kind: record_kind::NOTE,
         detail: 0,
-        function: note_kind::STAGED,
+        function: note_kind::BUFFER,
     }
     .word()
     .to_le_bytes()
     .to_vec();
     records.extend_from_slice(&codec::encode_to_vec(note));
-    records.resize(STAGED_LENGTH, 0);
+    records.resize(BUFFER_NOTE_LENGTH, 0);
     records.extend_from_slice(body);
     let head = ChunkHead {
         thread: head.thread,
-        ..crate::pack::blank_head(chunk_kind::STAGE)
+        ..crate::pack::blank_head(chunk_kind::THREAD_BUFFER)
     };
     let length = length.max(allocated(records.len()));
     put_chunk(file, head, &records, Some(length), false);

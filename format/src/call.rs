@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use crate::codec;
 use crate::file_range::FileRange;
 use crate::layout::{
-    ArrivedNote, BlobRef, HostChangedNote, HostSkippedNote, LayoutNote, OriginNote,
+    BlobRef, HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote,
     SNAPSHOT_HEAD_LENGTH, SnapshotHead, ThreadNote, field, note_kind, short_enter, snapshot_flag,
 };
-use crate::signature::{Passing, Signature};
+use crate::signature::{Signature, ValueType};
 
 /// One driver call: its enter part, and its leave part unless it was in flight when the recording ended.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) enum Arguments<'a> {
     /// One behind the other, each as wide as its signature says.
     Packed(&'a [u8]),
     /// Each in as few bytes as it needs.
-    Short(short_enter::Numbers<'a>),
+    Short(short_enter::NumberReader<'a>),
     /// Those of a record of the latter kind, as [`Call::argument`] gives them.
     Read(&'a [u64]),
 }
@@ -129,7 +129,7 @@ pub enum Note<'a> {
     /// Where a function comes from that no recorded call gave, and its name.
     Origin(OriginNote, String),
     /// Bytes that an earlier copy brought were there when this call had returned.
-    Arrived(ArrivedNote, Snapshot<'a>),
+    Readback(ReadbackNote, Snapshot<'a>),
     /// What host memory held that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
     /// Host memory that the device can read and whose changes are not recorded.
@@ -232,7 +232,7 @@ impl<'a> Call<'a> {
             Arguments::Read(words) => return words.get(position).copied().unwrap_or(0),
             Arguments::Short(numbers) => numbers.at(position).unwrap_or(0),
             Arguments::Packed(bytes) => {
-                let width = parameter.passing.bytes();
+                let width = parameter.value_type.bytes();
                 let Some(bytes) = bytes.get(parameter.offset..parameter.offset + width) else {
                     return 0;
                 };
@@ -249,7 +249,7 @@ impl<'a> Call<'a> {
                 }
             }
         };
-        sign_extended(parameter.passing, value)
+        sign_extended(parameter.value_type, value)
     }
 
     /// The first arguments, each as [`Call::argument`] gives it, in one pass over the record.
@@ -263,7 +263,7 @@ impl<'a> Call<'a> {
         into.fill(0);
         let parameters = self.signature.parameters.iter();
         for ((place, parameter), number) in into.iter_mut().zip(parameters).zip(numbers.clone()) {
-            *place = sign_extended(parameter.passing, number);
+            *place = sign_extended(parameter.value_type, number);
         }
     }
 
@@ -272,7 +272,7 @@ impl<'a> Call<'a> {
         let Some(parameter) = self.signature.parameters.get(position) else {
             return Cow::Borrowed(&[]);
         };
-        let width = parameter.passing.bytes();
+        let width = parameter.value_type.bytes();
         match &self.arguments {
             Arguments::Packed(bytes) => Cow::Borrowed(
                 bytes
@@ -379,9 +379,9 @@ impl<'a> Call<'a> {
 
 /// An argument as wide as its type, as a word.
 #[inline]
-pub(crate) fn sign_extended(passing: Passing, value: u64) -> u64 {
-    match passing {
-        Passing::Signed(n) if n < 8 => {
+pub(crate) fn sign_extended(value_type: ValueType, value: u64) -> u64 {
+    match value_type {
+        ValueType::Signed(n) if n < 8 => {
             let shift = 64 - 8 * u32::from(n);
             (((value << shift) as i64) >> shift) as u64
         }
@@ -425,9 +425,9 @@ impl<'a> Note<'a> {
                 }
                 Note::Layout(head.handle, pairs)
             }
-            note_kind::ARRIVED => {
-                let (head, used) = codec::decode::<ArrivedNote>(bytes)?;
-                Note::Arrived(head, Snapshots::new(bytes.get(used..)?).next()?)
+            note_kind::READBACK => {
+                let (head, used) = codec::decode::<ReadbackNote>(bytes)?;
+                Note::Readback(head, Snapshots::new(bytes.get(used..)?).next()?)
             }
             note_kind::ORIGIN => {
                 let (head, used) = codec::decode(bytes)?;

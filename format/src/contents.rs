@@ -187,7 +187,7 @@ impl Contents {
             _ => {}
         }
         match Note::read(kind, bytes) {
-            Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) => {
+            Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) => {
                 self.named.add_bytes(snapshot.bytes);
             }
             Note::Other(..) => self.named.unknown = true,
@@ -209,7 +209,7 @@ impl Contents {
 #[cfg(all(test, feature = "build"))]
 mod tests {
     use super::*;
-    use crate::build::{Event, NewSnapshot, TraceBuilder};
+    use crate::build::{NewCall, NewSnapshot, TraceBuilder};
 
     #[test]
     fn what_introduces_handles() {
@@ -226,11 +226,11 @@ mod tests {
         ] {
             let mut builder = TraceBuilder::new(TABLE);
             builder
-                .call(Event {
+                .call(NewCall {
                     name,
                     arguments,
                     snapshots: &[NewSnapshot::pointee(0, &[7; 20_000])],
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, 0, &[]);
             let path = std::env::temp_dir().join(format!(

@@ -265,7 +265,7 @@ impl<'t> Entered<'t> {
         }
         // So is how many numbers it has; but there are two.
         let parameters = known.map_or(0, |signature| signature.parameters.len());
-        let mut numbers = short_enter::Numbers::new(body, parameters)?;
+        let mut numbers = short_enter::NumberReader::new(body, parameters)?;
         let head = EnterHead {
             ticks: start_ticks.wrapping_add(numbers.next()?),
             caller: numbers.next()?,

@@ -243,13 +243,13 @@ const fn head(length: u32, kind: u8, detail: u8, function: u16) -> u64 {
 }
 
 /// The numbers of an `ENTER_SHORT` in the making.
-struct Numbers<'a> {
+struct NumberReader<'a> {
     room: &'a mut Room,
     at: usize,
     codes: u64,
 }
 
-impl Numbers<'_> {
+impl NumberReader<'_> {
     /// Puts a number, whose code is the one at that place.
     ///
     /// # Safety
@@ -376,7 +376,7 @@ impl Room {
             return None;
         }
         let small = b << 16 | c << 20 | e << 28 | f << 32;
-        let mut numbers = Numbers {
+        let mut numbers = NumberReader {
             room: self,
             at: RECORD_HEAD_LENGTH + CODES_LENGTH,
             codes: small | (small + SEVENS) & EIGHTS,
@@ -394,7 +394,7 @@ impl Room {
             numbers.put(j, 12);
         }
         const _: () = assert!(RECORD_HEAD_LENGTH + 8 + 8 * NUMBERS + 16 <= Room::LENGTH);
-        let Numbers { at, codes, .. } = numbers;
+        let NumberReader { at, codes, .. } = numbers;
         // SAFETY: as above, and there is room for 16 bytes more.
         Some(unsafe { self.commit_short_enter(function, codes, CODES_LENGTH, at) })
     }
@@ -540,7 +540,7 @@ mod tests {
         Ok(())
     }
 
-    /// Numbers of every length.
+    /// NumberReader of every length.
     fn word() -> impl Strategy<Value = u64> {
         (any::<u64>(), 0..=64_u32).prop_map(|(word, by)| word.checked_shr(by).unwrap_or(0))
     }

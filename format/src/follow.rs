@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
-use crate::layout::{CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, StagedNote, chunk_kind};
+use crate::layout::{BufferNote, CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, chunk_kind};
 use crate::records::{record_at, staged, staged_start};
 use crate::trace::{Body, Chunk, Stage, Trace};
 
@@ -112,7 +112,7 @@ impl Trace {
     fn follow_stages(&mut self) -> bool {
         let mut stages = std::mem::take(&mut self.stages);
         // All notes first: a thread that has begun another chunk has written the one before to its end.
-        let mut notes: Vec<(u32, StagedNote, usize)> = stages
+        let mut notes: Vec<(u32, BufferNote, usize)> = stages
             .iter()
             .enumerate()
             .filter_map(|(at, stage)| {
@@ -190,7 +190,7 @@ impl Trace {
 
     /// The chunk of another stage that has become this one's: a thread that finds no room for its first record there begins a
     /// longer stage with the same number.
-    fn take_over(&mut self, stages: &mut [Stage], thread: u32, note: StagedNote) -> Option<usize> {
+    fn take_over(&mut self, stages: &mut [Stage], thread: u32, note: BufferNote) -> Option<usize> {
         let from = stages.iter_mut().find(|stage| {
             stage.head.thread == thread
                 && stage
@@ -218,7 +218,7 @@ impl Trace {
     }
 
     /// Copies the records that a stage has got since. False if it was used again meanwhile.
-    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: StagedNote) -> bool {
+    fn extend_staged(&mut self, stage: &Stage, chunk: usize, note: BufferNote) -> bool {
         let Body::Owned(mut bytes) =
             std::mem::replace(&mut self.chunks[chunk].body, Body::Owned(Vec::new()))
         else {
@@ -255,7 +255,7 @@ impl Trace {
     pub(crate) fn add_staged(
         &mut self,
         stage: &Stage,
-        note: StagedNote,
+        note: BufferNote,
         body: Body,
     ) -> Option<usize> {
         let head = ChunkHead {

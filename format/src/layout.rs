@@ -1,6 +1,6 @@
 //! What lies where in a trace file: the file head, chunk heads, record heads, snapshots.
 //!
-//! Every size is 64 bits or bounded by its chunk; every number is little-endian. Numbers of kinds and flags are never reused.
+//! Every size is 64 bits or bounded by its chunk; every number is little-endian. NumberReader of kinds and flags are never reused.
 
 use crate::codec::{self, Decode, Encode};
 
@@ -89,9 +89,9 @@ pub mod chunk_kind {
     pub const SYMBOLS: u16 = 6;
     /// Where the chunks of a packed trace lie.
     pub const INDEX: u16 = 7;
-    /// The records that a thread is writing: a NOTE `STAGED`, then what becomes a chunk of `CALLS` elsewhere in the file once
+    /// The records that a thread is writing: a NOTE `BUFFER`, then what becomes a chunk of `CALLS` elsewhere in the file once
     /// there is no more room; then the body is used again.
-    pub const STAGE: u16 = 8;
+    pub const THREAD_BUFFER: u16 = 8;
     /// How many calls the chunks of a packed trace hold, for who wants one of them.
     pub const CALL_COUNTS: u16 = 9;
     /// What a recorder shares with its mover: see [`crate::control`]. Says nothing to a reader.
@@ -139,7 +139,7 @@ pub struct ChunkHead {
 impl ChunkHead {
     /// The head of the chunk that a stage becomes, as it is while the copy is made, and when that is complete: `length` bytes
     /// with the head, of which those of `body` count.
-    pub fn of_copy(thread: u32, note: StagedNote, length: u64, body: &[u8]) -> (Self, Self) {
+    pub fn of_copy(thread: u32, note: BufferNote, length: u64, body: &[u8]) -> (Self, Self) {
         let open = Self {
             magic: CHUNK_MAGIC,
             kind: chunk_kind::CALLS,
@@ -228,8 +228,8 @@ pub mod note_kind {
     pub const THREAD: u16 = 1;
     /// [`super::LayoutNote`], then as many `(u32 offset, u32 size)`.
     pub const LAYOUT: u16 = 2;
-    /// [`super::ArrivedNote`], then one snapshot.
-    pub const ARRIVED: u16 = 3;
+    /// [`super::ReadbackNote`], then one snapshot.
+    pub const READBACK: u16 = 3;
     /// Text: recording stops here, and why.
     pub const STOPPED: u16 = 4;
     /// Text: a name that the program asked for and that is not in the signature table.
@@ -243,8 +243,8 @@ pub mod note_kind {
     pub const HOST_CHANGED: u16 = 8;
     /// [`super::HostSkippedNote`]: host memory that the device can read and whose changes are not recorded.
     pub const HOST_SKIPPED: u16 = 9;
-    /// [`super::StagedNote`]: first in a stage, what the head of its chunk of calls will say.
-    pub const STAGED: u16 = 10;
+    /// [`super::BufferNote`]: first in a stage, what the head of its chunk of calls will say.
+    pub const BUFFER: u16 = 10;
 }
 
 /// Eight bytes before every record; a zero word ends the chunk's records.
@@ -437,7 +437,7 @@ pub struct ThreadNote {
 
 /// What the head of a chunk of calls says, for those that are still in their thread's stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct StagedNote {
+pub struct BufferNote {
     /// Which chunk of that thread's it is, from 0.
     pub sequence: u32,
     /// Number in its thread of the first call that is entered here.
@@ -448,11 +448,11 @@ pub struct StagedNote {
     pub nanoseconds: u64,
 }
 
-/// Length of the record with a [`StagedNote`], head and padding included.
-pub const STAGED_LENGTH: usize = 40;
+/// Length of the record with a [`BufferNote`], head and padding included.
+pub const BUFFER_NOTE_LENGTH: usize = 40;
 /// How long recorders make that record, by zeros at its end: then what is copied out of a stage lies behind a multiple of 64 bytes
 /// there as it does behind a chunk's head, without which the copy takes a quarter longer.
-pub const STAGED_PADDED_LENGTH: usize = 64;
+pub const BUFFER_NOTE_PADDED_LENGTH: usize = 64;
 
 /// How a kernel takes its parameters; said before its first launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -476,7 +476,7 @@ pub struct OriginNote {
 
 /// Bytes that a copy enqueued earlier had brought when this call proved it complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct ArrivedNote {
+pub struct ReadbackNote {
     /// Thread of the copy.
     pub thread: u32,
     /// Number of the copy in its thread, from 0.
@@ -594,7 +594,7 @@ mod tests {
             let mut record = codes.to_le_bytes()[..length].to_vec();
             record.extend_from_slice(&bytes);
             record.resize(record.len() + behind, 0xee);
-            let numbers = short_enter::Numbers::new(&record, arguments);
+            let numbers = short_enter::NumberReader::new(&record, arguments);
             let Some(numbers) = numbers else {
                 panic!("there is room for the codes");
             };
@@ -612,10 +612,11 @@ mod tests {
             let mut passed = numbers.clone();
             assert_eq!(passed.pass(values.len()), Some(()));
             assert_eq!(passed.rest(), &[0xee].repeat(behind)[..]);
-            let cut = short_enter::Numbers::new(&record[..record.len() - behind - 1], arguments);
+            let cut =
+                short_enter::NumberReader::new(&record[..record.len() - behind - 1], arguments);
             assert_eq!(cut.and_then(|mut cut| cut.pass(values.len() - 1)), Some(()));
         }
-        let cut = short_enter::Numbers::new(&[0x88, 1, 2, 3], 0);
+        let cut = short_enter::NumberReader::new(&[0x88, 1, 2, 3], 0);
         assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
         assert_eq!(cut.clone().and_then(|cut| cut.at(0)), None);
         assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
@@ -633,7 +634,7 @@ mod tests {
                     let mut record = codes.to_le_bytes().to_vec();
                     record.resize(200, 0x5a);
                     let Some(mut passed) =
-                        short_enter::Numbers::new(&record, short_enter::MOST_ARGUMENTS)
+                        short_enter::NumberReader::new(&record, short_enter::MOST_ARGUMENTS)
                     else {
                         panic!("there is room for the codes");
                     };
@@ -642,7 +643,8 @@ mod tests {
                     assert_eq!(passed.pass(count), Some(()));
                     assert_eq!(passed.rest(), read.rest(), "{code} {other} {count}");
                     if count < 16 {
-                        let begun = short_enter::Numbers::new(&record, short_enter::MOST_ARGUMENTS);
+                        let begun =
+                            short_enter::NumberReader::new(&record, short_enter::MOST_ARGUMENTS);
                         let at = begun.and_then(|numbers| numbers.at(count));
                         assert_eq!(at, read.clone().next(), "{code} {other} {count}");
                     }

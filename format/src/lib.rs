@@ -58,7 +58,7 @@ mod verify;
 mod walk;
 
 #[cfg(feature = "build")]
-pub use build::{Event, NewSnapshot, TraceBuilder};
+pub use build::{NewCall, NewSnapshot, TraceBuilder};
 #[cfg(feature = "read")]
 pub use call::{Bytes, Call, Leave, Note, Snapshot, Snapshots};
 #[cfg(feature = "read")]
@@ -67,17 +67,17 @@ pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use mover::Mover;
 #[cfg(feature = "read")]
-pub use pack::{Missing, PackSummary, Symbol, pack, pack_keeping};
-pub use payloads::{Kept, Payloads};
+pub use pack::{MissingFileRange, PackSummary, Symbol, pack, pack_with_policies};
+pub use payloads::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]
 pub use records::RecordSizes;
 #[cfg(feature = "read")]
 pub use repair::{RepairSummary, repair};
 #[cfg(feature = "read")]
 pub use signature::{
-    Enumeration, FieldLayout, Parameter, Passing, Signature, Signatures, StructLayout,
+    Enumeration, FieldLayout, Parameter, Signature, Signatures, StructLayout, ValueType,
 };
 #[cfg(feature = "read")]
-pub use trace::{Damage, Error, Mapping, Thread, Trace, process_of};
+pub use trace::{Damage, Error, Mapping, Thread, Trace, recorded_process};
 #[cfg(feature = "read")]
-pub use walk::{Walk, Walked};
+pub use walk::{Walk, WalkSummary};

@@ -11,13 +11,13 @@ use memmap2::{MmapOptions, MmapRaw};
 use crate::codec;
 use crate::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Full, Slot, copy_alignment};
 use crate::layout::{
-    CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead, FILE_HEAD_ENCODED, FileHead, MAGIC,
-    MAJOR, STAGED_PADDED_LENGTH, chunk_kind,
+    BUFFER_NOTE_PADDED_LENGTH, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
+    FILE_HEAD_ENCODED, FileHead, MAGIC, MAJOR, chunk_kind,
 };
 use crate::records::staged;
 
 /// What stands before the records of a stage.
-const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
+const RECORDS: usize = CHUNK_HEAD_LENGTH + BUFFER_NOTE_PADDED_LENGTH;
 /// No recorder has longer ones.
 const LONGEST_STAGE: u64 = 1 << 30;
 
@@ -121,11 +121,11 @@ impl Mover {
         }
         let chunk = (CHUNK_HEAD_LENGTH as u64 + stage.used).next_multiple_of(CHUNK_ALIGNMENT);
         bytes.clear();
-        bytes.resize(STAGED_PADDED_LENGTH + chunk as usize, 0);
+        bytes.resize(BUFFER_NOTE_PADDED_LENGTH + chunk as usize, 0);
         let (content, _) = bytes.split_at_mut(length as usize);
         self.file.read_exact_at(content, stage.position)?;
         let thread = codec::decode::<ChunkHead>(content)
-            .filter(|(head, _)| head.kind == chunk_kind::STAGE)
+            .filter(|(head, _)| head.kind == chunk_kind::THREAD_BUFFER)
             .map(|(head, _)| head.thread);
         let note = content.get(CHUNK_HEAD_LENGTH..).and_then(staged);
         let (Some(thread), Some(note)) = (thread, note) else {
@@ -145,7 +145,9 @@ impl Mover {
         let body = content.get(RECORDS..).unwrap_or(&[]);
         let (open, closed) = ChunkHead::of_copy(thread, note, chunk_length, body);
         // The head takes the place of the note.
-        let copy = bytes.get_mut(STAGED_PADDED_LENGTH..).ok_or_else(wrong)?;
+        let copy = bytes
+            .get_mut(BUFFER_NOTE_PADDED_LENGTH..)
+            .ok_or_else(wrong)?;
         copy.get_mut(..CHUNK_HEAD_LENGTH)
             .ok_or_else(wrong)?
             .copy_from_slice(&open.encode());

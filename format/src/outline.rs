@@ -178,7 +178,7 @@ impl<'b> Outlining<'b> {
     fn read(
         &mut self,
         known: Option<&Signature>,
-        short: &short_enter::Numbers<'_>,
+        short: &short_enter::NumberReader<'_>,
         end: usize,
     ) -> Option<Part> {
         let numbers = &mut self.outlines.numbers;
@@ -198,7 +198,7 @@ impl<'b> Outlining<'b> {
                 signature.parameters.get(place),
                 numbers.get_mut(from + place),
             ) {
-                *word = sign_extended(parameter.passing, *word);
+                *word = sign_extended(parameter.value_type, *word);
             }
             signed &= signed - 1;
         }

@@ -15,7 +15,7 @@ use crate::layout::{
 };
 use crate::ordered::for_each_ordered;
 use crate::packed_file::{Stored, Temporary, Writer, exists};
-use crate::payloads::Kept;
+use crate::payloads::PayloadPolicies;
 use crate::reduce::{self, Reduction, Replaced};
 use crate::trace::{Damage, Trace};
 
@@ -92,8 +92,8 @@ pub struct PackSummary {
     /// Parts of files that were brought in.
     pub files: u64,
     /// Those that could not be.
-    pub missing: Vec<Missing>,
-    /// Payloads of which less is kept than before.
+    pub missing: Vec<MissingFileRange>,
+    /// PayloadPolicy of which less is kept than before.
     pub payloads: u64,
     /// Bytes of these.
     pub payload_bytes: u64,
@@ -101,7 +101,7 @@ pub struct PackSummary {
 
 /// Bytes that the trace names by a file, and that are no longer there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingFileRange {
     /// The file.
     pub path: PathBuf,
     /// Where they begin in it.
@@ -116,7 +116,7 @@ pub struct Missing {
 ///
 /// `target` must not exist, unless it is the trace's own file, which is then replaced in one step. The file is readable for its
 /// owner only. Blobs that no record names are left out. Bytes that the trace names by a file are brought in from there;
-/// the summary says which could not be. Payloads are kept as the recorder was told.
+/// the summary says which could not be. PayloadPolicy are kept as the recorder was told.
 ///
 /// # Errors
 /// `AlreadyExists`; `InvalidData` if the trace is damaged (see [`crate::repair`]); whatever writing meets. Nothing is left
@@ -127,7 +127,7 @@ pub fn pack(
     meta: &[(String, String)],
     symbols: &[Symbol],
 ) -> io::Result<PackSummary> {
-    pack_keeping(trace, target, meta, symbols, Kept::default())
+    pack_with_policies(trace, target, meta, symbols, PayloadPolicies::default())
 }
 
 /// As [`pack`], with no more of the payloads than `kept` says; what is not there already does not come back. The meta entries
@@ -136,12 +136,12 @@ pub fn pack(
 /// # Errors
 /// As [`pack`], and `InvalidData` if payloads are to be left out of a trace of a later minor version, which may have them where
 /// this one does not look.
-pub fn pack_keeping(
+pub fn pack_with_policies(
     trace: &Trace,
     target: &Path,
     meta: &[(String, String)],
     symbols: &[Symbol],
-    kept: Kept,
+    kept: PayloadPolicies,
 ) -> io::Result<PackSummary> {
     if let Some(first) = trace.damage().first() {
         return Err(io::Error::new(
@@ -157,13 +157,13 @@ pub fn pack_keeping(
     rewrite(trace, target, meta, symbols, kept, true)
 }
 
-/// As [`pack_keeping`], but of whatever the trace still has unless it is to be `whole`.
+/// As [`pack_with_policies`], but of whatever the trace still has unless it is to be `whole`.
 pub(crate) fn rewrite(
     trace: &Trace,
     target: &Path,
     meta: &[(String, String)],
     symbols: &[Symbol],
-    kept: Kept,
+    kept: PayloadPolicies,
     whole: bool,
 ) -> io::Result<PackSummary> {
     let kept = reduce::kept_by_pack(trace, kept);
@@ -205,7 +205,7 @@ pub(crate) fn rewrite(
 impl Trace {
     /// The bytes that the trace names by a file and that are not to be had any more: neither packed, nor in that file. Reads
     /// all of the files' parts.
-    pub fn missing(&self) -> Vec<Missing> {
+    pub fn missing(&self) -> Vec<MissingFileRange> {
         let mut named = Named::default();
         self.each_contents(self.calls_chunks(), |_, outcome| {
             if let Ok((contents, _)) = outcome {
@@ -217,14 +217,14 @@ impl Trace {
 }
 
 /// Those of the parts of files that are not to be had.
-pub(crate) fn missing_ranges(trace: &Trace, named: &Named) -> Vec<Missing> {
+pub(crate) fn missing_ranges(trace: &Trace, named: &Named) -> Vec<MissingFileRange> {
     let ranges = ranges_outside(trace, named).into_iter();
     ranges
-        .filter_map(|range| Some(Missing::new(&range, range.read().err()?)))
+        .filter_map(|range| Some(MissingFileRange::new(&range, range.read().err()?)))
         .collect()
 }
 
-impl Missing {
+impl MissingFileRange {
     fn new(range: &FileRange<'_>, why: String) -> Self {
         Self {
             path: range.file().to_owned(),
@@ -531,7 +531,7 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
                 Ok(hash) => hash,
                 Err(why) => {
                     if let (Source::File(range), Some(why)) = (&content.source, why) {
-                        summary.missing.push(Missing::new(range, why));
+                        summary.missing.push(MissingFileRange::new(range, why));
                     }
                     return Ok(());
                 }
@@ -568,7 +568,7 @@ fn write_blobs(trace: &Trace, writer: &mut Writer<'_>, named: &Named) -> io::Res
                 (Err(why), Source::File(range)) => {
                     summary.files -= 1;
                     let why = why.unwrap_or_default();
-                    summary.missing.push(Missing::new(range, why));
+                    summary.missing.push(MissingFileRange::new(range, why));
                 }
                 (Err(_), Source::Chunk(..)) => {}
             }

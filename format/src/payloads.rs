@@ -2,7 +2,7 @@
 
 /// What is kept of the bytes that are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Payloads {
+pub enum PayloadPolicy {
     /// All of them.
     #[default]
     All,
@@ -12,7 +12,7 @@ pub enum Payloads {
     None,
 }
 
-impl Payloads {
+impl PayloadPolicy {
     /// All of them, in order: each keeps less than the one before.
     pub const EVERY: [Self; 3] = [Self::All, Self::Hash, Self::None];
 
@@ -35,9 +35,9 @@ impl Payloads {
 
 /// What is kept of both kinds of payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct PayloadPolicies {
     /// Of the bytes that go to devices, changes of host memory that devices read among them.
-    pub payloads: Payloads,
+    pub payloads: PayloadPolicy,
     /// Of the bytes that come back.
-    pub outputs: Payloads,
+    pub outputs: PayloadPolicy,
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{Ordering, fence};
 use crate::call::{Note, Snapshots};
 use crate::codec;
 use crate::layout::{
-    ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
-    RECORD_HEAD_LENGTH, RecordHead, STAGED_LENGTH, StagedNote, note_kind, record_kind, short_enter,
+    BUFFER_NOTE_LENGTH, BufferNote, ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH,
+    LEAVE_VALUE_LENGTH, LeaveHead, RECORD_HEAD_LENGTH, RecordHead, note_kind, record_kind,
+    short_enter,
 };
 use crate::signature::Signatures;
 use crate::trace::Trace;
@@ -30,11 +31,11 @@ pub(crate) fn record_at(body: &[u8], offset: usize) -> Option<(RecordHead, &[u8]
 }
 
 /// What a stage holds, as its first record says; `None` for one that is empty.
-pub(crate) fn staged(body: &[u8]) -> Option<StagedNote> {
+pub(crate) fn staged(body: &[u8]) -> Option<BufferNote> {
     let (head, record) = record_at(body, 0)?;
-    let is_note = head.kind == record_kind::NOTE && head.function == note_kind::STAGED;
+    let is_note = head.kind == record_kind::NOTE && head.function == note_kind::BUFFER;
     let bytes = record.get(RECORD_HEAD_LENGTH..)?;
-    (is_note && record.len() >= STAGED_LENGTH)
+    (is_note && record.len() >= BUFFER_NOTE_LENGTH)
         .then(|| codec::decode(bytes))?
         .map(|(note, _)| note)
 }
@@ -109,7 +110,7 @@ fn is_sound(head: RecordHead, record: &[u8], signatures: &Signatures) -> bool {
 
 /// What follows the numbers of an `ENTER_SHORT`; `None` if it ends too early.
 pub(crate) fn behind_short_enter(record: &[u8], parameters: usize) -> Option<&[u8]> {
-    let mut numbers = short_enter::Numbers::new(record, parameters)?;
+    let mut numbers = short_enter::NumberReader::new(record, parameters)?;
     numbers.pass(parameters + 2)?;
     Some(numbers.rest())
 }

@@ -9,11 +9,11 @@ use crate::call::{Bytes, Snapshots};
 use crate::codec;
 use crate::cursor::Entered;
 use crate::layout::{
-    ArrivedNote, ENTER_HEAD_LENGTH, HostChangedNote, LEAVE_HEAD_LENGTH, LeaveHead, MINOR,
-    RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, SnapshotHead, field, note_kind,
-    record_kind, snapshot_flag,
+    ENTER_HEAD_LENGTH, HostChangedNote, LEAVE_HEAD_LENGTH, LeaveHead, MINOR, RECORD_HEAD_LENGTH,
+    ReadbackNote, RecordHead, SNAPSHOT_HEAD_LENGTH, SnapshotHead, field, note_kind, record_kind,
+    snapshot_flag,
 };
-use crate::payloads::{Kept, Payloads};
+use crate::payloads::{PayloadPolicies, PayloadPolicy};
 use crate::records::{behind_short_enter, records};
 use crate::signature::Signature;
 use crate::trace::{Damage, Trace};
@@ -30,7 +30,7 @@ pub(crate) struct Replaced {
 /// Rewrites bodies so that payloads are kept as was asked.
 pub(crate) struct Reduction<'t> {
     trace: &'t Trace,
-    kept: Kept,
+    kept: PayloadPolicies,
     /// What cannot be told is an error; else it is left out.
     whole: bool,
 }
@@ -50,25 +50,25 @@ struct Entry {
 }
 
 /// What is kept of a trace's payloads once it is packed: not more than is asked, nor than its recorder was told.
-pub(crate) fn kept_by_pack(trace: &Trace, asked: Kept) -> Kept {
+pub(crate) fn kept_by_pack(trace: &Trace, asked: PayloadPolicies) -> PayloadPolicies {
     // What was recorded without payloads has none; only hashes are left to `pack`.
     let told = |key| match said(trace, key) {
-        Payloads::Hash => Payloads::Hash,
-        _ => Payloads::All,
+        PayloadPolicy::Hash => PayloadPolicy::Hash,
+        _ => PayloadPolicy::All,
     };
-    Kept {
+    PayloadPolicies {
         payloads: asked.payloads.max(told("payloads")),
         outputs: asked.outputs.max(told("outputs")),
     }
 }
 
-fn said(trace: &Trace, key: &str) -> Payloads {
+fn said(trace: &Trace, key: &str) -> PayloadPolicy {
     let word = trace.meta_value(key).unwrap_or_default();
-    Payloads::from_word(word.as_bytes()).unwrap_or_default()
+    PayloadPolicy::from_word(word.as_bytes()).unwrap_or_default()
 }
 
 /// What the meta entries of the packed trace say.
-pub(crate) fn meta(trace: &Trace, kept: Kept) -> Vec<(String, String)> {
+pub(crate) fn meta(trace: &Trace, kept: PayloadPolicies) -> Vec<(String, String)> {
     [("payloads", kept.payloads), ("outputs", kept.outputs)]
         .into_iter()
         .filter(|&(key, kept)| kept > said(trace, key))
@@ -78,8 +78,12 @@ pub(crate) fn meta(trace: &Trace, kept: Kept) -> Vec<(String, String)> {
 
 impl<'t> Reduction<'t> {
     /// Nothing if all payloads are kept. The error says why they cannot be found.
-    pub(crate) fn of(trace: &'t Trace, kept: Kept, whole: bool) -> Result<Option<Self>, String> {
-        if kept == Kept::default() {
+    pub(crate) fn of(
+        trace: &'t Trace,
+        kept: PayloadPolicies,
+        whole: bool,
+    ) -> Result<Option<Self>, String> {
+        if kept == PayloadPolicies::default() {
             return Ok(None);
         }
         let minor = trace.head().minor;
@@ -150,8 +154,8 @@ impl<'t> Reduction<'t> {
             }
             record_kind::NOTE => match head.function {
                 note_kind::SNAPSHOTS => (0, of_entry(), Side::Enter),
-                note_kind::ARRIVED => {
-                    let used = codec::decode::<ArrivedNote>(record).map(|note| note.1);
+                note_kind::READBACK => {
+                    let used = codec::decode::<ReadbackNote>(record).map(|note| note.1);
                     return self.note(head, record, used, self.kept.outputs, replaced);
                 }
                 note_kind::HOST_CHANGED => {
@@ -175,7 +179,7 @@ impl<'t> Reduction<'t> {
         head: RecordHead,
         record: &[u8],
         start: Option<usize>,
-        kept: Payloads,
+        kept: PayloadPolicy,
         replaced: &mut Replaced,
     ) -> Result<Option<(RecordHead, Vec<u8>)>, String> {
         let start = start.ok_or("a note that ends too early")?;
@@ -253,7 +257,7 @@ impl<'t> Reduction<'t> {
         head: RecordHead,
         record: &[u8],
         start: usize,
-        kept: impl Fn(&SnapshotHead) -> Payloads,
+        kept: impl Fn(&SnapshotHead) -> PayloadPolicy,
         replaced: &mut Replaced,
     ) -> Result<Option<(RecordHead, Vec<u8>)>, String> {
         let (before, mut rest) = record.split_at_checked(start).ok_or("it ends too early")?;
@@ -276,7 +280,7 @@ impl<'t> Reduction<'t> {
         out: &mut Vec<u8>,
         head: SnapshotHead,
         raw: &[u8],
-        kept: Payloads,
+        kept: PayloadPolicy,
         replaced: &mut Replaced,
     ) -> Result<bool, String> {
         let flagged = [&codec::encode_to_vec(head)[..], raw].concat();
@@ -286,18 +290,20 @@ impl<'t> Reduction<'t> {
             .bytes;
         let length = match bytes {
             Bytes::Inline(&[]) | Bytes::Omitted(_) | Bytes::Unreadable => None,
-            Bytes::Hashed(length, _) if kept == Payloads::None => Some(length),
+            Bytes::Hashed(length, _) if kept == PayloadPolicy::None => Some(length),
             Bytes::Hashed(..) => None,
             Bytes::Inline(_) | Bytes::Blob(_) | Bytes::InFile(_) => bytes.length(),
         };
-        let Some(length) = length.filter(|_| kept != Payloads::All) else {
+        let Some(length) = length.filter(|_| kept != PayloadPolicy::All) else {
             out.extend_from_slice(&flagged);
             return Ok(false);
         };
         let hash: Option<[u8; 16]> = match (kept, self.trace.resolve(bytes)) {
-            (Payloads::Hash, Ok(bytes)) => blake3::hash(&bytes).as_bytes().first_chunk().copied(),
+            (PayloadPolicy::Hash, Ok(bytes)) => {
+                blake3::hash(&bytes).as_bytes().first_chunk().copied()
+            }
             // A part of a file that is gone, or, where a damaged trace is repaired, a blob.
-            (Payloads::Hash, Err(damage)) if self.whole && damage.position != 0 => {
+            (PayloadPolicy::Hash, Err(damage)) if self.whole && damage.position != 0 => {
                 return Err(damage.what);
             }
             _ => None,
@@ -324,7 +330,7 @@ impl<'t> Reduction<'t> {
         function: Option<&Signature>,
         side: Side,
         snapshot: &SnapshotHead,
-    ) -> Payloads {
+    ) -> PayloadPolicy {
         let parameter =
             function.and_then(|function| function.parameters.get(usize::from(snapshot.parameter)));
         let role = match side {
@@ -342,7 +348,7 @@ impl<'t> Reduction<'t> {
             _ => false,
         };
         match side {
-            _ if !is_payload => Payloads::All,
+            _ if !is_payload => PayloadPolicy::All,
             Side::Enter => self.kept.payloads,
             Side::Leave => self.kept.outputs,
         }

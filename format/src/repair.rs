@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::pack::rewrite;
-use crate::payloads::Kept;
+use crate::payloads::PayloadPolicies;
 use crate::trace::{Damage, Trace};
 
 /// What a repair kept and lost.
@@ -23,7 +23,7 @@ pub struct RepairSummary {
 ///
 /// Of a chunk of calls with a wrong checksum the records up to the first malformed one are kept. They may still be wrong in a
 /// value, so each damage is told in the new trace's meta entries `repair.0`, `repair.1`, ...: `byte POSITION: WHAT`.
-/// A blob that cannot be read is left out; reading it from the new trace says that it is missing. Payloads are kept as the
+/// A blob that cannot be read is left out; reading it from the new trace says that it is missing. PayloadPolicy are kept as the
 /// recorder was told.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn repair(trace: &Trace, target: &Path) -> io::Result<RepairSummary> {
             )
         })
         .collect();
-    rewrite(trace, target, &meta, &[], Kept::default(), false)?;
+    rewrite(trace, target, &meta, &[], PayloadPolicies::default(), false)?;
     let mut summary = RepairSummary {
         damage,
         ..RepairSummary::default()

@@ -296,7 +296,7 @@ impl Trace {
         } else {
             allocated
         };
-        if head.kind == chunk_kind::STAGE && !self.packed() {
+        if head.kind == chunk_kind::THREAD_BUFFER && !self.packed() {
             return self.stages.push(Stage {
                 head,
                 position,
@@ -494,7 +494,7 @@ fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::MAPS => "the memory map",
         chunk_kind::SYMBOLS => "the symbols",
         chunk_kind::INDEX => "the index",
-        chunk_kind::STAGE => "a stage",
+        chunk_kind::THREAD_BUFFER => "a stage",
         chunk_kind::CALL_COUNTS => "the number of calls",
         chunk_kind::CONTROL => "what the recorder shares",
         _ => "a chunk of a later version",

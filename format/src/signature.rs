@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// How a parameter's bits travel in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
+pub enum ValueType {
     /// Unsigned integer, enum, handle or pointer of that many bytes.
     Unsigned(u8),
     /// Signed integer of that many bytes.
@@ -15,13 +15,14 @@ pub enum Passing {
     Memory(u8),
 }
 
-impl Passing {
+impl ValueType {
     /// Bytes in a record.
     pub fn bytes(self) -> usize {
         match self {
-            Passing::Unsigned(n) | Passing::Signed(n) | Passing::Float(n) | Passing::Memory(n) => {
-                usize::from(n)
-            }
+            ValueType::Unsigned(n)
+            | ValueType::Signed(n)
+            | ValueType::Float(n)
+            | ValueType::Memory(n) => usize::from(n),
         }
     }
 }
@@ -34,7 +35,7 @@ pub struct Parameter {
     /// Its C type.
     pub c_type: String,
     /// How its bits travel.
-    pub passing: Passing,
+    pub value_type: ValueType,
     /// What it means, in the words of the registry.
     pub role: String,
     /// Where its bytes begin among the arguments.
@@ -183,8 +184,8 @@ impl Signatures {
                 let mut signed = 0;
                 for word in words {
                     let parameter = parse_parameter(word, offset)?;
-                    offset += parameter.passing.bytes();
-                    if matches!(parameter.passing, Passing::Signed(_)) {
+                    offset += parameter.value_type.bytes();
+                    if matches!(parameter.value_type, ValueType::Signed(_)) {
                         signed |= 1_u16.checked_shl(parameters.len() as u32).unwrap_or(0);
                     }
                     parameters.push(parameter);
@@ -270,17 +271,17 @@ fn parse_parameter(word: &str, offset: usize) -> Option<Parameter> {
     let width = parts.next()?;
     let role = parts.next()?.to_owned();
     let bytes: u8 = width.get(1..)?.parse().ok()?;
-    let passing = match (width.get(..1)?, bytes) {
-        ("u", 1 | 2 | 4 | 8) => Passing::Unsigned(bytes),
-        ("i", 1 | 2 | 4 | 8) => Passing::Signed(bytes),
-        ("f", 4 | 8) => Passing::Float(bytes),
-        ("m", 1..) => Passing::Memory(bytes),
+    let value_type = match (width.get(..1)?, bytes) {
+        ("u", 1 | 2 | 4 | 8) => ValueType::Unsigned(bytes),
+        ("i", 1 | 2 | 4 | 8) => ValueType::Signed(bytes),
+        ("f", 4 | 8) => ValueType::Float(bytes),
+        ("m", 1..) => ValueType::Memory(bytes),
         _ => return None,
     };
     Some(Parameter {
         name,
         c_type,
-        passing,
+        value_type,
         role,
         offset,
     })

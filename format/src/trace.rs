@@ -242,7 +242,7 @@ static UNKNOWN: LazyLock<Signature> = LazyLock::new(|| Signature {
 const FOLLOW_LENGTH: usize = 1 << 40;
 
 /// The process that recorded a trace, as its head says; `None` if there is no head of a trace.
-pub fn process_of(path: &Path) -> Option<u32> {
+pub fn recorded_process(path: &Path) -> Option<u32> {
     let mut bytes = [0; FILE_HEAD_ENCODED];
     File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
     let (head, _) = codec::decode::<FileHead>(&bytes)?;

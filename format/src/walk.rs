@@ -14,7 +14,7 @@ use crate::contents::{Contents, Named};
 use crate::cursor::{Bodies, Position, assemble, seek_enter};
 use crate::ordered::processors;
 use crate::outline::Outlines;
-use crate::pack::{Missing, missing_ranges};
+use crate::pack::{MissingFileRange, missing_ranges};
 use crate::trace::{Damage, Error, Trace};
 
 /// A walk over fewer calls loads chunks when it comes to them.
@@ -24,13 +24,13 @@ const MOST_LOADERS: usize = 4;
 
 /// What a walk over a whole trace has seen beside the calls: see [`Walk::run`].
 #[derive(Debug, Default)]
-pub struct Walked {
+pub struct WalkSummary {
     named: Named,
     damage: Vec<Damage>,
     unknown_function: Option<Damage>,
 }
 
-impl Walked {
+impl WalkSummary {
     /// What is wrong with the records: malformed ones, chunks that do not begin with the call that they say, blobs that are
     /// missing. With [`Trace::verify_blobs`] this is all that [`Trace::verify`] finds.
     pub fn damage(&self, trace: &Trace) -> Vec<Damage> {
@@ -46,7 +46,7 @@ impl Walked {
     }
 
     /// As [`Trace::missing`].
-    pub fn missing(&self, trace: &Trace) -> Vec<Missing> {
+    pub fn missing(&self, trace: &Trace) -> Vec<MissingFileRange> {
         missing_ranges(trace, &self.named)
     }
 }
@@ -161,14 +161,14 @@ impl<'t> Walk<'t> {
 
     /// Walks. `each` may end the walk with an error of its own.
     ///
-    /// What a call borrows lives until `each` returns. [`Walked`] is of use only after a walk over all calls.
+    /// What a call borrows lives until `each` returns. [`WalkSummary`] is of use only after a walk over all calls.
     ///
     /// # Errors
     /// [`Error::Damaged`] at a chunk that cannot be read, after the calls before it; what `each` returns.
     pub fn run<E: From<Error>>(
         self,
         mut each: impl FnMut(&Call<'_>) -> Result<(), E>,
-    ) -> Result<Walked, E> {
+    ) -> Result<WalkSummary, E> {
         let mut reader = Reader::new(self.trace, &self.range);
         let trace = self.trace;
         let chunks: usize = reader.store.chunks.iter().map(Vec::len).sum();
@@ -293,7 +293,7 @@ struct Store<'t> {
 /// What the chunks that were loaded hold.
 #[derive(Debug, Default)]
 struct Seen {
-    walked: Walked,
+    walked: WalkSummary,
     /// For each thread how many calls its chunks so far hold.
     entered: Vec<u64>,
 }
@@ -456,7 +456,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn walked(self) -> Walked {
+    fn walked(self) -> WalkSummary {
         self.store.seen.into_inner().walked
     }
 

@@ -2,9 +2,9 @@
 
 use cutape_format::codec;
 use cutape_format::layout::{
-    ArrivedNote, BlobRef, CHUNK_HEAD_LENGTH, ChunkHead, ENTER_HEAD_LENGTH, EnterHead,
-    FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote,
-    LeaveHead, OriginNote, SNAPSHOT_HEAD_LENGTH, STAGED_LENGTH, SnapshotHead, StagedNote,
+    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, ENTER_HEAD_LENGTH,
+    EnterHead, FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH,
+    LayoutNote, LeaveHead, OriginNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SnapshotHead,
     ThreadNote,
 };
 use cutape_format::{Mapping, Symbol};
@@ -51,7 +51,7 @@ twins! {
         magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64, first: u64, ticks: u64,
         nanoseconds: u64, body_checksum: u32, head_checksum: u32
     } Some(CHUNK_HEAD_LENGTH);
-    staged_note: StagedNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(STAGED_LENGTH - 12);
+    staged_note: BufferNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(BUFFER_NOTE_LENGTH - 12);
     enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
     leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
     capture_head: SnapshotHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(SNAPSHOT_HEAD_LENGTH);
@@ -61,7 +61,7 @@ twins! {
     origin_note: OriginNote { handle: u64, owner: u64, is_kernel: u8 } Some(17);
     host_changed_note: HostChangedNote { address: u64, is_after: u8 } Some(9);
     host_skipped_note: HostSkippedNote { address: u64, length: u64, reason: u8 } Some(17);
-    arrived_note: ArrivedNote { thread: u32, number: u64, address: u64 } Some(20);
+    readback_note: ReadbackNote { thread: u32, number: u64, address: u64 } Some(20);
     mapping: Mapping { start: u64, end: u64, offset: u64, path: String, build_id: Vec<u8> } None;
     symbol: Symbol { address: u64, text: String } None;
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use cutape_format::layout::{CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH};
-use cutape_format::{Error, Event, Trace, TraceBuilder, pack, repair};
+use cutape_format::{Error, NewCall, Trace, TraceBuilder, pack, repair};
 use proptest::prelude::*;
 use sample::{describe, place, sample};
 
@@ -15,18 +15,18 @@ fn small() -> TraceBuilder {
     let mut builder = TraceBuilder::new(sample::SIGNATURES);
     builder.chunk_length(4096).meta("program", "/bin/example");
     for number in 0..3 {
-        builder.call(Event {
+        builder.call(NewCall {
             name: "cuInit",
             arguments: &[number],
-            ..Event::default()
+            ..NewCall::default()
         });
         builder.leave(0, 0, &[]);
     }
-    builder.call(Event {
+    builder.call(NewCall {
         thread: 1,
         name: "cuInit",
         arguments: &[7],
-        ..Event::default()
+        ..NewCall::default()
     });
     builder
 }
@@ -53,12 +53,12 @@ fn every_changed_byte_of_a_packed_trace_is_found() {
     );
     let mut builder = small();
     let blob = sample::noise(17_000);
-    builder.leave(1, 0, &[]).call(Event {
+    builder.leave(1, 0, &[]).call(NewCall {
         thread: 1,
         name: "cuModuleLoadData",
         arguments: &[0, 0],
         snapshots: &[cutape_format::NewSnapshot::pointee(1, &blob)],
-        ..Event::default()
+        ..NewCall::default()
     });
     builder.write(&raw).unwrap();
     pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();

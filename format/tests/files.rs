@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use cutape_format::layout::snapshot_flag;
-use cutape_format::{Bytes, Event, FileRange, NewSnapshot, Trace, TraceBuilder, pack};
+use cutape_format::{Bytes, FileRange, NewCall, NewSnapshot, Trace, TraceBuilder, pack};
 use sample::place;
 
 const SIGNATURES: &str =
@@ -48,14 +48,14 @@ fn record(path: &Path, ranges: &[FileRange<'_>]) -> Trace {
     let mut builder = TraceBuilder::new(SIGNATURES);
     for range in ranges {
         builder
-            .call(Event {
+            .call(NewCall {
                 name: "load",
                 arguments: &[0x1000],
                 snapshots: &[NewSnapshot {
                     flags: snapshot_flag::IN_FILE,
                     ..NewSnapshot::pointee(0, &encoded(*range))
                 }],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &[]);
     }
@@ -206,14 +206,14 @@ fn a_malformed_reference_is_damage() {
     let place = place("files-malformed");
     let path = place.join("raw.cutape");
     let mut builder = TraceBuilder::new(SIGNATURES);
-    builder.call(Event {
+    builder.call(NewCall {
         name: "load",
         arguments: &[0x1000],
         snapshots: &[NewSnapshot {
             flags: snapshot_flag::IN_FILE,
             ..NewSnapshot::pointee(0, &[0xff; 48])
         }],
-        ..Event::default()
+        ..NewCall::default()
     });
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();

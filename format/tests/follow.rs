@@ -10,7 +10,7 @@ use cutape_format::layout::{
     CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind, record_kind,
 };
 use cutape_format::write::{Record, close_chunk};
-use cutape_format::{Cursor, Event, Note, Trace, TraceBuilder};
+use cutape_format::{Cursor, NewCall, Note, Trace, TraceBuilder};
 use proptest::prelude::*;
 use sample::{SIGNATURES, open_head, place};
 
@@ -156,11 +156,11 @@ fn a_growing_trace_is_read_in_order_and_whole() {
 #[test]
 fn a_call_in_flight_is_held_back_until_it_is_over() {
     let path = place("follow-flight").join("live.cutape");
-    let event = |thread, value| Event {
+    let event = |thread, value| NewCall {
         thread,
         name: "cuInit",
         arguments: value,
-        ..Event::default()
+        ..NewCall::default()
     };
     let mut builder = TraceBuilder::new(SIGNATURES);
     builder
@@ -220,10 +220,10 @@ fn what_later_versions_add_is_passed_over() {
     let mut builder = TraceBuilder::new(SIGNATURES);
     builder
         .record(0, 77, 1, b"a record of a later version")
-        .call(Event {
+        .call(NewCall {
             name: "cuInit",
             arguments: &[1],
-            ..Event::default()
+            ..NewCall::default()
         })
         .record(0, 78, 1, b"another")
         .text_note(0, 999, "a note of a later version")
@@ -231,10 +231,10 @@ fn what_later_versions_add_is_passed_over() {
         // Function 3 is not in the table.
         .record(0, record_kind::ENTER, 3, &[1; 40])
         .record(0, record_kind::LEAVE, 3, &[0; 12])
-        .call(Event {
+        .call(NewCall {
             name: "cuInit",
             arguments: &[2],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[]);
     let mut bytes = builder.bytes();
@@ -276,10 +276,10 @@ fn a_chunk_that_was_being_closed_counts_as_open() {
     let path = place("follow-closing").join("closing.cutape");
     let mut builder = TraceBuilder::new(SIGNATURES);
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuInit",
             arguments: &[1],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[]);
     let closed = builder.bytes();
@@ -306,10 +306,10 @@ fn a_chunk_that_was_being_closed_counts_as_open() {
 fn meta_is_read_once_it_is_closed() {
     let path = place("follow-meta").join("meta.cutape");
     let mut builder = TraceBuilder::new(SIGNATURES);
-    builder.meta("program", "late").call(Event {
+    builder.meta("program", "late").call(NewCall {
         name: "cuInit",
         arguments: &[1],
-        ..Event::default()
+        ..NewCall::default()
     });
     let closed = builder.leave(0, 0, &[]).bytes();
     let at = closed
@@ -342,10 +342,10 @@ fn a_file_shorter_than_its_chunk_is_waited_for() {
     let path = place("follow-short").join("short.cutape");
     let mut builder = TraceBuilder::new(SIGNATURES);
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuInit",
             arguments: &[1],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[]);
     let bytes = builder.bytes();
@@ -394,7 +394,7 @@ proptest! {
                     expected[call].2 = Some(result);
                 }
                 None => {
-                    builder.call(Event { thread, name: "cuInit", arguments: &[u64::from(value)], ..Event::default() });
+                    builder.call(NewCall { thread, name: "cuInit", arguments: &[u64::from(value)], ..NewCall::default() });
                     open.insert(thread, expected.len());
                     expected.push((thread, u64::from(value), None));
                 }

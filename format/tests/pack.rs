@@ -88,7 +88,7 @@ fn leaves_out_what_no_record_names() {
     stray.reverse();
     let donor = {
         let mut builder = cutape_format::TraceBuilder::new(sample::SIGNATURES);
-        builder.call(cutape_format::Event {
+        builder.call(cutape_format::NewCall {
             name: "cuModuleLoadData",
             arguments: &[0, 0],
             snapshots: &[cutape_format::NewSnapshot::pointee(1, &stray)],

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use cutape_format::layout::{
-    ArrivedNote, FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, field, note_kind,
+    FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, ReadbackNote, field, note_kind,
     record_kind, snapshot_flag,
 };
 use cutape_format::{
-    Bytes, Call, Event, Kept, NewSnapshot, Note, PackSummary, Payloads, Trace, TraceBuilder, codec,
-    pack, pack_keeping, repair,
+    Bytes, Call, NewCall, NewSnapshot, Note, PackSummary, PayloadPolicies, PayloadPolicy, Trace,
+    TraceBuilder, codec, pack, pack_with_policies, repair,
 };
 use proptest::prelude::*;
 use sample::{noise, place};
@@ -25,9 +25,9 @@ function\t4\tload\tload\tL\tCUresult\toverride\tmodule|CUmodule *|u8|make module
 function\t5\twait\twait\tS\tCUresult\tplain\tstream|CUstream|u8|use stream
 ";
 
-const ALL: Kept = Kept {
-    payloads: Payloads::All,
-    outputs: Payloads::All,
+const ALL: PayloadPolicies = PayloadPolicies {
+    payloads: PayloadPolicy::All,
+    outputs: PayloadPolicy::All,
 };
 
 /// Whether a snapshot goes to a device, comes back, or is no payload.
@@ -59,7 +59,7 @@ fn contents(trace: &Trace) -> Vec<Vec<u8>> {
         let mut add = |bytes| found.push(shown(bytes, trace));
         call.snapshots().for_each(|snapshot| add(snapshot.bytes));
         for note in call.notes() {
-            if let Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot) = note {
+            if let Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) = note {
                 add(snapshot.bytes);
             }
         }
@@ -70,21 +70,21 @@ fn contents(trace: &Trace) -> Vec<Vec<u8>> {
 }
 
 /// What they are to hold where that is kept.
-fn expected(kept: Kept) -> Vec<Vec<u8>> {
+fn expected(kept: PayloadPolicies) -> Vec<Vec<u8>> {
     let left = |(direction, bytes): (Direction, Vec<u8>)| {
         let kept = match direction {
             Direction::In => kept.payloads,
             Direction::Out => kept.outputs,
-            Direction::Neither => Payloads::All,
+            Direction::Neither => PayloadPolicy::All,
         };
         let length = bytes.len() as u64;
         match kept {
-            Payloads::All => bytes,
-            Payloads::Hash => {
+            PayloadPolicy::All => bytes,
+            PayloadPolicy::Hash => {
                 let hash = *blake3::hash(&bytes).as_bytes().first_chunk().unwrap();
                 [&b"hash"[..], &length.to_le_bytes(), &hash as &[u8; 16]].concat()
             }
-            Payloads::None => omitted(length),
+            PayloadPolicy::None => omitted(length),
         }
     };
     let without_bytes = [Vec::new(), b"unreadable".to_vec()];
@@ -111,10 +111,10 @@ fn outline(trace: &Trace) -> Vec<String> {
     trace.calls().map(line).collect()
 }
 
-fn every_kept() -> impl Iterator<Item = Kept> {
-    Payloads::EVERY.into_iter().flat_map(|payloads| {
-        let both = Payloads::EVERY.into_iter();
-        both.map(move |outputs| Kept { payloads, outputs })
+fn every_kept() -> impl Iterator<Item = PayloadPolicies> {
+    PayloadPolicy::EVERY.into_iter().flat_map(|payloads| {
+        let both = PayloadPolicy::EVERY.into_iter();
+        both.map(move |outputs| PayloadPolicies { payloads, outputs })
     })
 }
 
@@ -149,21 +149,21 @@ fn snapshots() -> Vec<(Direction, Vec<u8>)> {
     ]
 }
 
-fn copy<'a>(name: &'a str, snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
-    Event {
+fn copy<'a>(name: &'a str, snapshots: &'a [NewSnapshot<'a>]) -> NewCall<'a> {
+    NewCall {
         name,
         arguments: &[0x1000, 0x2000, 40],
         snapshots,
-        ..Event::default()
+        ..NewCall::default()
     }
 }
 
-fn struct_copy<'a>(snapshots: &'a [NewSnapshot<'a>]) -> Event<'a> {
-    Event {
+fn struct_copy<'a>(snapshots: &'a [NewSnapshot<'a>]) -> NewCall<'a> {
+    NewCall {
         name: "plane",
         arguments: &[0x3000],
         snapshots,
-        ..Event::default()
+        ..NewCall::default()
     }
 }
 
@@ -192,18 +192,18 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         .leave(0, 0, &[])
         .call(struct_copy(&[NewSnapshot::pointee(0, bytes(7))]))
         .leave(0, 0, &[host(8)])
-        .call(Event {
+        .call(NewCall {
             name: "answers",
             arguments: &[0x4000, 2],
             snapshots: &[NewSnapshot::pointee(0, bytes(9))],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[host(10)])
-        .call(Event {
+        .call(NewCall {
             name: "load",
             arguments: &[0x5000, 0x6000],
             snapshots: &[NewSnapshot::pointee(1, bytes(11))],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[NewSnapshot::pointee(0, bytes(12))])
         .call(copy("up", &[]));
@@ -214,7 +214,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         length: bytes(13).len() as u32,
     });
     further.extend_from_slice(bytes(13));
-    let arrived = ArrivedNote {
+    let arrived = ReadbackNote {
         thread: 0,
         number: 3,
         address: 0x1000,
@@ -226,12 +226,12 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
     builder
         .record(0, record_kind::NOTE, note_kind::SNAPSHOTS, &further)
         .leave(0, 0, &[])
-        .call(Event {
+        .call(NewCall {
             name: "wait",
             arguments: &[0],
-            ..Event::default()
+            ..NewCall::default()
         })
-        .arrived_note(0, arrived, NewSnapshot::pointee(0, bytes(14)))
+        .readback_note(0, arrived, NewSnapshot::pointee(0, bytes(14)))
         .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
         .leave(0, 0, &[])
         // What has no bytes to be left out stays as it is.
@@ -265,7 +265,7 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
         for kept in every_kept() {
             let name = format!("{name}-{}-{}", kept.payloads.word(), kept.outputs.word());
             let path = place.join(format!("{name}.cutape"));
-            let summary = pack_keeping(&raw, &path, &[], &[], kept).unwrap();
+            let summary = pack_with_policies(&raw, &path, &[], &[], kept).unwrap();
             let packed = Trace::open(&path).unwrap();
             assert_eq!(packed.verify(), [], "{name}");
             assert_eq!(contents(&packed), expected(kept), "{name}");
@@ -273,16 +273,16 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
             let replaced = snapshots()
                 .into_iter()
                 .filter(|(direction, _)| match direction {
-                    Direction::In => kept.payloads > Payloads::All,
-                    Direction::Out => kept.outputs > Payloads::All,
+                    Direction::In => kept.payloads > PayloadPolicy::All,
+                    Direction::Out => kept.outputs > PayloadPolicy::All,
                     Direction::Neither => false,
                 });
             let lengths: Vec<_> = replaced.map(|(_, bytes)| bytes.len() as u64).collect();
             assert_eq!(summary.payloads, lengths.len() as u64, "{name}");
             assert_eq!(summary.payload_bytes, lengths.iter().sum::<u64>(), "{name}");
             // What the image has in common with a payload stays for its sake.
-            let blobs = 1 + u64::from(kept.outputs == Payloads::All);
-            let names = blobs + u64::from(kept.payloads == Payloads::All);
+            let blobs = 1 + u64::from(kept.outputs == PayloadPolicy::All);
+            let names = blobs + u64::from(kept.payloads == PayloadPolicy::All);
             assert_eq!(packed.blobs().count() as u64, names, "{name}");
             for (key, kept) in [("payloads", kept.payloads), ("outputs", kept.outputs)] {
                 let said = packed.meta_value(key).unwrap_or("all");
@@ -327,11 +327,11 @@ fn a_record_may_begin_the_chunk_behind_its_call() {
         }
         builder.write(&raw).unwrap();
         let raw = Trace::open(&raw).unwrap();
-        let kept = Kept {
-            payloads: Payloads::None,
-            outputs: Payloads::None,
+        let kept = PayloadPolicies {
+            payloads: PayloadPolicy::None,
+            outputs: PayloadPolicy::None,
         };
-        let summary = pack_keeping(&raw, &packed, &[], &[], kept).unwrap();
+        let summary = pack_with_policies(&raw, &packed, &[], &[], kept).unwrap();
         assert_eq!(summary.payloads, 2 * calls, "{length}");
         assert_eq!(summary.payload_bytes, calls * (length as u64 + 8));
         let packed = Trace::open(&packed).unwrap();
@@ -353,10 +353,10 @@ fn less_is_kept_and_never_more() {
         for second in every_kept() {
             let (once, twice) = (place.join("once.cutape"), place.join("twice.cutape"));
             let _ = (fs::remove_file(&once), fs::remove_file(&twice));
-            pack_keeping(&raw, &once, &[], &[], first).unwrap();
+            pack_with_policies(&raw, &once, &[], &[], first).unwrap();
             let trace = Trace::open(&once).unwrap();
-            let summary = pack_keeping(&trace, &twice, &[], &[], second).unwrap();
-            let both = Kept {
+            let summary = pack_with_policies(&trace, &twice, &[], &[], second).unwrap();
+            let both = PayloadPolicies {
                 payloads: first.payloads.max(second.payloads),
                 outputs: first.outputs.max(second.outputs),
             };
@@ -395,11 +395,11 @@ fn a_recorder_may_have_been_told() {
         TraceBuilder::new(SIGNATURES)
             .meta("payloads", "hash")
             .meta("outputs", "all")
-            .call(Event {
+            .call(NewCall {
                 name: "up",
                 arguments: &[0x1000, 0x2000, 200],
                 snapshots: &[NewSnapshot::pointee(1, &secret)],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &[])
             .write(&raw)
@@ -431,11 +431,11 @@ fn a_later_version_may_have_payloads_elsewhere() {
     bytes[..FILE_HEAD_ENCODED].copy_from_slice(&FileHead { minor, ..head }.encode());
     fs::write(&raw, &bytes).unwrap();
     let trace = Trace::open(&raw).unwrap();
-    let kept = Kept {
-        outputs: Payloads::Hash,
+    let kept = PayloadPolicies {
+        outputs: PayloadPolicy::Hash,
         ..ALL
     };
-    let error = pack_keeping(&trace, &packed, &[], &[], kept).unwrap_err();
+    let error = pack_with_policies(&trace, &packed, &[], &[], kept).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     assert!(error.to_string().contains("version 1."), "{error}");
     assert!(!packed.exists());
@@ -460,9 +460,9 @@ proptest! {
         }
         builder.short().write(&raw).unwrap();
         let _ = fs::remove_file(&packed);
-        let kept = Kept { payloads: Payloads::Hash, outputs: Payloads::None };
+        let kept = PayloadPolicies { payloads: PayloadPolicy::Hash, outputs: PayloadPolicy::None };
         let trace = Trace::open(&raw).unwrap();
-        if pack_keeping(&trace, &packed, &[], &[], kept).is_ok() {
+        if pack_with_policies(&trace, &packed, &[], &[], kept).is_ok() {
             let packed = Trace::open(&packed).unwrap();
             prop_assert_eq!(outline(&packed), outline(&trace));
         }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cutape_format::codec;
 use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control, Slot};
 use cutape_format::layout::{
-    CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH, STAGED_PADDED_LENGTH, StagedNote, chunk_kind,
-    note_kind, record_kind,
+    BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
+    chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
 use cutape_format::{Cursor, Mover, Trace, TraceBuilder};
@@ -75,7 +75,7 @@ impl Clock {
 /// One stage of a thread's.
 struct Stage<'f> {
     map: memmap2::MmapMut,
-    note: StagedNote,
+    note: BufferNote,
     slot: &'f Slot,
     handed: Option<(u32, u64)>,
 }
@@ -95,7 +95,7 @@ struct Writer<'f> {
     taken_back: u64,
 }
 
-const BODY: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
+const BODY: usize = CHUNK_HEAD_LENGTH + BUFFER_NOTE_PADDED_LENGTH;
 
 impl<'f> Writer<'f> {
     fn new(recording: &'f Recording, thread: u32, stages: usize) -> Self {
@@ -110,10 +110,10 @@ impl<'f> Writer<'f> {
                     .unwrap()
             };
             map[..CHUNK_HEAD_LENGTH]
-                .copy_from_slice(&open_head(chunk_kind::STAGE, thread, STAGE).encode());
+                .copy_from_slice(&open_head(chunk_kind::THREAD_BUFFER, thread, STAGE).encode());
             Stage {
                 map,
-                note: StagedNote {
+                note: BufferNote {
                     sequence: 0,
                     first: 0,
                     ticks: 0,
@@ -147,7 +147,7 @@ impl<'f> Writer<'f> {
 
     /// Begins the next chunk in the current stage.
     fn begin(&mut self, first: u64) {
-        let note = StagedNote {
+        let note = BufferNote {
             sequence: self.sequence,
             first,
             ticks: self.entered,
@@ -157,10 +157,10 @@ impl<'f> Writer<'f> {
         empty_stage(self.map());
         let record = Record::new(self.map()).and_then(|mut record| {
             record.put_encoded(note)?;
-            record.put(&[0; STAGED_PADDED_LENGTH - 40])?;
-            record.commit(record_kind::NOTE, note_kind::STAGED)
+            record.put(&[0; BUFFER_NOTE_PADDED_LENGTH - 40])?;
+            record.commit(record_kind::NOTE, note_kind::BUFFER)
         });
-        assert_eq!(record, Some(STAGED_PADDED_LENGTH));
+        assert_eq!(record, Some(BUFFER_NOTE_PADDED_LENGTH));
         let stage = &mut self.stages[self.current];
         (stage.note, stage.handed) = (note, None);
         self.filled = BODY;

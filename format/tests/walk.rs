@@ -3,7 +3,7 @@
 mod sample;
 
 use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, chunk_kind};
-use cutape_format::{Error, Event, NewSnapshot, Trace, TraceBuilder, pack};
+use cutape_format::{Error, NewCall, NewSnapshot, Trace, TraceBuilder, pack};
 use sample::{place, sample, short_sample};
 
 /// What identifies a call and all that was kept of it.
@@ -77,11 +77,11 @@ fn filled(mut builder: TraceBuilder) -> TraceBuilder {
             let makes = thread == 0 && round % 250 == 3;
             if makes {
                 builder
-                    .call(Event {
+                    .call(NewCall {
                         thread,
                         name: "cuModuleLoadData",
                         arguments: &[0x7000, round],
-                        ..Event::default()
+                        ..NewCall::default()
                     })
                     .leave(
                         thread,
@@ -89,12 +89,12 @@ fn filled(mut builder: TraceBuilder) -> TraceBuilder {
                         &[NewSnapshot::pointee(0, &(0x100 + round).to_le_bytes())],
                     );
             }
-            builder.call(Event {
+            builder.call(NewCall {
                 thread,
                 name: "cuInit",
                 arguments: &[round],
                 caller: 0x40_0000 + round,
-                ..Event::default()
+                ..NewCall::default()
             });
         }
         for thread in 0..3 {
@@ -236,7 +236,7 @@ fn bodies_of_calls(bytes: &[u8]) -> Vec<usize> {
         .step_by(CHUNK_ALIGNMENT as usize)
         .filter(|&at| {
             let kind = bytes.get(at + 4..at + 6).unwrap_or(&[]);
-            let kinds = [chunk_kind::CALLS, chunk_kind::STAGE].map(u16::to_le_bytes);
+            let kinds = [chunk_kind::CALLS, chunk_kind::THREAD_BUFFER].map(u16::to_le_bytes);
             bytes[at..].starts_with(&CHUNK_MAGIC.to_le_bytes()) && kinds.iter().any(|k| k == kind)
         })
         .map(|at| at + CHUNK_HEAD_LENGTH)

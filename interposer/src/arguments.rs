@@ -154,7 +154,7 @@ pub(crate) fn put_short(mut record: Record<'_>, frame: &mut Frame, plan: &Plan) 
 mod tests {
     use super::*;
     use crate::plan::{self, Entering};
-    use cutape_format::{Passing, Trace, TraceBuilder};
+    use cutape_format::{Trace, TraceBuilder, ValueType};
     use cutape_registry::FUNCTIONS;
     use proptest::prelude::*;
 
@@ -288,16 +288,16 @@ mod tests {
                         Place::Vector(at) => vectors[usize::from(at)][0],
                         Place::Stack(at) => stack[usize::from(at)],
                     };
-                    let expected = match call.signature.parameters[index].passing {
-                        Passing::Memory(bytes) => {
+                    let expected = match call.signature.parameters[index].value_type {
+                        ValueType::Memory(bytes) => {
                             let Place::Stack(at) = *place else { panic!("{}", function.name) };
                             let words = &stack[usize::from(at)..][..usize::from(bytes) / 8];
                             let expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                             prop_assert_eq!(call.argument_bytes(index).into_owned(), expected);
                             continue;
                         }
-                        Passing::Signed(4) => i64::from(word as i32) as u64,
-                        Passing::Unsigned(bytes) | Passing::Float(bytes) if bytes < 8 => {
+                        ValueType::Signed(4) => i64::from(word as i32) as u64,
+                        ValueType::Unsigned(bytes) | ValueType::Float(bytes) if bytes < 8 => {
                             word & ((1 << (8 * bytes)) - 1)
                         }
                         _ => word,

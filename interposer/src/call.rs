@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use cutape_format::Payloads;
+use cutape_format::PayloadPolicy;
 use cutape_registry::FUNCTIONS;
 
 use crate::plan::{self, MOST_PARAMETERS, Plan};
@@ -66,14 +66,17 @@ const COUNTING: u8 = 5;
 /// What becomes of calls: one of the values above.
 pub(crate) static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 static THREADS: AtomicU32 = AtomicU32::new(0);
-static PAYLOADS: AtomicU8 = AtomicU8::new(Payloads::All as u8);
-static OUTPUTS: AtomicU8 = AtomicU8::new(Payloads::All as u8);
+static PAYLOADS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
+static OUTPUTS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
 
 /// What is kept of bytes that go to devices, and of bytes that come back.
-pub(crate) fn payload_policy() -> (Payloads, Payloads) {
+pub(crate) fn payload_policy() -> (PayloadPolicy, PayloadPolicy) {
     let policy = |kept: &AtomicU8| {
         let kept = usize::from(kept.load(Ordering::Relaxed));
-        Payloads::EVERY.get(kept).copied().unwrap_or(Payloads::None)
+        PayloadPolicy::EVERY
+            .get(kept)
+            .copied()
+            .unwrap_or(PayloadPolicy::None)
     };
     (policy(&PAYLOADS), policy(&OUTPUTS))
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 
-use cutape_format::layout::{ArrivedNote, note_kind, record_kind};
+use cutape_format::layout::{ReadbackNote, note_kind, record_kind};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits, id};
 
 use crate::call::{Frame, payload_policy};
@@ -263,12 +263,12 @@ pub(crate) fn completed(state: &Thread, frame: &Frame, function: usize) {
         arrived
     };
     for copy in arrived {
-        let note = ArrivedNote {
+        let note = ReadbackNote {
             thread: copy.thread,
             number: copy.number,
             address: copy.memory.address,
         };
-        state.write(record_kind::NOTE, note_kind::ARRIVED, |record| {
+        state.write(record_kind::NOTE, note_kind::READBACK, |record| {
             record.put_encoded(note)?;
             snapshot::payload(
                 record,

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use cutape_format::Payloads;
+use cutape_format::PayloadPolicy;
 
 /// Which host memory that the device reads without a copy is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,9 @@ pub(crate) struct Settings {
     /// `CUTAPE_DRIVER`: the real library.
     pub(crate) driver: Option<CString>,
     /// `CUTAPE_PAYLOADS`: what is kept of the bytes that programs copy to devices. Here `hash` is as `all`: `pack` makes hashes.
-    pub(crate) payloads: Payloads,
+    pub(crate) payloads: PayloadPolicy,
     /// `CUTAPE_OUTPUTS`: what is kept of the bytes that come back.
-    pub(crate) outputs: Payloads,
+    pub(crate) outputs: PayloadPolicy,
     /// `CUTAPE_HOST_MEMORY`: what is recorded of host memory that the device reads.
     pub(crate) host_memory: HostMemory,
     /// `CUTAPE_COST`: what recording costs is measured.
@@ -70,8 +70,8 @@ impl Settings {
             return Self {
                 trace: None,
                 driver: None,
-                payloads: Payloads::None,
-                outputs: Payloads::None,
+                payloads: PayloadPolicy::None,
+                outputs: PayloadPolicy::None,
                 host_memory: HostMemory::Off,
                 measures_cost: false,
             };
@@ -94,11 +94,11 @@ impl Settings {
     }
 }
 
-fn policy(name: &CStr) -> Payloads {
+fn policy(name: &CStr) -> PayloadPolicy {
     match variable(name) {
-        None => Payloads::All,
+        None => PayloadPolicy::All,
         // Of what nobody understands, the least is kept.
-        Some(word) => Payloads::from_word(word.to_bytes()).unwrap_or(Payloads::None),
+        Some(word) => PayloadPolicy::from_word(word.to_bytes()).unwrap_or(PayloadPolicy::None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What stands behind pointers, by the roles of the registry.
 
-use cutape_format::Payloads;
+use cutape_format::PayloadPolicy;
 use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
 use cutape_format::write::Record;
@@ -291,10 +291,10 @@ pub(crate) fn payload(
     position: u8,
     field: u8,
     memory: &Rows,
-    policy: Payloads,
+    policy: PayloadPolicy,
 ) -> Option<()> {
     let length = memory.length();
-    if policy == Payloads::None {
+    if policy == PayloadPolicy::None {
         return put_flagged(
             record,
             position,

@@ -5,8 +5,8 @@
 
 use cutape_format::control::{Slot, copy_alignment};
 use cutape_format::layout::{
-    CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, ChunkHead, STAGED_LENGTH, STAGED_PADDED_LENGTH, StagedNote,
-    chunk_kind, note_kind, record_kind,
+    BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH,
+    ChunkHead, chunk_kind, note_kind, record_kind,
 };
 use cutape_format::write::{Record, empty_stage};
 
@@ -14,8 +14,8 @@ use crate::errno::{self, Errno};
 use crate::{clock, trace_file};
 
 /// What stands before the records.
-const RECORDS: usize = CHUNK_HEAD_LENGTH + STAGED_PADDED_LENGTH;
-const PADDING: [u8; STAGED_PADDED_LENGTH - STAGED_LENGTH] = [0; _];
+const RECORDS: usize = CHUNK_HEAD_LENGTH + BUFFER_NOTE_PADDED_LENGTH;
+const PADDING: [u8; BUFFER_NOTE_PADDED_LENGTH - BUFFER_NOTE_LENGTH] = [0; _];
 
 const PAGE: usize = 4096;
 /// How much of a stage is made ready at once: a page takes some 4 us (ext4 on Linux 6.18), for which a call has to wait.
@@ -40,7 +40,7 @@ pub(crate) struct Stage {
     /// Where it begins in the file.
     position: u64,
     thread: u32,
-    note: StagedNote,
+    note: BufferNote,
     /// Where it is handed over to the mover; `None` if there is no room for more stages there.
     slot: Option<&'static Slot>,
     /// Ticket and bytes of records with which it was handed over; `None` while it is the thread's.
@@ -89,7 +89,7 @@ impl Stage {
         }
         let head = ChunkHead {
             thread,
-            ..trace_file::head(chunk_kind::STAGE, length)
+            ..trace_file::head(chunk_kind::THREAD_BUFFER, length)
         };
         let bytes = head.encode();
         // SAFETY: a stage is longer than its head, and ours.
@@ -100,7 +100,7 @@ impl Stage {
             ready,
             position,
             thread,
-            note: StagedNote {
+            note: BufferNote {
                 sequence: 0,
                 first: 0,
                 ticks: 0,
@@ -169,7 +169,7 @@ impl Stage {
 
     /// Begins what will be the thread's chunk of that number, whose first call will have that number. Where records go.
     pub(crate) fn begin(&mut self, sequence: u32, first: u64) -> (*mut u8, *mut u8) {
-        self.note = StagedNote {
+        self.note = BufferNote {
             sequence,
             first,
             ticks: clock::ticks(),
@@ -186,9 +186,9 @@ impl Stage {
             .and_then(|mut record| {
                 record.put_encoded(note)?;
                 record.put(&PADDING)?;
-                record.commit(record_kind::NOTE, note_kind::STAGED)
+                record.commit(record_kind::NOTE, note_kind::BUFFER)
             });
-        debug_assert_eq!(written, Some(STAGED_PADDED_LENGTH));
+        debug_assert_eq!(written, Some(BUFFER_NOTE_PADDED_LENGTH));
         // SAFETY: the stage is longer than what stands before its records.
         unsafe { (self.start.add(RECORDS), self.start.add(self.ready)) }
     }

@@ -356,7 +356,7 @@ fn kernel_parameters_and_what_arrives() {
     let mut arrived = Vec::new();
     for call in recorded.traces[0].calls() {
         for note in call.notes() {
-            if let Note::Arrived(note, snapshot) = note {
+            if let Note::Readback(note, snapshot) = note {
                 let length = match snapshot.bytes {
                     Bytes::Inline(bytes) => bytes.len() as u64,
                     Bytes::Blob(blob) => blob.length,

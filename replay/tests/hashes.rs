@@ -1,8 +1,8 @@
-//! Payloads of which a trace has only the hash: what comes back is compared with it, what went to the device is not made up.
+//! PayloadPolicy of which a trace has only the hash: what comes back is compared with it, what went to the device is not made up.
 
 mod recorder;
 
-use cutape_format::layout::{ArrivedNote, snapshot_flag};
+use cutape_format::layout::{ReadbackNote, snapshot_flag};
 use cutape_format::{NewSnapshot, codec};
 use cutape_replay::What;
 
@@ -51,13 +51,13 @@ fn what_comes_back_is_compared_with_its_hash() {
                 let arguments = [0x1000, memory, LENGTH as u64, 0];
                 let number = recorder.numbers[0];
                 recorder.write("cuMemcpyDtoHAsync_v2", &arguments, &[], |_| {}, 0, &[]);
-                let note = ArrivedNote {
+                let note = ReadbackNote {
                     thread: 0,
                     number,
                     address: 0x1000,
                 };
                 let arrives = |builder: &mut cutape_format::TraceBuilder| {
-                    builder.arrived_note(0, note, capture(0, &kept));
+                    builder.readback_note(0, note, capture(0, &kept));
                 };
                 recorder.write("cuCtxSynchronize", &[], &[], arrives, 0, &[]);
             } else {

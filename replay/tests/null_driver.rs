@@ -4,8 +4,8 @@ mod recorder;
 
 use std::time::Duration;
 
-use cutape_format::layout::ArrivedNote;
-use cutape_format::{Event, NewSnapshot};
+use cutape_format::layout::ReadbackNote;
+use cutape_format::{NewCall, NewSnapshot};
 use cutape_replay::{Guard, What};
 
 use recorder::{Behind, Recorder, assert_agrees, pattern};
@@ -95,10 +95,10 @@ fn what_differs_is_said_with_call_and_byte() {
     expected[37] = 255;
     let arguments = [0x1000, memory, 64];
     let copy = recorder.index;
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuMemcpyDtoH_v2",
         arguments: &arguments,
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder
         .builder
@@ -149,17 +149,17 @@ fn calls_that_would_crash_the_driver_are_left_out_and_named() {
     let stream = recorder.make("cuStreamCreate", &[0, 0]);
     recorder.call("cuStreamDestroy_v2", &[stream], &mut []);
     // Written down without calling the driver, which would crash.
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuStreamQuery",
         arguments: &[stream],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder.builder.leave(0, 400, &[]);
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         thread: 1,
         name: "cuStreamSynchronize",
         arguments: &[stream],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder.end(context);
     let report = recorder.replayed("crashing", "");
@@ -228,19 +228,19 @@ fn bytes_of_asynchronous_copies_are_compared_when_they_had_arrived() {
             let behind = &mut [(0, Behind::Later(target))];
             assert_eq!(recorder.call("cuMemcpyDtoHAsync_v2", &arguments, behind), 0);
             bytes[4095] ^= u8::from(tampered);
-            recorder.builder.call(Event {
+            recorder.builder.call(NewCall {
                 name: "cuStreamSynchronize",
                 arguments: &[stream],
-                ..Event::default()
+                ..NewCall::default()
             });
-            let note = ArrivedNote {
+            let note = ReadbackNote {
                 thread: 0,
                 number,
                 address: place,
             };
             recorder
                 .builder
-                .arrived_note(0, note, NewSnapshot::pointee(0, &bytes));
+                .readback_note(0, note, NewSnapshot::pointee(0, &bytes));
             recorder.builder.leave(0, 0, &[]);
             if pinned {
                 recorder.call("cuMemFreeHost", &[place], &mut []);
@@ -266,11 +266,11 @@ fn each_recorded_thread_keeps_its_own_context() {
     let mut recorder = Recorder::new();
     let context = recorder.begin();
     let current = |recorder: &mut Recorder, thread: u32, value: u64| {
-        recorder.builder.call(Event {
+        recorder.builder.call(NewCall {
             thread,
             name: "cuCtxGetCurrent",
             arguments: &[0x1000],
-            ..Event::default()
+            ..NewCall::default()
         });
         recorder
             .builder
@@ -280,11 +280,11 @@ fn each_recorded_thread_keeps_its_own_context() {
         current(&mut recorder, 0, context);
         current(&mut recorder, 1, 0);
     }
-    let event = Event {
+    let event = NewCall {
         thread: 1,
         name: "cuCtxSetCurrent",
         arguments: &[context],
-        ..Event::default()
+        ..NewCall::default()
     };
     recorder.builder.call(event);
     recorder.builder.leave(1, 0, &[]);
@@ -323,11 +323,11 @@ fn handles_that_are_none_are_refused_without_a_crash() {
         if let Some(position) = string {
             arguments[usize::from(position)] = 0x2000;
         }
-        recorder.builder.call(Event {
+        recorder.builder.call(NewCall {
             name,
             arguments: &arguments,
             snapshots: &snapshots,
-            ..Event::default()
+            ..NewCall::default()
         });
         let code = if name.starts_with("cuMem") { 1 } else { 400 };
         recorder.builder.leave(0, code, &[]);
@@ -343,33 +343,33 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
     let context = recorder.begin();
     // Where a position-independent executable lies without address randomisation.
     let taken = 0x5555_5555_5000_u64;
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuMemHostRegister_v2",
         arguments: &[taken, 4096, 0],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder.builder.leave(0, 0, &[]);
     let memory = recorder.allocate(4096);
     let bytes = pattern(4096);
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuMemcpyHtoD_v2",
         arguments: &[memory, taken, 4096],
         snapshots: &[NewSnapshot::pointee(1, &bytes)],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder.builder.leave(0, 0, &[]);
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuMemcpyDtoH_v2",
         arguments: &[taken, memory, 4096],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder
         .builder
         .leave(0, 0, &[NewSnapshot::pointee(0, &bytes)]);
-    recorder.builder.call(Event {
+    recorder.builder.call(NewCall {
         name: "cuMemHostUnregister",
         arguments: &[taken],
-        ..Event::default()
+        ..NewCall::default()
     });
     recorder.builder.leave(0, 0, &[]);
     recorder.end(context);
@@ -448,10 +448,10 @@ fn threads_are_in_the_driver_at_once_and_a_blocked_replay_names_their_calls() {
     recorder.begin();
     let first = recorder.index;
     let enter = |recorder: &mut Recorder, thread, name| {
-        recorder.builder.call(Event {
+        recorder.builder.call(NewCall {
             thread,
             name,
-            ..Event::default()
+            ..NewCall::default()
         });
     };
     // Threads 1 and 2 overlapped; what thread 0 did was entered when thread 1 had returned.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cutape_format::layout::{FileHead, MAJOR, record_kind};
-use cutape_format::{Event, Trace, TraceBuilder};
+use cutape_format::{NewCall, Trace, TraceBuilder};
 use cutape_tests::{Output, endings, parts, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -279,10 +279,10 @@ fn unreadable(folder: &Path) -> Option<PathBuf> {
 
 fn unknown_call(folder: &Path) -> Option<PathBuf> {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-    builder.call(Event {
+    builder.call(NewCall {
         name: "cuInit",
         arguments: &[0],
-        ..Event::default()
+        ..NewCall::default()
     });
     builder.leave(0, 0, &[]);
     builder.record(0, record_kind::ENTER, 60_000, &[0; 24]);

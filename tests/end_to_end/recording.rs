@@ -204,7 +204,7 @@ fn a_thread_that_calls_little_has_one_stage() {
         .filter_map(codec::decode::<ChunkHead>)
         .filter(|(head, _)| head.magic == CHUNK_MAGIC)
         .map(|(head, _)| head.kind);
-    let stages = kinds.filter(|kind| *kind == chunk_kind::STAGE);
+    let stages = kinds.filter(|kind| *kind == chunk_kind::THREAD_BUFFER);
     assert_eq!(stages.count(), 1);
 }
 

@@ -8,7 +8,7 @@ mod value;
 use std::borrow::Cow;
 
 use cutape_format::layout::{field, snapshot_flag};
-use cutape_format::{Call, Passing, Signature, Signatures, Snapshot};
+use cutape_format::{Call, Signature, Signatures, Snapshot, ValueType};
 use cutape_registry::{Function, Kind, Role};
 
 pub use types::{Type, attributes, block, text, word};
@@ -134,11 +134,14 @@ impl<'t> CallPlan<'t> {
                 Some(Role::Use(kind) | Role::Destroy(kind)) => Type::Handle(kind),
                 Some(Role::DeviceRead(_) | Role::DeviceWrite(_)) => Type::DeviceAddress,
                 Some(Role::HostAddress) => Type::Pointer,
-                _ => match (Type::of(&parameter.c_type, signatures), parameter.passing) {
-                    (Type::Bytes, Passing::Float(n)) => Type::Float(usize::from(n)),
-                    (Type::Bytes, Passing::Signed(n)) => Type::Signed(usize::from(n)),
+                _ => match (
+                    Type::of(&parameter.c_type, signatures),
+                    parameter.value_type,
+                ) {
+                    (Type::Bytes, ValueType::Float(n)) => Type::Float(usize::from(n)),
+                    (Type::Bytes, ValueType::Signed(n)) => Type::Signed(usize::from(n)),
                     // A handle of a type without a name here, or a callback.
-                    (Type::Bytes, Passing::Unsigned(8)) => Type::Pointer,
+                    (Type::Bytes, ValueType::Unsigned(8)) => Type::Pointer,
                     (known, _) => known,
                 },
             };
@@ -168,7 +171,7 @@ impl<'t> CallPlan<'t> {
                 by_value,
                 behind,
                 is_string: matches!(role, Some(Role::String)),
-                memory: matches!(parameter.passing, Passing::Memory(_)),
+                memory: matches!(parameter.value_type, ValueType::Memory(_)),
             }
         });
         Self {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cutape_analyzer::{Analyzer, Finding};
 use cutape_format::layout::field;
 use cutape_format::layout::snapshot_flag;
-use cutape_format::{Event, NewSnapshot, Passing, Signatures, Trace, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, ValueType};
 
 /// PTX with a kernel "k" and a global "g".
 pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
@@ -368,13 +368,13 @@ pub(crate) fn trace(script: &str) -> Trace {
             .by_name(function)
             .into_iter()
             .flat_map(|signature| signature.parameters.iter().zip(&line.arguments))
-            .flat_map(|(parameter, &value)| match parameter.passing {
-                Passing::Memory(bytes) => vec![value; usize::from(bytes).div_ceil(8)],
+            .flat_map(|(parameter, &value)| match parameter.value_type {
+                ValueType::Memory(bytes) => vec![value; usize::from(bytes).div_ceil(8)],
                 _ => vec![value],
             })
             .collect();
         let before: Vec<NewSnapshot<'_>> = line.before.iter().map(Piece::view).collect();
-        builder.call(Event {
+        builder.call(NewCall {
             thread,
             name: function,
             arguments: &words,

@@ -328,7 +328,7 @@ pub(super) fn expect_baseline(
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Event, TraceBuilder};
+    use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -396,10 +396,10 @@ mod tests {
         }
         let stream = |builder: &mut TraceBuilder, name, arguments: &[u64]| {
             builder
-                .call(Event {
+                .call(NewCall {
                     name,
                     arguments,
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, 0, &[]);
         };

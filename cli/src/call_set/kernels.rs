@@ -150,7 +150,7 @@ fn text_of(mut snapshots: Snapshots<'_>, position: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -163,17 +163,17 @@ mod tests {
         test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
         // A kernel's function has the kernel's name.
         builder
-            .call(Event {
+            .call(NewCall {
                 name: "cuLibraryGetKernel",
                 arguments: &[0x7000, 0x11, 0x400000],
                 snapshots: &[NewSnapshot::pointee(2, b"second\0")],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &[NewSnapshot::pointee(0, &0x60_u64.to_le_bytes())])
-            .call(Event {
+            .call(NewCall {
                 name: "cuKernelGetFunction",
                 arguments: &[0x7000, 0x60],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &[NewSnapshot::pointee(0, &0x61_u64.to_le_bytes())]);
         test_trace::launch(&mut builder, 0x60, [1, 1, 1]);
@@ -183,10 +183,10 @@ mod tests {
         test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
         // Only the driver tells the name.
         builder
-            .call(Event {
+            .call(NewCall {
                 name: "cuFuncGetName",
                 arguments: &[0x7000, 0x70],
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(
                 0,

@@ -1,16 +1,16 @@
 //! Small traces for the tests of the verbs that read them.
 
-use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// `cuModuleGetFunction` that gives `handle` for `name`.
 pub(crate) fn get_function(builder: &mut TraceBuilder, handle: u64, name: &str) {
     let name = [name.as_bytes(), &[0]].concat();
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuModuleGetFunction",
             arguments: &[0x7000, 0x11, 0x400000],
             snapshots: &[NewSnapshot::pointee(2, &name)],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[NewSnapshot::pointee(0, &handle.to_le_bytes())]);
 }
@@ -19,10 +19,10 @@ pub(crate) fn get_function(builder: &mut TraceBuilder, handle: u64, name: &str) 
 pub(crate) fn launch(builder: &mut TraceBuilder, handle: u64, grid: [u64; 3]) {
     let [x, y, z] = grid;
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuLaunchKernel",
             arguments: &[handle, x, y, z, 32, 1, 1, 0, 0, 0, 0],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[]);
 }

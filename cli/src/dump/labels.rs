@@ -114,7 +114,7 @@ pub(crate) fn kind_name(kind: Kind) -> String {
 #[cfg(test)]
 mod tests {
     use cutape_analyzer::decode::handle as handle_of;
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -127,10 +127,10 @@ mod tests {
             let snapshots = [NewSnapshot::pointee(0, &bytes)];
             let snapshots: &[_] = if result == 0 { &snapshots } else { &[] };
             builder
-                .call(Event {
+                .call(NewCall {
                     name,
                     arguments,
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, result, snapshots);
         };

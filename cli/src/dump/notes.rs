@@ -38,7 +38,7 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
             owner_kind(origin),
             origin.owner,
         ),
-        Note::Arrived(note, snapshot) => format!(
+        Note::Readback(note, snapshot) => format!(
             "arrived at {:#x}, of call {} of thread {}{}: {}",
             note.address,
             note.number,
@@ -98,7 +98,7 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
             "owner": format!("{:#x}", origin.owner),
             "owner_kind": owner_kind(origin),
         }),
-        Note::Arrived(note, snapshot) => json!({
+        Note::Readback(note, snapshot) => json!({
             "kind": "arrived",
             "thread": note.thread,
             "number": note.number,
@@ -161,7 +161,7 @@ fn owner_kind(origin: &OriginNote) -> &'static str {
 
 /// The bytes that a note brings, as text.
 pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
-    let (Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
+    let (Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
         return None;
     };
     let mut out = String::new();
@@ -171,7 +171,7 @@ pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Opti
 
 /// The bytes that a note brings, as JSON.
 pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
-    let (Note::Arrived(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
+    let (Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
         return None;
     };
     Some(renderer.arrived(*snapshot).json())

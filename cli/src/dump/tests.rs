@@ -1,9 +1,9 @@
 //! What `dump` prints of small traces.
 
 use cutape_format::layout::{
-    ArrivedNote, HostChangedNote, HostSkippedNote, field, host_skip, note_kind, snapshot_flag,
+    HostChangedNote, HostSkippedNote, ReadbackNote, field, host_skip, note_kind, snapshot_flag,
 };
-use cutape_format::{Event, NewSnapshot, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
 use super::*;
 use crate::call_set::test_trace;
@@ -40,21 +40,21 @@ fn program() -> TraceBuilder {
     builder.meta("clock.ticks-per-second", "10000000");
     let ptx = b".version 7.0\n.target sm_80\n.address_size 64\n\0";
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuModuleLoadData",
             arguments: &[0x7ff0, 0x400000],
             snapshots: &[NewSnapshot::pointee(1, ptx)],
             caller: 0x1234,
-            ..Event::default()
+            ..NewCall::default()
         })
         .thread_note(0, 4242, "main")
         .leave(0, 0, &[NewSnapshot::pointee(0, &0x50_u64.to_le_bytes())]);
     test_trace::get_function(&mut builder, 0x51, "saxpy");
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuMemAlloc_v2",
             arguments: &[0x7ff0, 0x100],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(
             0,
@@ -65,25 +65,25 @@ fn program() -> TraceBuilder {
     parameters.extend_from_slice(&64_i32.to_le_bytes());
     parameters.extend_from_slice(&2.5_f32.to_le_bytes());
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuLaunchKernel",
             arguments: &[0x51, 4, 1, 1, 32, 1, 1, 0, 2, 0x7ff0, 0],
             snapshots: &[NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &parameters)],
-            ..Event::default()
+            ..NewCall::default()
         })
         .layout_note(0, 0x51, &[(0, 8), (8, 4), (12, 4)])
         .leave(0, 0, &[]);
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuStreamCreateWithPriority",
             arguments: &[0x7ff0, 1, u64::MAX],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 1, &[]);
-    builder.call(Event {
+    builder.call(NewCall {
         name: "cuModuleUnload",
         arguments: &[0x50],
-        ..Event::default()
+        ..NewCall::default()
     });
     builder
 }
@@ -314,11 +314,11 @@ fn captures_and_notes() {
     for (name, words, before, after, expected) in steps {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         builder
-            .call(Event {
+            .call(NewCall {
                 name,
                 arguments: words,
                 snapshots: &before,
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, &after);
         let lines = text(&test_trace::open(&builder, "dump-snapshots"));
@@ -330,13 +330,13 @@ fn captures_and_notes() {
     }
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuCtxSynchronize",
-            ..Event::default()
+            ..NewCall::default()
         })
-        .arrived_note(
+        .readback_note(
             0,
-            ArrivedNote {
+            ReadbackNote {
                 thread: 1,
                 number: 7,
                 address: 0x9000,

@@ -137,7 +137,7 @@ fn described(
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -304,19 +304,19 @@ mod tests {
         for (name, arguments, pointee, result, expected) in cases {
             let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
             builder
-                .call(Event {
+                .call(NewCall {
                     name: "cuMemAlloc_v2",
                     arguments: &[1, 0x100],
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, 0, &[NewSnapshot::pointee(0, &0x1000_u64.to_le_bytes())]);
             let snapshot = [NewSnapshot::pointee(0, &pointee)];
             builder
-                .call(Event {
+                .call(NewCall {
                     name,
                     arguments: &arguments,
                     snapshots: if pointee.is_empty() { &[] } else { &snapshot },
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, result, &[]);
             let trace = test_trace::open(&builder, "copies");

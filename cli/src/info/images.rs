@@ -206,7 +206,7 @@ impl Images {
 #[cfg(test)]
 mod tests {
     use cutape_format::layout::{field, snapshot_flag};
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -239,11 +239,11 @@ mod tests {
         ];
         for snapshots in snapshots {
             builder
-                .call(Event {
+                .call(NewCall {
                     name: "cuModuleLoadData",
                     arguments: &[1, 2],
                     snapshots,
-                    ..Event::default()
+                    ..NewCall::default()
                 })
                 .leave(0, 0, &[]);
         }

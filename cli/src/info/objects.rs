@@ -292,7 +292,7 @@ fn allocated_bytes(call: &Call<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::call_set::test_trace;
@@ -302,10 +302,10 @@ mod tests {
         let bytes = out.unwrap_or(0).to_le_bytes();
         let snapshots = [NewSnapshot::pointee(0, &bytes)];
         builder
-            .call(Event {
+            .call(NewCall {
                 name,
                 arguments,
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(0, 0, if out.is_some() { &snapshots } else { &[] });
     }

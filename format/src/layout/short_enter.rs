@@ -100,12 +100,12 @@ pub const fn codes_length(arguments: usize) -> usize {
 
 /// Walks over the numbers of a record, whose bytes behind the head are given.
 #[derive(Clone, Debug)]
-pub struct Numbers<'a> {
+pub struct NumberReader<'a> {
     codes: u64,
     rest: &'a [u8],
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> NumberReader<'a> {
     /// Of a call with that many arguments; `None` if there is not even room for the codes.
     #[inline]
     pub fn new(record: &'a [u8], arguments: usize) -> Option<Self> {
@@ -187,7 +187,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-impl Iterator for Numbers<'_> {
+impl Iterator for NumberReader<'_> {
     type Item = u64;
 
     /// `None` where the record ends too early. Behind the last number there is nothing to be asked for.

@@ -5,8 +5,10 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use cutape_format::layout::{ArrivedNote, CHUNK_MAGIC, ChunkHead, field, note_kind, snapshot_flag};
-use cutape_format::{Bytes, Event, Mapping, NewSnapshot, Note, Trace, TraceBuilder};
+use cutape_format::layout::{
+    CHUNK_MAGIC, ChunkHead, ReadbackNote, field, note_kind, snapshot_flag,
+};
+use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
 pub(crate) const SIGNATURES: &str = "cutape-signatures\t1
 enum\tCUresult\tCUDA_SUCCESS=0\tCUDA_ERROR_INVALID_VALUE=1\tNEGATIVE=-3
@@ -88,20 +90,20 @@ fn fill(builder: &mut TraceBuilder) {
             path: "/bin/example".into(),
             build_id: vec![1, 2, 3],
         })
-        .call(Event {
+        .call(NewCall {
             name: "cuInit",
             arguments: &[0],
             caller: 0x40_0010,
-            ..Event::default()
+            ..NewCall::default()
         })
         .thread_note(0, 4243, "main")
         .leave(0, 0, &[])
-        .call(Event {
+        .call(NewCall {
             name: "cuDeviceGet",
             arguments: &[0x7000, u64::MAX],
-            ..Event::default()
+            ..NewCall::default()
         })
-        .call(Event {
+        .call(NewCall {
             thread: 1,
             name: "cuModuleLoadData",
             arguments: &[0x7100, 0x8000],
@@ -118,7 +120,7 @@ fn fill(builder: &mut TraceBuilder) {
         )
         .layout_note(1, 0xf00d, &[(0, 8), (8, 4)])
         .leave(1, 0, &[NewSnapshot::pointee(0, &0xbeef_u64.to_le_bytes())])
-        .call(Event {
+        .call(NewCall {
             thread: 1,
             name: "cuModuleLoadData",
             arguments: &[0x7100, 0x8000],
@@ -137,20 +139,20 @@ fn fill(builder: &mut TraceBuilder) {
             caller: 0x40_0020,
         })
         .leave(1, 0, &[])
-        .call(Event {
+        .call(NewCall {
             name: "cuMemcpyDtoHAsync_v2",
             arguments: &[0x9000, 0xd000, 4, 0],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[])
-        .call(Event {
+        .call(NewCall {
             name: "cuParamSetf",
             arguments: &[0xf00d, 4, u64::from(1.5_f32.to_bits())],
-            ..Event::default()
+            ..NewCall::default()
         })
-        .arrived_note(
+        .readback_note(
             0,
-            ArrivedNote {
+            ReadbackNote {
                 thread: 0,
                 number: 2,
                 address: 0x9000,
@@ -158,22 +160,22 @@ fn fill(builder: &mut TraceBuilder) {
             NewSnapshot::pointee(0, &[1, 2, 3, 4]),
         )
         .leave(0, 0, &[])
-        .call(Event {
+        .call(NewCall {
             thread: 2,
             name: "cuIpcOpenEventHandle",
             arguments: &[&[0x7200][..], &ipc].concat(),
-            ..Event::default()
+            ..NewCall::default()
         })
         .text_note(2, note_kind::UNKNOWN_SYMBOL, "cuTomorrow");
     // Enough for more than one chunk of 4 KiB.
     for round in 0..100_u64 {
         builder
-            .call(Event {
+            .call(NewCall {
                 name: "cuDeviceGet",
                 arguments: &[0x7000, round],
                 snapshots: &[NewSnapshot::pointee(0, &[0xaa; 24])],
                 caller: 0x40_0030,
-                ..Event::default()
+                ..NewCall::default()
             })
             .leave(
                 0,
@@ -225,7 +227,7 @@ pub(crate) fn describe(trace: &Trace) -> Vec<String> {
         }
         for note in call.notes() {
             match note {
-                Note::Arrived(note, snapshot) => {
+                Note::Readback(note, snapshot) => {
                     write!(line, " {note:?} {}", bytes(snapshot.bytes)).unwrap();
                 }
                 Note::HostChanged(note, snapshot) => {

@@ -1,7 +1,7 @@
 //! Batches of copies, whose addresses may be the host's or the device's: each is told by itself.
 
 use cutape_driver::types::{CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum};
-use cutape_format::Payloads;
+use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_format::write::Record;
 
@@ -121,7 +121,7 @@ pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Op
         return snapshot::payload(record, 1, field::HOST_BYTES, only, payload_policy().0);
     }
     let mut bytes: Vec<u8> = Vec::new();
-    if payload_policy().0 != Payloads::None {
+    if payload_policy().0 != PayloadPolicy::None {
         let Some(()) = gather(&sources, total, &mut bytes) else {
             return snapshot::unreadable(record, 1, field::HOST_BYTES);
         };

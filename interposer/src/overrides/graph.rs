@@ -6,7 +6,7 @@ use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_MEM_ALLOC_NODE_PARAMS, CUgraphNodeType_enum, CUmemAccessDesc, CUstreamBatchMemOpParams,
 };
-use cutape_format::Payloads;
+use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_format::write::Record;
 use cutape_registry::{FUNCTIONS, Length, Role};
@@ -221,7 +221,7 @@ pub(super) fn launching(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
     let mut inline = 0;
     for copy in copies.iter().filter(|copy| copy.is_source) {
         inline += copy.rows.length();
-        if inline > MOST_INLINE && policy != Payloads::None {
+        if inline > MOST_INLINE && policy != PayloadPolicy::None {
             snapshot::blob(record, 0, field::HOST_BYTES, &copy.rows)?;
         } else {
             snapshot::payload(record, 0, field::HOST_BYTES, &copy.rows, policy)?;

@@ -172,7 +172,7 @@ impl<'t> Player<'t> {
     pub(crate) fn arrive(&mut self, call: &Call<'t>) {
         let mut waited = self.has_waited();
         for note in call.notes() {
-            let Note::Arrived(note, expected) = note else {
+            let Note::Readback(note, expected) = note else {
                 continue;
             };
             let of_graph = (note.thread, note.number, note.address);

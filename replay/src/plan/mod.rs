@@ -81,7 +81,7 @@ pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
             .params
             .iter()
             .zip(&call.signature.parameters)
-            .all(|(ours, its)| ours.width.bytes() == its.passing.bytes());
+            .all(|(ours, its)| ours.width.bytes() == its.value_type.bytes());
     same.then_some(function)
 }
 

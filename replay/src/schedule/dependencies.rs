@@ -271,7 +271,7 @@ impl<'t> Iterator for Schedule<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     fn schedule(builder: &TraceBuilder, name: &str) -> Vec<(u64, Vec<Done>)> {
         let file = format!("cutape-schedule-{}-{name}.cutape", std::process::id());
@@ -285,11 +285,11 @@ mod tests {
     }
 
     fn enter(builder: &mut TraceBuilder, thread: u32, name: &str, arguments: &[u64]) {
-        builder.call(Event {
+        builder.call(NewCall {
             thread,
             name,
             arguments,
-            ..Event::default()
+            ..NewCall::default()
         });
     }
 

@@ -89,14 +89,14 @@ impl<'t> Iterator for Ordered<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Event, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
-    fn event<'a>(thread: u32, name: &'a str, arguments: &'a [u64]) -> Event<'a> {
-        Event {
+    fn event<'a>(thread: u32, name: &'a str, arguments: &'a [u64]) -> NewCall<'a> {
+        NewCall {
             thread,
             name,
             arguments,
-            ..Event::default()
+            ..NewCall::default()
         }
     }
 

@@ -215,13 +215,13 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
-    fn event<'a>(name: &'a str, arguments: &'a [u64]) -> Event<'a> {
-        Event {
+    fn event<'a>(name: &'a str, arguments: &'a [u64]) -> NewCall<'a> {
+        NewCall {
             name,
             arguments,
-            ..Event::default()
+            ..NewCall::default()
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let given = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let mut add = |name, words: &[u64], snapshots, result| {
-            let captured = Event {
+            let captured = NewCall {
                 snapshots,
                 ..event(name, words)
             };

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cutape_driver::Driver;
-use cutape_format::{Event, NewSnapshot, Trace, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{Error, Guard, Measuring, Options, Report, plan, run_as_child, run_guarded};
 
 /// Which trace a child replays, and how.
@@ -119,7 +119,7 @@ impl Recorder {
                 _ => None,
             })
             .collect();
-        self.builder.call(Event {
+        self.builder.call(NewCall {
             thread,
             name,
             arguments: &arguments,
@@ -154,11 +154,11 @@ impl Recorder {
         result: i32,
         outputs: &[NewSnapshot<'_>],
     ) -> u64 {
-        self.builder.call(Event {
+        self.builder.call(NewCall {
             name,
             arguments,
             snapshots,
-            ..Event::default()
+            ..NewCall::default()
         });
         notes(&mut self.builder);
         self.builder.leave(0, result, outputs);

@@ -1,6 +1,6 @@
 //! What `info` says of a small trace.
 
-use cutape_format::{Event, NewSnapshot, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -32,11 +32,11 @@ fn program() -> TraceBuilder {
     }
     let ptx = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuModuleLoadData",
             arguments: &[0x7ff0, 0x400000],
             snapshots: &[NewSnapshot::pointee(1, ptx)],
-            ..Event::default()
+            ..NewCall::default()
         })
         .thread_note(0, 4242, "main")
         .leave(0, 0, &[NewSnapshot::pointee(0, &0x50_u64.to_le_bytes())]);
@@ -45,34 +45,34 @@ fn program() -> TraceBuilder {
         test_trace::launch(&mut builder, 0x51, grid);
     }
     builder
-        .call(Event {
+        .call(NewCall {
             name: "cuMemAlloc_v2",
             arguments: &[0x7ff0, 4096],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(
             0,
             0,
             &[NewSnapshot::pointee(0, &0x7000_0000_u64.to_le_bytes())],
         )
-        .call(Event {
+        .call(NewCall {
             name: "cuMemcpyHtoD_v2",
             arguments: &[0x7000_0000, 0x9000, 4096],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(0, 0, &[])
-        .call(Event {
+        .call(NewCall {
             thread: 1,
             name: "cuMemAlloc_v2",
             arguments: &[0x7ff0, 1 << 50],
-            ..Event::default()
+            ..NewCall::default()
         })
         .leave(1, 2, &[])
         .text_note(1, cutape_format::layout::note_kind::STOPPED, "disk full")
-        .call(Event {
+        .call(NewCall {
             name: "cuModuleUnload",
             arguments: &[0x50],
-            ..Event::default()
+            ..NewCall::default()
         });
     builder
 }
