@@ -1,0 +1,30 @@
+//! The driver's state as a sequence of calls shows it: objects, memory, and the order of work.
+//!
+//! [`Objects`] is a table of handles, [`IntervalMap`] and [`Memory`] map addresses, [`Order`] knows which work a wait
+//! proves complete. Each serves alone. [`State`] joins them: it applies what [`Effects`] reads in the registry.
+//!
+//! Invariant: what no call has shown is unknown, never guessed. A table forgets ended objects by its [`Retention`], so
+//! memory is bounded by the live objects or by the distinct handles, not by the length of the trace.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
+)]
+
+mod contexts;
+mod effects;
+mod kinds;
+mod memory;
+mod objects;
+mod order;
+mod state;
+
+pub use contexts::{Contexts, Current};
+pub use effects::{Action, Effect, Effects};
+pub use kinds::Kinds;
+pub use memory::{IntervalMap, Memory, Place};
+pub use objects::{
+    End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
+};
+pub use order::{Clock, Order, StreamKey};
+pub use state::{Changes, ContextData, Data, EventData, State, StreamData};

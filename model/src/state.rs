@@ -1,0 +1,680 @@
+//! The state as a whole: applies what calls do to objects, current contexts, memory and order.
+
+use cutape_format::Call;
+use cutape_registry::{Kind, Parent, Waits};
+
+use crate::contexts::{Contexts, Current};
+use crate::effects::{Action, Effect, Effects};
+use crate::memory::Memory;
+use crate::objects::{
+    Lookup, NewObject, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
+};
+use crate::order::{Clock, Order, StreamKey};
+
+/// How many freed ranges of memory are remembered.
+const FREED_RANGES: usize = 8192;
+/// How many streams a thread remembers the numbers of; most loops use few.
+const STREAMS: usize = 4;
+/// Flag of `cuStreamCreate` (cuda.h: CU_STREAM_NON_BLOCKING).
+const NON_BLOCKING: u64 = 1;
+/// Flag of `cuEventCreate` (cuda.h: CU_EVENT_DISABLE_TIMING).
+const DISABLE_TIMING: u64 = 2;
+
+/// What is known of an object by its kind; `X` is what the user of the state keeps with others.
+#[derive(Debug, Default)]
+pub enum Data<X> {
+    /// Nothing.
+    #[default]
+    None,
+    /// A context.
+    Context(ContextData),
+    /// An event.
+    Event(EventData),
+    /// A stream.
+    Stream(StreamData),
+    /// The user's own.
+    Other(X),
+}
+
+/// A context.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextData {
+    /// The device's ordinal.
+    pub device: i32,
+    /// It is the device's primary context.
+    pub primary: bool,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub struct EventData {
+    /// Created without CU_EVENT_DISABLE_TIMING.
+    pub timing: bool,
+    /// The call that recorded it last.
+    pub record: Option<Site>,
+    /// What was ordered before that.
+    pub before: Clock,
+}
+
+/// A stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamData {
+    /// It does not wait for the legacy default stream.
+    pub non_blocking: bool,
+}
+
+/// An object to be created when the call that creates it has returned.
+#[derive(Debug)]
+struct PendingObject<X> {
+    new: NewObject,
+    data: Data<X>,
+    size: u64,
+}
+
+/// What calls have changed since this was last taken.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Objects that became known.
+    pub created: Vec<ObjectId>,
+    /// Objects that calls ended.
+    pub ended: Vec<ObjectId>,
+    /// Objects whose end was not seen: the driver gave their handle out again.
+    pub superseded: Vec<ObjectId>,
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.ended.is_empty() && self.superseded.is_empty()
+    }
+}
+
+/// A thread of the program.
+#[derive(Debug, Default)]
+struct Thread {
+    streams: [Option<(StreamQuestion, u32)>; STREAMS],
+}
+
+/// Everything that the meaning of a stream's handle in a thread depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StreamQuestion {
+    handle: u64,
+    per_thread: bool,
+    /// The thread's current context.
+    current: u64,
+    /// Of streams and contexts.
+    version: u64,
+}
+
+impl StreamQuestion {
+    /// The index of its answer.
+    fn place(self) -> usize {
+        let mixed = self.handle.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 32) as usize % STREAMS
+    }
+}
+
+/// The driver's state.
+#[derive(Debug)]
+pub struct State<X> {
+    /// All objects.
+    pub objects: Objects<Data<X>>,
+    /// Device memory and global variables.
+    pub memory: Memory<ObjectId>,
+    /// Which work is complete.
+    pub order: Order,
+    /// Which contexts are current.
+    pub contexts: Contexts,
+    threads: Vec<Thread>,
+    pending: Vec<PendingObject<X>>,
+    changes: Changes,
+}
+
+impl<X> State<X> {
+    /// Before the first call.
+    pub fn new(retention: Retention) -> Self {
+        Self {
+            objects: Objects::new(retention),
+            memory: Memory::new(FREED_RANGES),
+            order: Order::default(),
+            contexts: Contexts::default(),
+            threads: Vec::new(),
+            pending: Vec::new(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// What has changed since the last time; `None` for nothing.
+    #[inline]
+    pub fn take_changes(&mut self) -> Option<Changes> {
+        (!self.changes.is_empty()).then(|| std::mem::take(&mut self.changes))
+    }
+
+    /// Creates the objects whose creating calls have returned by `now`, in the order of their return. To be called before
+    /// each call with the time of its entry, and at the end with the last time there is.
+    #[inline]
+    pub fn settle(&mut self, now: u64, thread: u32) {
+        if self.threads.len() <= thread as usize {
+            self.threads
+                .resize_with(thread as usize + 1, Thread::default);
+        }
+        if !self.pending.is_empty() {
+            self.settle_pending(now, thread);
+        }
+    }
+
+    fn settle_pending(&mut self, now: u64, thread: u32) {
+        self.pending
+            .sort_by_key(|pending| pending.new.created_ticks);
+        // A thread knows what it created itself, whatever the clocks say.
+        let due = |pending: &mut PendingObject<X>| {
+            pending.new.created_ticks <= now || pending.new.created.thread == thread
+        };
+        let due: Vec<_> = self.pending.extract_if(.., due).collect();
+        for pending in due {
+            self.create(pending);
+        }
+    }
+
+    fn create(&mut self, pending: PendingObject<X>) -> ObjectId {
+        let PendingObject { new, data, size } = pending;
+        let (id, superseded) = self.objects.create(new, data);
+        self.changes.superseded.extend(superseded);
+        if let Some(object) = self.objects.get_mut(id) {
+            object.size = size;
+        }
+        self.occupy(new.kind, new.handle, size, id);
+        self.changes.created.push(id);
+        id
+    }
+
+    /// An object takes an address range.
+    fn occupy(&mut self, kind: Kind, start: u64, size: u64, id: ObjectId) {
+        match kind {
+            Kind::Memory | Kind::Global => {
+                self.memory.insert(start, size, id);
+            }
+            Kind::HostMemory | Kind::Reservation => self.memory.forget_freed(start, size.max(1)),
+            _ => {}
+        }
+    }
+
+    /// Says how many bytes an object has whose creating call did not.
+    pub fn set_size(&mut self, id: ObjectId, size: u64) {
+        let Some(object) = self.objects.get_mut(id) else {
+            return;
+        };
+        object.size = size;
+        let (kind, handle) = (object.kind, object.handle);
+        self.occupy(kind, handle, size, id);
+    }
+
+    /// The live object that an address lies in.
+    pub fn memory_at(&self, address: u64) -> Option<ObjectId> {
+        Some(*self.memory.live().find(address)?.1)
+    }
+
+    /// The context's handle in which an object lives, 0 if not known.
+    pub fn context_handle(&self, id: ObjectId) -> u64 {
+        let context = self.objects.get(id).and_then(|object| object.context);
+        let context = context.and_then(|context| self.objects.get(context));
+        context.map_or(0, |context| context.handle)
+    }
+
+    /// The number of the stream that a call's work is ordered on.
+    fn call_stream(&mut self, effects: &Effects, call: &Call<'_>) -> Option<u32> {
+        let handle = effects.stream(call)?;
+        Some(self.stream(call.thread, handle, effects.function.per_thread))
+    }
+
+    /// The number of the stream that a handle means in a thread.
+    fn stream(&mut self, thread: u32, handle: u64, per_thread: bool) -> u32 {
+        let versions = [Kind::Stream, Kind::Context].map(|kind| self.objects.version(kind));
+        // What `stream_key` looks at.
+        let question = StreamQuestion {
+            handle,
+            per_thread,
+            current: self.contexts.current(thread).handle,
+            version: versions.iter().sum(),
+        };
+        let place = question.place();
+        let answer = |threads: &[Thread]| *threads.get(thread as usize)?.streams.get(place)?;
+        if let Some((known, stream)) = answer(&self.threads)
+            && known == question
+        {
+            return stream;
+        }
+        let (key, context, blocking, legacy) = self.stream_key(thread, handle, per_thread);
+        let stream = self.order.stream(key, context, blocking, legacy);
+        let threads = &mut self.threads;
+        if let Some(answers) = threads.get_mut(thread as usize)
+            && let Some(answer) = answers.streams.get_mut(place)
+        {
+            *answer = Some((question, stream));
+        }
+        stream
+    }
+
+    /// The stream that a handle means in a thread; also its context's handle, whether it waits for the legacy default stream,
+    /// and whether it is that stream.
+    fn stream_key(
+        &self,
+        thread: u32,
+        handle: u64,
+        per_thread: bool,
+    ) -> (StreamKey, u64, bool, bool) {
+        let current = self.contexts.current(thread).handle;
+        if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
+            return ((2 | u64::from(thread) << 8, current), current, true, false);
+        }
+        if handle < STREAM_PER_THREAD {
+            return ((1, current), current, true, true);
+        }
+        let live = self.objects.live(Kind::Stream, handle);
+        let Some((id, stream)) = live.and_then(|id| Some((id, self.objects.get(id)?))) else {
+            return ((handle, 0), current, true, false);
+        };
+        let blocking = !matches!(&stream.data, Data::Stream(stream) if stream.non_blocking);
+        let key = (handle, u64::from(stream.generation));
+        (key, self.context_handle(id), blocking, false)
+    }
+
+    /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before [`State::apply`].
+    pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
+        // Records and stream waits are no work that could still run.
+        if matches!(effects.action, Action::WaitEvent | Action::CaptureBegin)
+            || matches!(effects.action, Action::CaptureEnd | Action::EventRecord)
+            || effects.function.waits != Waits::No
+        {
+            return None;
+        }
+        let stream = self.call_stream(effects, call)?;
+        let work = self.order.submit(stream)?;
+        if effects.action == Action::HostFunction {
+            // The function may tell the program that all work before it is complete; whether it did is not recorded.
+            self.order.complete(&self.order.clock(stream));
+            return None;
+        }
+        Some((stream, work))
+    }
+
+    /// Applies a call that has succeeded; `data` makes the user's own part of a new object.
+    pub fn apply(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        data: &mut dyn FnMut(Kind) -> Option<X>,
+    ) {
+        let site = Site::of(effects.function.name, call);
+        for &kind in &effects.unobserved {
+            self.objects.note_unobserved(kind, call.index);
+        }
+        self.order_events(effects, call, site);
+        for &(position, effect) in &effects.objects {
+            self.apply_effect(effects, call, site, (position, effect), data);
+        }
+        self.follow_contexts(effects, call, site);
+        if effects.action == Action::HostRegister {
+            let size = effects.size.map_or(1, |position| call.argument(position));
+            self.memory.forget_freed(call.argument(0), size);
+        }
+        self.complete(effects, call);
+    }
+
+    /// A call has failed.
+    pub fn apply_failed(&mut self, effects: &Effects) {
+        if effects.action == Action::CaptureEnd {
+            self.order.capture_ended();
+        }
+    }
+
+    /// Records of events, waits of streams for them, and captures.
+    fn order_events(&mut self, effects: &Effects, call: &Call<'_>, site: Site) {
+        match effects.action {
+            Action::CaptureBegin => return self.order.capture_began(),
+            Action::CaptureEnd => return self.order.capture_ended(),
+            Action::WaitEvent | Action::EventRecord => {}
+            _ => return,
+        }
+        let Some(event) = effects.handle_of(call, Kind::Event) else {
+            return;
+        };
+        let Some(stream) = self.call_stream(effects, call) else {
+            return;
+        };
+        let live = self.objects.live(Kind::Event, event);
+        let object = live.and_then(|id| self.objects.get_mut(id));
+        let Some(Data::Event(event)) = object.map(|object| &mut object.data) else {
+            return;
+        };
+        if effects.action == Action::WaitEvent {
+            self.order.wait(stream, &event.before);
+        } else {
+            event.before = self.order.clock(stream);
+            event.record = Some(site);
+        }
+    }
+
+    fn apply_effect(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        site: Site,
+        (position, effect): (usize, Effect),
+        data: &mut dyn FnMut(Kind) -> Option<X>,
+    ) {
+        let returned = || call.out(position).filter(|&handle| handle != 0);
+        match effect {
+            Effect::Create(kind, parent) => {
+                let Some(handle) = returned() else { return };
+                // Memory of a stream-ordered pool outlives the context that it was allocated in (Stream Ordered Memory
+                // Allocator).
+                let of_pool = kind == Kind::Memory && effects.function.stream.is_some();
+                let parent = if of_pool {
+                    None
+                } else {
+                    self.parent(effects, call, parent)
+                };
+                let context = self.context_of(call.thread, parent);
+                let pending = PendingObject {
+                    new: NewObject {
+                        kind,
+                        handle,
+                        origin: Origin::Created,
+                        created: site,
+                        created_ticks: call.leave.map_or(0, |leave| leave.ticks),
+                        parent,
+                        context,
+                    },
+                    data: data_of(effects, call, kind, data),
+                    size: effects.size_of(call, kind),
+                };
+                // With several threads the handle may still be another object's when this call is entered. A context
+                // becomes current in this thread at once.
+                if kind == Kind::Context || self.threads.len() <= 1 {
+                    self.create(pending);
+                } else {
+                    self.pending.push(pending);
+                }
+            }
+            Effect::Find(kind, parent) => {
+                if let Some(handle) = returned() {
+                    self.found(effects, call, site, (kind, handle), parent, data);
+                }
+            }
+            Effect::FindMany(kind, parent) => {
+                let bytes = call.out_bytes(position).unwrap_or_default();
+                let handles = bytes.as_chunks::<8>().0.iter();
+                for handle in handles.map(|word| u64::from_le_bytes(*word)) {
+                    if handle != 0 {
+                        self.found(effects, call, site, (kind, handle), parent, data);
+                    }
+                }
+            }
+            Effect::Get(kind) => {
+                if let Some(handle) = returned() {
+                    self.got(effects, call, site, (kind, handle));
+                }
+            }
+            Effect::Destroy(kind) => {
+                let live = self.objects.live(kind, call.argument(position));
+                let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));
+                if let Some(id) = meant {
+                    let ended = self.objects.end(id, site);
+                    self.ended(ended);
+                }
+            }
+        }
+    }
+
+    /// The object that a new one belongs to.
+    pub fn parent(&self, effects: &Effects, call: &Call<'_>, parent: Parent) -> Option<ObjectId> {
+        match parent {
+            Parent::None => None,
+            Parent::CurrentContext => self.contexts.current(call.thread).object,
+            Parent::Param(position) => {
+                let position = usize::from(position);
+                let kind = effects.kind_at(position)?;
+                self.objects.live(kind, call.argument(position))
+            }
+        }
+    }
+
+    /// The context that a child of `parent` lives in.
+    fn context_of(&self, thread: u32, parent: Option<ObjectId>) -> Option<ObjectId> {
+        let parent = parent?;
+        let object = self.objects.get(parent)?;
+        match object.kind {
+            Kind::Context => Some(parent),
+            // Instances of a library's code and variables belong to the context that is current.
+            Kind::Library | Kind::Kernel => self.contexts.current(thread).object,
+            _ => object.context,
+        }
+    }
+
+    /// A call looked an object up in its parent.
+    fn found(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        site: Site,
+        (kind, handle): (Kind, u64),
+        parent: Parent,
+        data: &mut dyn FnMut(Kind) -> Option<X>,
+    ) {
+        let parent = self.parent(effects, call, parent);
+        if let Some(id) = self.objects.live(kind, handle) {
+            let known = self.objects.get(id).and_then(|object| object.parent);
+            // The module of a library may have been seen before as one of a kernel's function.
+            let of_library = kind == Kind::Module && known.is_none();
+            if known == parent || parent.is_none() || of_library {
+                return;
+            }
+        }
+        // Kernels and managed variables are the same in all contexts.
+        let in_all = kind == Kind::Kernel || effects.function.base == "cuLibraryGetManaged";
+        let context = self.context_of(call.thread, parent).filter(|_| !in_all);
+        let new = NewObject {
+            kind,
+            handle,
+            origin: Origin::Found,
+            created: site,
+            created_ticks: call.leave.map_or(0, |leave| leave.ticks),
+            parent,
+            context,
+        };
+        let id = self.create(PendingObject {
+            new,
+            data: data_of(effects, call, kind, data),
+            size: effects.size_of(call, kind),
+        });
+        let name = match kind {
+            Kind::Function | Kind::Kernel | Kind::Global => {
+                let name = effects.at("name").and_then(|at| call.string(at));
+                name.map(String::into_boxed_str)
+            }
+            _ => None,
+        };
+        // A kernel's function has the kernel's name.
+        let inherited = || {
+            let parent = parent.filter(|_| kind == Kind::Function)?;
+            self.objects.get(parent)?.name.clone()
+        };
+        let name = name.or_else(inherited);
+        if let Some(object) = self.objects.get_mut(id) {
+            object.name = name;
+        }
+    }
+
+    /// A call returned a handle that may not be known.
+    fn got(&mut self, effects: &Effects, call: &Call<'_>, site: Site, (kind, handle): (Kind, u64)) {
+        let known = self.objects.find(kind, handle);
+        // A destroyed context stays current in other threads, so a query that returns it proves nothing.
+        if matches!(known, Lookup::Live(_))
+            || (kind == Kind::Context && known != Lookup::Unknown)
+            || (kind == Kind::Stream && handle <= STREAM_PER_THREAD)
+        {
+            return;
+        }
+        let current = self.contexts.current(call.thread).object;
+        let parent = self.library_of_function(effects, call);
+        let new = NewObject {
+            kind,
+            handle,
+            origin: match parent {
+                Some(_) => Origin::Found,
+                None => Origin::FirstSeen,
+            },
+            created: site,
+            created_ticks: call.leave.map_or(0, |leave| leave.ticks),
+            parent,
+            context: current.filter(|_| kind != Kind::Context),
+        };
+        self.objects.create(new, Data::None);
+    }
+
+    /// The library of the kernel whose function a call is given: the function's module belongs to it.
+    fn library_of_function(&self, effects: &Effects, call: &Call<'_>) -> Option<ObjectId> {
+        let handle = effects.handle_of(call, Kind::Function)?;
+        let function = self.objects.live(Kind::Function, handle)?;
+        let kernel = self.objects.get(self.objects.get(function)?.parent?)?;
+        kernel.parent.filter(|_| kernel.kind == Kind::Kernel)
+    }
+
+    /// Follows up on objects that have ended.
+    fn ended(&mut self, ended: Vec<ObjectId>) {
+        for &id in &ended {
+            let Some(object) = self.objects.get(id) else {
+                continue;
+            };
+            let (handle, generation) = (object.handle, object.generation);
+            match object.kind {
+                Kind::Memory | Kind::Global if self.memory.live().get(handle) == Some(&id) => {
+                    self.memory.free(handle);
+                }
+                Kind::Stream => self.order.destroyed((handle, u64::from(generation))),
+                _ => {}
+            }
+        }
+        self.changes.ended.extend(ended);
+    }
+
+    /// Which context is current, and which primary contexts are retained.
+    fn follow_contexts(&mut self, effects: &Effects, call: &Call<'_>, site: Site) {
+        let thread = call.thread;
+        let returned = || call.out(effects.at("pctx")?);
+        let object = |handle| self.objects.live(Kind::Context, handle);
+        let current = |handle| Current {
+            handle,
+            object: object(handle),
+        };
+        match effects.action {
+            Action::ContextCreate => {
+                if let Some(handle) = returned() {
+                    self.contexts.push(thread, current(handle));
+                }
+            }
+            Action::ContextPush => self.contexts.push(thread, current(call.argument(0))),
+            Action::ContextPop => self.contexts.pop(thread),
+            Action::ContextSet => {
+                let current = current(call.argument(0));
+                self.contexts.pop(thread);
+                if current.handle != 0 {
+                    self.contexts.push(thread, current);
+                }
+            }
+            Action::ContextDestroy if self.contexts.current(thread).handle == call.argument(0) => {
+                self.contexts.pop(thread);
+            }
+            Action::PrimaryRetain => {
+                if let Some(context) = returned().and_then(object) {
+                    let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
+                    self.contexts.retain(device, context);
+                }
+            }
+            Action::PrimaryRelease => {
+                if let Some(context) = self.contexts.release(call.argument(0) as i32) {
+                    let ended = self.objects.end(context, site);
+                    self.ended(ended);
+                }
+            }
+            Action::PrimaryReset => {
+                if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
+                    let ended = self.objects.end_children(context, site);
+                    self.ended(ended);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a successful return proves complete.
+    fn complete(&mut self, effects: &Effects, call: &Call<'_>) {
+        let current = self.contexts.current(call.thread).handle;
+        let per_thread = effects.function.per_thread;
+        match effects.function.waits {
+            Waits::No => {}
+            Waits::Context => {
+                let named = effects.handle_of(call, Kind::Context);
+                let context = named.filter(|&handle| handle != 0).unwrap_or(current);
+                self.order.complete_context(context);
+            }
+            Waits::Stream(position) => {
+                let handle = call.argument(usize::from(position));
+                let stream = self.stream(call.thread, handle, per_thread);
+                self.order.complete_stream(stream);
+            }
+            Waits::Event(position) => self.complete_event(call.argument(usize::from(position))),
+        }
+        match effects.action {
+            Action::EventElapsed => {
+                for position in 0..effects.function.params.len() {
+                    if effects.kind_at(position) == Some(Kind::Event) {
+                        self.complete_event(call.argument(position));
+                    }
+                }
+            }
+            Action::SynchronousCopy if per_thread => {
+                let stream = self.stream(call.thread, 0, true);
+                self.order.complete_stream(stream);
+            }
+            Action::SynchronousCopy => self.order.complete_blocking(current),
+            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run still.
+            Action::MemoryFree => self.order.complete_context(current),
+            _ => {}
+        }
+    }
+
+    fn complete_event(&mut self, handle: u64) {
+        if let Some(id) = self.objects.live(Kind::Event, handle)
+            && let Some(Data::Event(event)) = self.objects.get(id).map(|object| &object.data)
+        {
+            self.order.complete(&event.before);
+        }
+    }
+}
+
+/// What is known of a new object by its kind.
+fn data_of<X>(
+    effects: &Effects,
+    call: &Call<'_>,
+    kind: Kind,
+    own: &mut dyn FnMut(Kind) -> Option<X>,
+) -> Data<X> {
+    let argument = |name| effects.at(name).map(|position| call.argument(position));
+    let flags = || argument("Flags").or_else(|| argument("flags")).unwrap_or(0);
+    match kind {
+        Kind::Context => Data::Context(ContextData {
+            device: argument("dev").map_or(0, |device| device as i32),
+            primary: effects.action == Action::PrimaryRetain,
+        }),
+        Kind::Event => Data::Event(EventData {
+            timing: flags() & DISABLE_TIMING == 0,
+            record: None,
+            before: Clock::new(),
+        }),
+        Kind::Stream => Data::Stream(StreamData {
+            non_blocking: flags() & NON_BLOCKING != 0,
+        }),
+        _ => own(kind).map_or(Data::None, Data::Other),
+    }
+}
