@@ -5,17 +5,23 @@
 //! nothing, allocates nothing, and holds no logic beyond looking things up.
 #![no_std]
 
+mod family;
 #[macro_use]
 #[rustfmt::skip]
 mod generated;
+pub mod layout;
+mod length;
 mod model;
 mod names;
 
+pub use family::*;
 pub use generated::enums::ENUMS;
 pub use generated::functions::FUNCTIONS;
 pub use generated::ids as id;
+pub use generated::kinds::Kind;
 pub use generated::rules::RULES;
 pub use generated::structs::STRUCTS;
+pub use length::{Arguments, Extent};
 pub use model::*;
 pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 
@@ -32,7 +38,10 @@ pub fn function(name: &str) -> Option<&'static Function> {
 
 /// The enum of that C name, e.g. `CUjit_option`.
 pub fn enumeration(name: &str) -> Option<&'static Enum> {
-    ENUMS.iter().find(|entry| entry.name == name)
+    ENUMS
+        .binary_search_by(|entry| entry.name.cmp(name))
+        .ok()
+        .map(|position| &ENUMS[position])
 }
 
 /// The struct of that C name, e.g. `CUDA_MEMCPY2D`.

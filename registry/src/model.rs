@@ -1,4 +1,7 @@
-//! The shape of the tables: what is said about a function, a parameter, an enum, a struct, a rule.
+//! The shape of the tables: functions, parameters, enums, structs, rules.
+
+use crate::length::Arguments;
+use crate::{Family, Kind, LinkOp, OptionArray, enumeration};
 
 /// One exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
 #[derive(Debug)]
@@ -25,6 +28,43 @@ pub struct Function {
     pub per_thread: bool,
     /// What has completed when the call returns with success.
     pub waits: Waits,
+    /// What code asks about it that its roles do not say.
+    pub family: Family,
+    /// Bytes of the memory, address range or variable that a successful call makes or finds.
+    pub size: Option<Length>,
+    /// The enum whose bits its parameter `flags` holds, or points at; empty if none is known.
+    pub flags: &'static str,
+}
+
+impl Function {
+    /// The position of the parameter of that name.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|param| param.name == name)
+    }
+
+    /// The options of the JIT compiler or linker that it takes.
+    pub const fn options(&self) -> Option<OptionArray> {
+        match self.family {
+            Family::ModuleLoad(load) | Family::LibraryLoad(load) => load.options,
+            Family::Link(
+                LinkOp::Create { options, .. }
+                | LinkOp::AddData { options, .. }
+                | LinkOp::AddFile { options, .. },
+            ) => Some(options),
+            _ => None,
+        }
+    }
+
+    /// The enum that names the bits of its parameter `flags`.
+    pub fn flags(&self) -> Option<&'static Enum> {
+        enumeration(self.flags)
+    }
+
+    /// Bytes of the memory, address range or variable that a successful call makes or finds; `None` if the arguments do not
+    /// say, as for memory of another process.
+    pub fn made_bytes(&self, arguments: &impl Arguments) -> Option<u64> {
+        Some(self.size?.evaluate(self, arguments)?.content())
+    }
 }
 
 /// Who handles a function, on both sides.
@@ -68,6 +108,27 @@ pub struct Param {
     pub may_differ: bool,
 }
 
+impl Param {
+    /// Whether it is a pointer.
+    pub fn is_pointer(&self) -> bool {
+        self.c_type.ends_with('*')
+    }
+
+    /// Bytes of the count that it points at, as far as lengths depend on such; `None` if it is no pointer.
+    pub(crate) fn pointee_bytes(&self) -> Option<usize> {
+        let pointee = self.c_type.strip_suffix('*')?;
+        Some(if pointee.contains("int") { 4 } else { 8 })
+    }
+
+    /// Bytes of the handle that it points at, for roles that write one.
+    pub fn handle_bytes(&self) -> usize {
+        match self.c_type {
+            "CUdevice *" | "CUdeviceptr_v1 *" => 4,
+            _ => 8,
+        }
+    }
+}
+
 /// How a parameter's bits travel in the call and in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
@@ -90,52 +151,6 @@ impl Width {
             }
         }
     }
-}
-
-/// What kind of object a handle stands for. Handle values of different kinds may be equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
-pub enum Kind {
-    Device,
-    Context,
-    Module,
-    Function,
-    Library,
-    Kernel,
-    Link,
-    Stream,
-    Event,
-    /// Linear device memory; the handle is its address.
-    Memory,
-    /// Page-locked host memory that the driver allocated; the handle is its address.
-    HostMemory,
-    /// Host memory of the program's own that was registered; the handle is its address.
-    Registration,
-    /// A module's or library's global variable; the handle is its address.
-    Global,
-    Array,
-    MipmappedArray,
-    TextureReference,
-    SurfaceReference,
-    TextureObject,
-    SurfaceObject,
-    Graph,
-    GraphNode,
-    GraphExec,
-    UserObject,
-    MemoryPool,
-    /// A virtual memory handle of `cuMemCreate`.
-    Allocation,
-    /// A reserved address range of `cuMemAddressReserve`.
-    Reservation,
-    ExternalMemory,
-    ExternalSemaphore,
-    GraphicsResource,
-    GreenContext,
-    ResourceDescriptor,
-    LogCallback,
-    AsyncCallback,
-    EglStream,
 }
 
 /// Where a new object hangs.

@@ -4,6 +4,7 @@ mod ci;
 mod codegen;
 mod coverage;
 mod demo;
+mod families;
 mod frida;
 mod gum;
 #[cfg(feature = "import")]

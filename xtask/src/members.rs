@@ -114,7 +114,7 @@ impl Facts {
             _ if field.c_type.contains('[') => "Meaning::Plain".to_owned(),
             _ if roles::is_address(&field.c_type) => "Meaning::Address".to_owned(),
             shape => match (roles::handle_kind(types, &field.c_type), shape) {
-                (Some(kind), _) => format!("Meaning::Handle(Kind::{kind})"),
+                (Some(kind), _) => format!("Meaning::Handle(Kind::{})", kind.variant()),
                 (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
                 _ => "Meaning::Plain".to_owned(),
             },

@@ -1,77 +1,67 @@
 //! The little language of `registry/semantics`: what a parameter means (grammar: `registry/README.md`).
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use crate::members::Facts;
 use crate::signatures::{Function, Shape, Types, pointee};
 
-/// The kinds of object, as the registry's model spells them.
-pub(crate) const KINDS: [&str; 34] = [
-    "Device",
-    "Context",
-    "Module",
-    "Function",
-    "Library",
-    "Kernel",
-    "Link",
-    "Stream",
-    "Event",
-    "Memory",
-    "HostMemory",
-    "Registration",
-    "Global",
-    "Array",
-    "MipmappedArray",
-    "TextureReference",
-    "SurfaceReference",
-    "TextureObject",
-    "SurfaceObject",
-    "Graph",
-    "GraphNode",
-    "GraphExec",
-    "UserObject",
-    "MemoryPool",
-    "Allocation",
-    "Reservation",
-    "ExternalMemory",
-    "ExternalSemaphore",
-    "GraphicsResource",
-    "GreenContext",
-    "ResourceDescriptor",
-    "LogCallback",
-    "AsyncCallback",
-    "EglStream",
-];
+/// `registry/semantics/kinds.toml`, as it was when xtask was built: cargo builds it again when the file changes.
+static KINDS: LazyLock<Vec<KindEntry>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct File {
+        kind: Vec<KindEntry>,
+    }
+    let text = include_str!("../../registry/semantics/kinds.toml");
+    match toml::from_str::<File>(text) {
+        Ok(file) => file.kind,
+        Err(error) => panic!("registry/semantics/kinds.toml: {error}"),
+    }
+});
 
-/// Handle types, and the kind that each by-value parameter of the type is a handle of.
-const HANDLES: [(&str, &str); 28] = [
-    ("CUdevice", "Device"),
-    ("CUcontext", "Context"),
-    ("CUmodule", "Module"),
-    ("CUfunction", "Function"),
-    ("CUlibrary", "Library"),
-    ("CUkernel", "Kernel"),
-    ("CUlinkState", "Link"),
-    ("CUstream", "Stream"),
-    ("CUevent", "Event"),
-    ("CUarray", "Array"),
-    ("CUmipmappedArray", "MipmappedArray"),
-    ("CUtexref", "TextureReference"),
-    ("CUsurfref", "SurfaceReference"),
-    ("CUtexObject", "TextureObject"),
-    ("CUsurfObject", "SurfaceObject"),
-    ("CUgraph", "Graph"),
-    ("CUgraphNode", "GraphNode"),
-    ("CUgraphExec", "GraphExec"),
-    ("CUuserObject", "UserObject"),
-    ("CUmemoryPool", "MemoryPool"),
-    ("CUmemGenericAllocationHandle", "Allocation"),
-    ("CUexternalMemory", "ExternalMemory"),
-    ("CUexternalSemaphore", "ExternalSemaphore"),
-    ("CUgraphicsResource", "GraphicsResource"),
-    ("CUgreenCtx", "GreenContext"),
-    ("CUdevResourceDesc", "ResourceDescriptor"),
-    ("CUlogsCallbackHandle", "LogCallback"),
-    ("CUasyncCallbackHandle", "AsyncCallback"),
-];
+/// A kind of object.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KindEntry {
+    /// Its word in roles.
+    pub(crate) role: String,
+    /// Its name in messages, if that is another one.
+    name: Option<String>,
+    /// The C type of its handles.
+    handle: Option<String>,
+    /// Its handles are addresses.
+    #[serde(default)]
+    pub(crate) address: bool,
+}
+
+impl KindEntry {
+    /// Its name in messages.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.role)
+    }
+
+    /// Its variant of `Kind`: `GraphExec` for `graph exec`.
+    pub(crate) fn variant(&self) -> String {
+        camel(&self.role)
+    }
+}
+
+/// `GraphExec` for `graph exec`.
+pub(crate) fn camel(words: &str) -> String {
+    words
+        .split(' ')
+        .map(|word| {
+            let (first, rest) = word.split_at(1);
+            first.to_uppercase() + rest
+        })
+        .collect()
+}
+
+/// All kinds, in the order of the file.
+pub(crate) fn kinds() -> &'static [KindEntry] {
+    &KINDS
+}
 
 /// A role: the words for the trace, and the Rust expression for the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +74,17 @@ pub(crate) struct Role {
 }
 
 /// The kind of a handle type, through second names such as `CUdevice_v1`.
-pub(crate) fn handle_kind(types: &Types<'_>, c_type: &str) -> Option<&'static str> {
+pub(crate) fn handle_kind(types: &Types<'_>, c_type: &str) -> Option<&'static KindEntry> {
     let mut name = c_type;
     for _ in 0..8 {
-        if let Some((_, kind)) = HANDLES.iter().find(|(handle, _)| {
-            // `CUdevice` and what it stands for, but not a bare number.
-            *handle == name || (name.starts_with("CU") && types.typedefs.get(handle) == Some(&name))
-        }) {
+        let is_of = |kind: &&KindEntry| {
+            kind.handle.as_deref().is_some_and(|handle| {
+                // `CUdevice` and what it stands for, but not a bare number.
+                handle == name
+                    || (name.starts_with("CU") && types.typedefs.get(handle) == Some(&name))
+            })
+        };
+        if let Some(kind) = kinds().iter().find(is_of) {
             return Some(kind);
         }
         name = types.typedefs.get(name)?;
@@ -114,8 +108,8 @@ pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Re
     };
     if let Some(kind) = handle_kind(types, c_type) {
         return Ok(role(
-            &format!("use {}", spaced(kind)),
-            format!("Role::Use(Kind::{kind})"),
+            &format!("use {}", kind.role),
+            format!("Role::Use(Kind::{})", kind.variant()),
         ));
     }
     if is_address(c_type) {
@@ -170,7 +164,25 @@ pub(crate) fn position(function: &Function, name: &str) -> Option<u8> {
     u8::try_from(position).ok()
 }
 
-/// Where a role stands.
+/// Reads `.size`: how much memory a call makes.
+pub(crate) fn size(
+    text: &str,
+    types: &Types<'_>,
+    facts: &Facts,
+    function: &Function,
+) -> Result<String, String> {
+    let reader = Reader {
+        types,
+        facts,
+        function,
+        c_type: "",
+    };
+    reader
+        .length(text, 1)
+        .map_err(|error| format!(".size {text:?}: {error}"))
+}
+
+/// The parameter that a role is read for.
 struct Reader<'a> {
     types: &'a Types<'a>,
     facts: &'a Facts,
@@ -359,24 +371,10 @@ fn bracketed(text: &str) -> Option<&str> {
     text.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// `graph exec`, `graph-exec` and `GraphExec` are the same kind.
-pub(crate) fn known_kind(words: &str) -> Option<&'static str> {
-    let plain: String = words.chars().filter(char::is_ascii_alphanumeric).collect();
-    KINDS
-        .into_iter()
-        .find(|kind| kind.eq_ignore_ascii_case(&plain))
-}
-
-/// `GraphExec` as `graph exec`.
-fn spaced(kind: &str) -> String {
-    let mut words = String::new();
-    for letter in kind.chars() {
-        if letter.is_ascii_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.push(letter.to_ascii_lowercase());
-    }
-    words
+/// The variant of the kind with that word.
+pub(crate) fn known_kind(word: &str) -> Option<String> {
+    let kind = kinds().iter().find(|kind| kind.role == word)?;
+    Some(kind.variant())
 }
 
 #[cfg(test)]
@@ -456,7 +454,7 @@ mod tests {
             ),
             (
                 "CUfunction *",
-                "make memory-pool of none",
+                "make memory pool of none",
                 "Role::Make(Kind::MemoryPool, Parent::None)",
             ),
             ("CUfunction *", "get context", "Role::Get(Kind::Context)"),
@@ -524,6 +522,7 @@ mod tests {
         for (c_type, text) in [
             ("CUfunction *", "find function of module"),
             ("CUfunction *", "find banana of hmod"),
+            ("CUfunction *", "make memory-pool"),
             ("CUfunction *", "find function of hmod [n"),
             ("CUfunction *", "get context of hmod"),
             ("CUmodule", "make module"),

@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::Failure;
+use crate::families;
 use crate::members::Facts;
 use crate::roles::{self, Role};
-use crate::signatures::{Function, Signatures, Types};
+use crate::signatures::{Function, Shape, Signatures, Types};
 
 pub(crate) const SEMANTICS: &str = "registry/semantics";
 /// The files there that speak of types, not of functions.
 pub(crate) const STRUCTS: &str = "structs.toml";
 pub(crate) const ATTRIBUTES: &str = "attributes.toml";
+const KINDS: &str = "kinds.toml";
+/// Enums that cuda.h has as macros which begin with that name.
+pub(crate) const MACRO_ENUMS: [&str; 2] = ["CU_MEMHOSTALLOC", "CU_MEMHOSTREGISTER"];
 const RULES: &str = "registry/rules";
 
 /// One table of a semantics file.
@@ -26,6 +30,9 @@ pub(crate) struct Entry {
     reason: String,
     stream: Option<String>,
     waits: Option<String>,
+    family: Option<String>,
+    size: Option<String>,
+    flags: Option<String>,
     roles: BTreeMap<String, String>,
 }
 
@@ -40,6 +47,12 @@ pub(crate) struct Meaning {
     pub(crate) stream: Option<u8>,
     /// A Rust expression, e.g. `Waits::Stream(0)`.
     pub(crate) waits: String,
+    /// A Rust expression, e.g. `Family::Init`.
+    pub(crate) family: String,
+    /// A Rust expression, e.g. `Some(Length::Param(1))`.
+    pub(crate) size: String,
+    /// The name of an enum, or nothing.
+    pub(crate) flags: String,
 }
 
 /// A rule, as its file has it.
@@ -69,7 +82,10 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
     let mut entries = BTreeMap::new();
     let mut errors = Vec::new();
     for (name, text) in toml_files(root, SEMANTICS)? {
-        if name.ends_with(&format!("/{STRUCTS}")) || name.ends_with(&format!("/{ATTRIBUTES}")) {
+        if [STRUCTS, ATTRIBUTES, KINDS]
+            .iter()
+            .any(|file| name.ends_with(&format!("/{file}")))
+        {
             continue;
         }
         let table: toml::Table = match toml::from_str(&text) {
@@ -271,19 +287,92 @@ fn meaning(
             entry.place
         )),
     };
-    match waits {
-        Ok(waits) if errors.is_empty() => Ok(Meaning {
-            class: entry.class.clone(),
-            reason: entry.reason.clone(),
-            roles: parsed,
-            stream,
-            waits,
-        }),
-        Ok(_) => Err(errors),
-        Err(error) => {
-            errors.push(error);
-            Err(errors)
-        }
+    let waits = waits.unwrap_or_else(|error| {
+        errors.push(error);
+        String::new()
+    });
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut fact = |result: Result<String, String>| {
+        result.unwrap_or_else(|error| {
+            errors.push(format!("{}: {}: {error}", entry.place, function.name));
+            String::new()
+        })
+    };
+    let family = fact(match (&entry.family, entry.class.as_str()) {
+        (Some(text), _) => families::parse(text, function, &parsed),
+        (None, "override") => Err("class override needs a .family".to_owned()),
+        (None, _) => Ok("Family::Plain".to_owned()),
+    });
+    let size = fact(size(types, facts, function, entry, &parsed, &family));
+    let flags = fact(flags(types, function, entry));
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    Ok(Meaning {
+        class: entry.class.clone(),
+        reason: entry.reason.clone(),
+        roles: parsed,
+        stream,
+        waits,
+        family,
+        size,
+        flags,
+    })
+}
+
+/// Roles of pointers behind which a successful call puts the address of memory that has a size.
+const MAKES_MEMORY: [&str; 5] = [
+    "make memory",
+    "make host memory",
+    "make allocation",
+    "make reservation",
+    "find global",
+];
+
+/// How much memory a call makes, as an expression: given exactly where it makes some and can be re-issued.
+fn size(
+    types: &Types<'_>,
+    facts: &Facts,
+    function: &Function,
+    entry: &Entry,
+    parsed: &[Role],
+    family: &str,
+) -> Result<String, String> {
+    let begins = |role: &Role| {
+        MAKES_MEMORY.iter().any(|start| {
+            let rest = role.words.strip_prefix(start);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
+        })
+    };
+    let makes = parsed.iter().any(begins) || family.contains("HostMemoryOp::Register");
+    let reissued = matches!(entry.class.as_str(), "plain" | "override");
+    match &entry.size {
+        Some(_) if !makes => Err(".size: it makes no memory".to_owned()),
+        Some(text) => Ok(format!(
+            "Some({})",
+            roles::size(text, types, facts, function)?
+        )),
+        None if makes && reissued => Err("makes memory: needs a .size".to_owned()),
+        None => Ok("None".to_owned()),
+    }
+}
+
+/// The enum of the parameter `flags`, by its name: one of the headers, or `CU_X_*` for macros that begin so.
+fn flags(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<String, String> {
+    let Some(name) = &entry.flags else {
+        return Ok(String::new());
+    };
+    let is_flags = |name: &str| name.eq_ignore_ascii_case("flags");
+    if !function.params.iter().any(|param| is_flags(&param.1)) {
+        return Err(".flags: no parameter is called flags".to_owned());
+    }
+    let is_enum = matches!(types.shape(name), Some(Shape::Enum(_)));
+    if is_enum || MACRO_ENUMS.contains(&name.as_str()) {
+        Ok(name.clone())
+    } else {
+        Err(format!(".flags: no enum is called {name}"))
     }
 }
 
@@ -301,6 +390,9 @@ fn undescribed(types: &Types<'_>, function: &Function) -> Result<Meaning, String
         roles,
         stream: None,
         waits: "Waits::No".to_owned(),
+        family: "Family::Plain".to_owned(),
+        size: "None".to_owned(),
+        flags: String::new(),
     })
 }
 
@@ -314,6 +406,9 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
         reason: String::new(),
         stream: None,
         waits: None,
+        family: None,
+        size: None,
+        flags: None,
         roles: BTreeMap::new(),
     };
     for (key, value) in table {
@@ -325,9 +420,12 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
             ".reason" => entry.reason = text,
             ".stream" => entry.stream = Some(text),
             ".waits" => entry.waits = Some(text),
+            ".family" => entry.family = Some(text),
+            ".size" => entry.size = Some(text),
+            ".flags" => entry.flags = Some(text),
             dotted if dotted.starts_with('.') => {
                 return Err(format!(
-                    "{place}: {dotted} is none of .reason, .stream, .waits"
+                    "{place}: {dotted} is none of .family, .flags, .reason, .size, .stream, .waits"
                 ));
             }
             _ => {
@@ -440,7 +538,7 @@ mod tests {
     #[test]
     fn an_entry_speaks_for_variants_of_the_same_parameters() {
         let text = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n\
-                    [cuCopy_v2]\nclass = 'override'\nhost = 'host write n'\n\
+                    [cuCopy_v2]\nclass = 'override'\nhost = 'host write n'\n'.family' = 'memset'\n\
                     [cuCopy_v3]\nclass = 'opaque'\n'.reason' = 'not yet'";
         let classes: Vec<String> = joined(text, false)
             .unwrap()
@@ -486,9 +584,34 @@ mod tests {
             (format!("{plain}'.waits' = 'forever'"), ".waits is"),
             (
                 format!("{plain}'.wait' = 'context'"),
-                "none of .reason, .stream, .waits",
+                "none of .family, .flags, .reason, .size, .stream, .waits",
             ),
             (format!("{plain}n = 4"), "n is not a string"),
+            (
+                plain.replace("plain", "override"),
+                "class override needs a .family",
+            ),
+            (
+                format!("{plain}'.family' = 'memory move'"),
+                "no such family",
+            ),
+            (
+                format!("{plain}'.family' = 'copy linear bytes=n'"),
+                "no parameter with an operand src",
+            ),
+            (format!("{plain}'.size' = 'n'"), "it makes no memory"),
+            (
+                "[cuCopy]\nclass = 'plain'\nhost = 'make host memory'".to_owned(),
+                "needs a .size",
+            ),
+            (
+                "[cuCopy]\nclass = 'plain'\nhost = 'make host memory'\n'.size' = 'm'".to_owned(),
+                "no parameter m",
+            ),
+            (
+                format!("{plain}'.flags' = 'CUctx_flags'"),
+                "no parameter is called flags",
+            ),
         ] {
             let error = joined(&text, false).unwrap_err();
             assert!(

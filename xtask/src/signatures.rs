@@ -42,7 +42,7 @@ pub(crate) struct Signatures {
 }
 
 /// An exported symbol.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Function {
     pub(crate) id: u16,
@@ -144,6 +144,23 @@ struct MacroFile {
 }
 
 impl Signatures {
+    /// The macros whose names begin with that word, as the values of an enum.
+    pub(crate) fn macro_values(&self, prefix: &str) -> Vec<(String, i64)> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => i64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let begins = |name: &str| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with('_'))
+        };
+        self.constants
+            .iter()
+            .filter(|entry| begins(&entry.name))
+            .filter_map(|entry| Some((entry.name.clone(), number(&entry.value)?)))
+            .collect()
+    }
+
     /// Reads the folder and checks that the ids run from 0 without a gap.
     pub(crate) fn load(root: &Path) -> Result<Self, Failure> {
         let folder = root.join(FOLDER);

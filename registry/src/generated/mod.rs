@@ -8,5 +8,6 @@ pub mod entries;
 pub mod enums;
 pub mod functions;
 pub mod ids;
+pub mod kinds;
 pub mod rules;
 pub mod structs;
