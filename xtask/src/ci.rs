@@ -59,9 +59,27 @@ const STEPS: &[Step] = &[
         ],
     ),
     Step {
+        needs: &["cargo-modules"],
+        ..Step::new(
+            "circles",
+            &["run", "--quiet", "--package", "xtask", "--", "circles"],
+        )
+    },
+    // Not `advisories`: their database is fetched from a place that CI cannot reach.
+    Step {
         needs: &["cargo-deny"],
-        optional: true,
-        ..Step::new("licences", &["deny", "--all-features", "check"])
+        ..Step::new(
+            "dependencies",
+            &[
+                "deny",
+                "--all-features",
+                "--offline",
+                "check",
+                "bans",
+                "licenses",
+                "sources",
+            ],
+        )
     },
     Step {
         environment: &[("RUSTDOCFLAGS", "-D warnings")],

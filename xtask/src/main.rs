@@ -1,6 +1,7 @@
 //! The project's own build tasks: import, codegen, coverage, demo, gum-test, ci.
 
 mod ci;
+mod circles;
 mod codegen;
 mod coverage;
 mod demo;
@@ -16,6 +17,7 @@ mod roles;
 mod semantics;
 mod signatures;
 mod step;
+mod tools;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,9 @@ usage: cargo xtask TASK
   gum-bench         what a call costs by each back end, with that gum
   instructions [--update]
                     how many instructions recording adds to a call, against benches/instructions.txt (needs valgrind)
+  circles [PACKAGE...]
+                    modules that import each other in a circle, against xtask/circles.toml (needs cargo-modules)
+  tools             install the cargo plug-ins that ci needs: cargo-modules, cargo-deny
   ci                everything that has to hold: format, lints, generated files, tests";
 
 fn main() -> ExitCode {
@@ -76,6 +81,8 @@ fn main() -> ExitCode {
         ["gum-bench"] => gum::bench_with_frida(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
+        ["circles", packages @ ..] => circles::run(&root(), packages),
+        ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),
     };

@@ -1,0 +1,333 @@
+//! `circles`: modules of one crate that import each other in a circle, found with cargo-modules.
+//!
+//! The check asks for the graph of a crate's modules and looks for circles in it, because the tool's own `--acyclic` looks
+//! at items as well: two structs of one file that mention each other would be a circle.
+//!
+//! An edge from module A to module B means: A imports (`use`) an item that B defines, or names one in a signature or a
+//! field. A re-export counts as an import of the module that defines the item, so that a module that only declares and
+//! re-exports others is in no circle. Not counted: `#[cfg(test)]` code, and paths that are written out in a function body.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::Failure;
+use crate::step::{output, shown};
+
+/// Circles that may stay, with the reason.
+const LIST: &str = "xtask/circles.toml";
+
+/// Features that need software which is not on every machine; what they add is not looked at.
+const LEFT_OUT: [&str; 3] = ["gum", "gum-auto-download", "import"];
+
+/// `xtask/circles.toml`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    #[serde(default)]
+    circle: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    package: String,
+    /// As the tool names them, without the crate's name; the crate itself is `crate`. Without them: every circle of the
+    /// crate.
+    modules: Option<BTreeSet<String>>,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    workspace: Option<Workspace>,
+    package: Option<Package>,
+    #[serde(default)]
+    features: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Workspace {
+    members: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+}
+
+/// Checks every crate of the workspace, or the named ones.
+pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
+    let list: List = parse(&root.join(LIST))?;
+    let workspace: Manifest = parse(&root.join("Cargo.toml"))?;
+    let members = workspace.workspace.map_or_else(Vec::new, |w| w.members);
+    let mut problems = Vec::new();
+    let mut checked = BTreeSet::new();
+    for member in members {
+        let folder = root.join(member);
+        let manifest: Manifest = parse(&folder.join("Cargo.toml"))?;
+        let name = manifest.package.map_or_else(String::new, |p| p.name);
+        if !packages.is_empty() && !packages.contains(&name.as_str()) {
+            continue;
+        }
+        let features: Vec<String> = manifest
+            .features
+            .into_keys()
+            .filter(|feature| !LEFT_OUT.contains(&feature.as_str()))
+            .collect();
+        let edges = edges(root, &folder, &name, &features)?;
+        let circles = circles(&edges);
+        let listed: Vec<&Listed> = list.circle.iter().filter(|c| c.package == name).collect();
+        let modules: BTreeSet<&str> = edges
+            .iter()
+            .flat_map(|(from, to)| [from.as_str(), to.as_str()])
+            .collect();
+        println!(
+            "{name:<20} {:>3} modules, {:>3} in {} circles",
+            modules.len(),
+            circles.iter().map(BTreeSet::len).sum::<usize>(),
+            circles.len()
+        );
+        problems.extend(compare(&name, &circles, &listed, &edges));
+        checked.insert(name);
+    }
+    if let Some(unknown) = packages.iter().find(|name| !checked.contains(**name)) {
+        return Err(Failure::new(format!(
+            "{unknown} is not a crate of this workspace"
+        )));
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(problems.join("\n")))
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    toml::from_str(&text).map_err(|error| failed(&error))
+}
+
+type Edge = (String, String);
+
+/// Which module uses which, as the tool prints it.
+fn edges(
+    root: &Path,
+    folder: &Path,
+    package: &str,
+    features: &[String],
+) -> Result<BTreeSet<Edge>, Failure> {
+    let mut command = Command::new("cargo-modules");
+    command
+        .current_dir(root)
+        .args(["modules", "dependencies", "--package", package])
+        .args(["--no-externs", "--no-sysroot", "--no-owns"])
+        .args(["--no-fns", "--no-traits", "--no-types"]);
+    if folder.join("src/lib.rs").is_file() {
+        command.arg("--lib");
+    } else {
+        command.args(["--bin", package]);
+    }
+    for feature in features {
+        command.args(["--features", feature]);
+    }
+    let said = output(&mut command)?;
+    if !said.status.success() {
+        return Err(Failure::new(format!(
+            "{} failed ({}): {}",
+            shown(&command),
+            said.status,
+            String::from_utf8_lossy(&said.stderr).trim()
+        )));
+    }
+    read(&String::from_utf8_lossy(&said.stdout)).ok_or_else(|| {
+        Failure::new(format!(
+            "{} printed an edge in an unknown form",
+            shown(&command)
+        ))
+    })
+}
+
+/// The edges of a graph in the DOT language: `"a" -> "b" [label="uses", ...]`.
+fn read(graph: &str) -> Option<BTreeSet<Edge>> {
+    graph
+        .lines()
+        .filter(|line| line.contains("\" -> \""))
+        .map(|line| {
+            let (from, rest) = line.trim().strip_prefix('"')?.split_once("\" -> \"")?;
+            let (to, _) = rest.split_once('"')?;
+            Some((short(from), short(to)))
+        })
+        .collect()
+}
+
+/// A module's path in its crate.
+fn short(path: &str) -> String {
+    path.split_once("::")
+        .map_or("crate", |(_, rest)| rest)
+        .to_owned()
+}
+
+/// The sets of modules in which each can be reached from each; modules that are in none are left out.
+fn circles(edges: &BTreeSet<Edge>) -> Vec<BTreeSet<String>> {
+    let reachable = |start: &str| {
+        let mut found = BTreeSet::new();
+        let mut left = vec![start];
+        while let Some(module) = left.pop() {
+            for (from, to) in edges {
+                if from == module && found.insert(to.as_str()) {
+                    left.push(to);
+                }
+            }
+        }
+        found
+    };
+    let reached: BTreeMap<&str, BTreeSet<&str>> = edges
+        .iter()
+        .map(|(from, _)| (from.as_str(), reachable(from)))
+        .collect();
+    let mut circles = Vec::new();
+    let mut placed: BTreeSet<&str> = BTreeSet::new();
+    for (module, others) in &reached {
+        if !others.contains(module) || placed.contains(module) {
+            continue;
+        }
+        let circle: BTreeSet<&str> = others
+            .iter()
+            .copied()
+            .filter(|other| reached.get(other).is_some_and(|back| back.contains(module)))
+            .collect();
+        placed.extend(circle.iter().copied());
+        circles.push(circle.into_iter().map(str::to_owned).collect());
+    }
+    circles
+}
+
+/// What is in the code and not in the list, and the other way round.
+fn compare(
+    package: &str,
+    circles: &[BTreeSet<String>],
+    listed: &[&Listed],
+    edges: &BTreeSet<Edge>,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let is_listed = |circle: &BTreeSet<String>, known: &Listed| {
+        known
+            .modules
+            .as_ref()
+            .is_none_or(|modules| modules == circle)
+    };
+    for circle in circles {
+        if listed.iter().any(|known| is_listed(circle, known)) {
+            continue;
+        }
+        let inside = edges
+            .iter()
+            .filter(|(from, to)| circle.contains(from) && circle.contains(to))
+            .map(|(from, to)| format!("\n  {from} -> {to}"));
+        problems.push(format!(
+            "{package}: modules import each other in a circle that {LIST} does not list: {circle:?}; \
+             break it, or list it with the reason:{}",
+            inside.collect::<String>()
+        ));
+    }
+    for known in listed {
+        let modules = known.modules.iter().flatten().cloned().collect::<Vec<_>>();
+        let modules = modules.join(", ");
+        if !circles.iter().any(|circle| is_listed(circle, known)) {
+            problems.push(format!(
+                "{package}: {LIST} lists a circle that does not exist: {modules}; remove the entry"
+            ));
+        } else if known.reason.trim().is_empty() {
+            problems.push(format!(
+                "{package}: {LIST} gives no reason for a circle: {modules}"
+            ));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &str) -> BTreeSet<String> {
+        names.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn graph(edges: &[(&str, &str)]) -> BTreeSet<Edge> {
+        edges
+            .iter()
+            .map(|&(from, to)| (from.to_owned(), to.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn edges_are_read_from_the_tools_output() {
+        let text = r#"digraph {
+    "a" [label="crate|a"]; // "crate" node
+    "a" -> "a::b::c" [label="uses", color="x"] [constraint=false]; // "uses" edge
+    "a::b" -> "a" [label="uses", color="x"] [constraint=false]; // "uses" edge
+}"#;
+        assert_eq!(
+            read(text),
+            Some(graph(&[("crate", "b::c"), ("b", "crate")]))
+        );
+        assert_eq!(read(r#"a" -> "b"#), None);
+    }
+
+    #[test]
+    fn circles_are_found() {
+        for (edges, expected) in [
+            (&[("a", "b"), ("b", "c"), ("a", "c")][..], vec![]),
+            (&[("a", "b"), ("b", "a"), ("a", "c")], vec![set("a b")]),
+            (
+                &[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "c")],
+                vec![set("a b c d")],
+            ),
+            (
+                &[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")],
+                vec![set("a b"), set("c d")],
+            ),
+        ] {
+            assert_eq!(circles(&graph(edges)), expected, "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn circles_and_list_must_be_the_same() {
+        let edges = graph(&[("a", "b"), ("b", "a")]);
+        for (circle, listed, reason, expected) in [
+            (Some("a b"), Some("a b"), "they are one", None),
+            (Some("a b"), Some("a b"), " ", Some("no reason")),
+            (Some("a b"), None, "", Some("does not list")),
+            (
+                Some("a b"),
+                Some("a b c"),
+                "as before",
+                Some("does not list"),
+            ),
+            (Some("a b"), Some(""), "to be broken", None),
+            (None, Some("a b"), "as before", Some("does not exist")),
+            (None, Some(""), "to be broken", Some("does not exist")),
+            (None, None, "", None),
+        ] {
+            let circles: Vec<_> = circle.map(set).into_iter().collect();
+            let listed = listed.map(|modules| Listed {
+                package: "p".to_owned(),
+                modules: (!modules.is_empty()).then(|| set(modules)),
+                reason: reason.to_owned(),
+            });
+            let listed: Vec<_> = listed.iter().collect();
+            let problems = compare("p", &circles, &listed, &edges).join("\n");
+            match expected {
+                None => assert_eq!(problems, ""),
+                Some(words) => assert!(problems.contains(words), "{problems}"),
+            }
+        }
+    }
+}
