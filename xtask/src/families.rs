@@ -1,149 +1,104 @@
-//! `.family` in `registry/semantics`: the family of a function, and which of its parameters are the family's operands.
+//! `.family` in `registry/semantics`: the family of a function, and which parameters are the family's operands.
 //!
-//! `FAMILY operand=parameter ...`. An operand that follows from a role or a C type is found, and must not be named.
+//! `FAMILY operand=parameter ...`. Only operands that no role and no C type tells apart are named.
 
 use std::cell::Cell;
 
-use crate::roles::{self, Role, camel};
+use crate::roles::{self, Role};
 use crate::signatures::Function;
 
-/// Families without operands: group, its enum, its members. Those of no group come first.
-const WITHOUT_OPERANDS: &[(&str, &str, &[&str])] = &[
-    (
-        "",
-        "",
-        &[
-            "plain",
-            "init",
-            "export table",
-            "module unload",
-            "library unload",
-            "loading mode",
-            "library module",
-            "host function",
-            "stream callback",
-            "memset",
-            "prefetch",
-        ],
-    ),
-    ("device", "DeviceOp", &["count", "by bus id"]),
-    (
-        "context",
-        "ContextOp",
-        &[
-            "create",
-            "destroy",
-            "push",
-            "pop",
-            "set",
-            "current",
-            "device",
-            "detach",
-            "synchronize",
-            "enable peer",
-        ],
-    ),
-    (
-        "primary context",
-        "PrimaryOp",
-        &["retain", "release", "reset", "set flags"],
-    ),
-    ("global", "GlobalOwner", &["module", "library", "managed"]),
-    (
-        "function",
-        "FunctionOp",
-        &[
-            "count",
-            "get attribute",
-            "set attribute",
-            "set cache config",
-        ],
-    ),
-    (
-        "kernel",
-        "FunctionOp",
-        &[
-            "count",
-            "get attribute",
-            "set attribute",
-            "set cache config",
-        ],
-    ),
-    ("link", "LinkOp", &["destroy"]),
-    ("occupancy", "OccupancyOp", &["function"]),
-    (
-        "memory",
-        "MemoryOp",
-        &[
-            "allocate",
-            "allocate managed",
-            "allocate async",
-            "free",
-            "free async",
-            "address range",
-        ],
-    ),
-    (
-        "host memory",
-        "HostMemoryOp",
-        &[
-            "allocate",
-            "free",
-            "register",
-            "unregister",
-            "device pointer",
-            "flags",
-        ],
-    ),
-    (
-        "virtual memory",
-        "VirtualMemoryOp",
-        &["reserve", "free reservation", "release"],
-    ),
-    (
-        "pointer",
-        "PointerOp",
-        &["attribute", "set attribute", "range attribute"],
-    ),
-    (
-        "stream",
-        "StreamOp",
-        &[
-            "query",
-            "synchronize",
-            "destroy",
-            "wait event",
-            "begin capture",
-            "end capture",
-        ],
-    ),
-    (
-        "stream memory",
-        "StreamMemoryOp",
-        &["wait", "write", "batch"],
-    ),
-    (
-        "event",
-        "EventOp",
-        &["record", "query", "synchronize", "elapsed time"],
-    ),
-    (
-        "graph",
-        "GraphOp",
-        &[
-            "set enabled",
-            "list",
-            "update",
-            "destroy exec",
-            "upload",
-            "launch",
-            "conditional handle",
-        ],
-    ),
-];
+/// Families without operands: the enum of a group, and its variants in words.
+const GROUPS: &str = "\
+plain, init, export table, module unload, library unload, loading mode, library module
+host function, stream callback, memset, prefetch
+device DeviceOp: count, by bus id
+context ContextOp: create, destroy, push, pop, set, current, device, detach, synchronize, enable peer
+primary context PrimaryOp: retain, release, reset, set flags
+global GlobalOwner: module, library, managed
+function FunctionOp: count, get attribute, set attribute, set cache config
+kernel FunctionOp: count, get attribute, set attribute, set cache config
+link LinkOp: destroy
+occupancy OccupancyOp: function
+memory MemoryOp: allocate, allocate managed, allocate async, free, free async, address range
+host memory HostMemoryOp: allocate, free, register, unregister, device pointer, flags
+virtual memory VirtualMemoryOp: reserve, free reservation, release
+pointer PointerOp: attribute, set attribute, range attribute
+stream StreamOp: query, synchronize, destroy, wait event, begin capture, end capture
+stream memory StreamMemoryOp: wait, write, batch
+event EventOp: record, query, synchronize, elapsed time
+graph GraphOp: set enabled, list, update, destroy exec, upload, launch, conditional handle";
 
-/// What the parameters of a graph node are, by their C type; the child graph is a handle.
-const NODES: &[(&str, &str)] = &[
+/// Families with operands, as Rust. `<role R>` is the one parameter whose role begins with R, `<type T>` the one whose C
+/// type contains T, `<count F>` the one that counts what the operand F points at, `<named>` the one that the entry names;
+/// `<optional>` may be missing. The others are methods of `Reader`.
+const WITH_OPERANDS: &str = "\
+proc address = ProcAddress { name: <role string>, address: <named> }
+module load = ModuleLoad(<image load>)
+library load = LibraryLoad(<image load>)
+function find = Function(FunctionOp::Find { output: <role find>, owner: <role use>, \
+name: <role string> })
+kernel find = Kernel(FunctionOp::Find { output: <role find>, owner: <role use>, \
+name: <role string> })
+function of kernel = Function(FunctionOp::OfKernel { output: <role find>, \
+kernel: <role use kernel> })
+function list = Function(FunctionOp::List { output: <role find>, count: <count output>, \
+owner: <role use> })
+kernel list = Kernel(FunctionOp::List { output: <role find>, count: <count output>, \
+owner: <role use> })
+function name = Function(FunctionOp::Name { name: <role out string>, handle: <role use> })
+kernel name = Kernel(FunctionOp::Name { name: <role out string>, handle: <role use> })
+link create = Link(LinkOp::Create { options: <options>, output: <role make link> })
+link add data = Link(LinkOp::AddData { data: <type void *>, size: <count data>, \
+options: <options> })
+link add file = Link(LinkOp::AddFile { path: <role string>, options: <options> })
+link complete = Link(LinkOp::Complete { cubin: <type void **>, size: <type size_t *> })
+launch arguments = Launch(LaunchOp::Arguments(LaunchArguments { function: <role use function>, \
+grid: <named>, shared: <named>, stream: <role use stream>, parameters: <named>, \
+extra: <optional> }))
+launch config = Launch(LaunchOp::Config(LaunchConfig { config: <type CUlaunchConfig>, \
+function: <role use function>, parameters: <named>, extra: <named> }))
+launch multi device = Launch(LaunchOp::MultiDevice { list: <type CUDA_LAUNCH_PARAMS>, \
+count: <count list> })
+launch legacy = Launch(LaunchOp::Legacy { function: <role use function> })
+occupancy config = Occupancy(OccupancyOp::Config { config: <type CUlaunchConfig>, \
+function: <role use function> })
+copy linear = Copy(CopyOp::Linear(<transfer>))
+copy peer = Copy(CopyOp::Peer(<transfer>))
+copy unified = Copy(CopyOp::Unified(<transfer unified>))
+copy described = Copy(CopyOp::Described(CopyShape::<copy shape>))
+copy batch = Copy(CopyOp::Batch { targets: <named>, sources: <named>, sizes: <named>, \
+count: <count sizes> })
+copy batch 3d = Copy(CopyOp::Batch3D { operations: <type CUDA_MEMCPY3D_BATCH_OP>, \
+count: <count operations> })
+memory allocate pitch = Memory(MemoryOp::AllocatePitch { pitch: <type size_t *> })
+virtual memory create = VirtualMemory(VirtualMemoryOp::Create { size: <named>, \
+properties: <type CUmemAllocationProp> })
+virtual memory map = VirtualMemory(VirtualMemoryOp::Map { address: <role device>, size: <named>, \
+allocation: <role use allocation> })
+virtual memory unmap = VirtualMemory(VirtualMemoryOp::Unmap { address: <role device>, \
+size: <named> })
+virtual memory set access = VirtualMemory(VirtualMemoryOp::SetAccess { address: <role device>, \
+size: <named> })
+pointer attributes = Pointer(PointerOp::Attributes { data: <type void **>, count: <count data>, \
+attributes: <type _attribute *> })
+pointer range attributes = Pointer(PointerOp::RangeAttributes { data: <type void **>, \
+count: <count data>, attributes: <type _attribute *>, sizes: <type size_t *> })
+external buffer = ExternalBuffer { description: <type CUDA_EXTERNAL_MEMORY_BUFFER_DESC> }
+stream capture info = Stream(StreamOp::CaptureInfo { status: <type CUstreamCaptureStatus *> })
+graph add node = Graph(GraphOp::AddNode(<node>))
+graph get node = Graph(GraphOp::GetNode(<node>))
+graph set node = Graph(GraphOp::SetNode(<node>))
+graph set exec node = Graph(GraphOp::SetExecNode(<node>))
+graph get kernel attribute = Graph(GraphOp::GetKernelAttribute { attribute: <type AttrID>, \
+value: <type AttrValue> })
+graph set kernel attribute = Graph(GraphOp::SetKernelAttribute { attribute: <type AttrID>, \
+value: <type AttrValue> })
+graph instantiate = Graph(GraphOp::Instantiate { params: <optional> })
+graph dot file = Graph(GraphOp::DotFile { path: <role string> })
+user object = UserObject { pointer: <role pointer>, destructor: <role callback> }";
+
+/// What a graph node does, by the C type of its parameters; a child graph is a handle.
+const NODES: [(&str, &str); 9] = [
     ("KERNEL_NODE_PARAMS", "Kernel"),
     ("CUDA_MEMCPY3D", "Copy"),
     ("MEMSET_NODE_PARAMS", "Memset"),
@@ -157,23 +112,17 @@ const NODES: &[(&str, &str)] = &[
 
 /// Reads a family; the answer is a Rust expression.
 pub(crate) fn parse(text: &str, function: &Function, roles: &[Role]) -> Result<String, String> {
-    let mut words = Vec::new();
-    let mut named = Vec::new();
-    for word in text.split_whitespace() {
-        match word.split_once('=') {
-            Some((operand, parameter)) => named.push((operand, parameter, Cell::new(false))),
-            None if named.is_empty() => words.push(word),
-            None => {
-                return Err(format!(
-                    ".family {text:?}: {word:?} is no operand=parameter"
-                ));
-            }
-        }
-    }
+    let (words, named): (Vec<&str>, Vec<&str>) = text
+        .split_whitespace()
+        .partition(|word| !word.contains('='));
     let reader = Reader {
         function,
         roles,
-        named,
+        named: named
+            .iter()
+            .filter_map(|word| word.split_once('='))
+            .map(|(operand, parameter)| (operand, parameter, Cell::new(false)))
+            .collect(),
     };
     let family = reader
         .family(&words.join(" "))
@@ -186,6 +135,27 @@ pub(crate) fn parse(text: &str, function: &Function, roles: &[Role]) -> Result<S
     }
 }
 
+/// The variant without operands that has these words.
+fn without_operands(words: &str) -> Option<String> {
+    GROUPS.lines().find_map(|line| {
+        let (group, operations, members) = match line.split_once(": ") {
+            Some((head, members)) => {
+                let (group, operations) = head.rsplit_once(' ')?;
+                (group, operations, members)
+            }
+            None => ("", "", line),
+        };
+        let member = words.strip_prefix(group)?.trim_start();
+        let is_member = members.split(", ").any(|known| known == member);
+        let variant = roles::camel(member);
+        match group {
+            _ if !is_member => None,
+            "" => Some(variant),
+            _ => Some(format!("{}({operations}::{variant})", roles::camel(group))),
+        }
+    })
+}
+
 /// The function that a family is read for.
 struct Reader<'a> {
     function: &'a Function,
@@ -196,326 +166,158 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn family(&self, words: &str) -> Result<String, String> {
-        for (group, operations, members) in WITHOUT_OPERANDS {
-            for member in *members {
-                if group.is_empty() && words == *member {
-                    return Ok(camel(member));
-                }
-                if words
-                    .strip_prefix(group)
-                    .and_then(|rest| rest.strip_prefix(' '))
-                    == Some(member)
-                {
-                    return Ok(format!("{}({operations}::{})", camel(group), camel(member)));
-                }
-            }
+        if let Some(found) = without_operands(words) {
+            return Ok(found);
         }
-        Ok(match words {
-            "proc address" => format!(
-                "ProcAddress {{ name: {}, address: {} }}",
-                self.role(&["string"])?,
-                self.named("address")?
-            ),
-            "module load" => format!("ModuleLoad({})", self.image_load()?),
-            "library load" => format!("LibraryLoad({})", self.image_load()?),
-            "function find" => format!("Function({})", self.find()?),
-            "kernel find" => format!("Kernel({})", self.find()?),
-            "function of kernel" => format!(
-                "Function(FunctionOp::OfKernel {{ output: {}, kernel: {} }})",
-                self.role(&["find function"])?,
-                self.role(&["use kernel"])?
-            ),
-            "function list" => format!("Function({})", self.list()?),
-            "kernel list" => format!("Kernel({})", self.list()?),
-            "function name" => format!("Function({})", self.function_name()?),
-            "kernel name" => format!("Kernel({})", self.function_name()?),
-            "link create" => format!(
-                "Link(LinkOp::Create {{ options: {}, output: {} }})",
-                self.required_options()?,
-                self.role(&["make link"])?
-            ),
-            "link add data" => {
-                let data = self.role(&["in size bytes"])?;
-                format!(
-                    "Link(LinkOp::AddData {{ data: {data}, size: {}, options: {} }})",
-                    self.count_of(data)?,
-                    self.required_options()?
-                )
+        let mut families = WITH_OPERANDS
+            .lines()
+            .filter_map(|line| line.split_once(" = "));
+        let (_, template) = families
+            .find(|(known, _)| *known == words)
+            .ok_or("no such family; xtask/src/families.rs lists them")?;
+        let mut rust = String::new();
+        // The operands so far, which a count may refer to.
+        let mut found: Vec<(&str, String)> = Vec::new();
+        let mut parts = template.split(['<', '>']);
+        while let Some(text) = parts.next() {
+            rust.push_str(text);
+            let Some(rule) = parts.next() else { break };
+            let operand = text
+                .trim_end_matches([':', ' '])
+                .rsplit([' ', '{'])
+                .next()
+                .unwrap_or_default();
+            let value = self.operand(operand, rule, &found)?;
+            rust.push_str(&value);
+            found.push((operand, value));
+        }
+        Ok(rust)
+    }
+
+    /// The Rust text of an operand, by its rule in the template.
+    fn operand(
+        &self,
+        operand: &str,
+        rule: &str,
+        found: &[(&str, String)],
+    ) -> Result<String, String> {
+        let (rule, of) = rule.split_once(' ').unwrap_or((rule, ""));
+        let position = match (rule, of) {
+            ("role", start) => self.role(start)?,
+            ("type", part) => self.c_type(part)?,
+            ("named", "") => self.named(operand)?,
+            ("count", of) => {
+                let known = found.iter().find(|(name, _)| *name == of);
+                self.count_of(known.and_then(|(_, at)| at.parse().ok()).unwrap_or(u8::MAX))?
             }
-            "link add file" => format!(
-                "Link(LinkOp::AddFile {{ path: {}, options: {} }})",
-                self.role(&["string"])?,
-                self.required_options()?
-            ),
-            "link complete" => format!(
-                "Link(LinkOp::Complete {{ cubin: {}, size: {} }})",
-                self.c_type(&["void **"])?,
-                self.c_type(&["size_t *"])?
-            ),
-            "launch arguments" => format!(
-                "Launch(LaunchOp::Arguments(LaunchArguments {{ function: {}, grid: {}, shared: {}, stream: {}, \
-                 parameters: {}, extra: {} }}))",
-                self.role(&["use function"])?,
-                self.grid()?,
-                self.named("shared")?,
-                self.role(&["use stream"])?,
-                self.named("parameters")?,
-                self.optional("extra")?
-            ),
-            "launch config" => format!(
-                "Launch(LaunchOp::Config(LaunchConfig {{ config: {}, function: {}, parameters: {}, extra: {} }}))",
-                self.c_type(&["CUlaunchConfig"])?,
-                self.role(&["use function"])?,
-                self.named("parameters")?,
-                self.named("extra")?
-            ),
-            "launch multi device" => {
-                let list = self.c_type(&["CUDA_LAUNCH_PARAMS"])?;
-                format!(
-                    "Launch(LaunchOp::MultiDevice {{ list: {list}, count: {} }})",
-                    self.count_of(list)?
-                )
+            ("optional", "") if self.names(operand) => {
+                return Ok(format!("Some({})", self.named(operand)?));
             }
-            "launch legacy" => format!(
-                "Launch(LaunchOp::Legacy {{ function: {} }})",
-                self.role(&["use function"])?
-            ),
-            "occupancy config" => format!(
-                "Occupancy(OccupancyOp::Config {{ config: {}, function: {} }})",
-                self.c_type(&["CUlaunchConfig"])?,
-                self.role(&["use function"])?
-            ),
-            "copy linear" => format!("Copy(CopyOp::Linear({}))", self.transfer(None)?),
-            "copy peer" => format!("Copy(CopyOp::Peer({}))", self.transfer(None)?),
-            "copy unified" => format!("Copy(CopyOp::Unified({}))", self.transfer(Some("Unified"))?),
-            "copy described" => {
-                let c_type = &self.function.params[0].0;
-                let shape = if c_type.contains("MEMCPY2D") {
-                    "Plane"
-                } else if c_type.contains("MEMCPY3D_PEER") {
-                    "PeerVolume"
-                } else if c_type.contains("MEMCPY3D") {
-                    "Volume"
-                } else {
-                    return Err(format!("{c_type} describes no copy"));
-                };
-                format!("Copy(CopyOp::Described(CopyShape::{shape}))")
+            ("optional", "") => return Ok("None".to_owned()),
+            ("image", _) => return self.image_load(),
+            ("options", "") => {
+                return self
+                    .options("CUjit_option *")?
+                    .ok_or_else(|| "no parameter is a CUjit_option *".to_owned());
             }
-            "copy batch" => {
-                let sizes = self.named("sizes")?;
-                format!(
-                    "Copy(CopyOp::Batch {{ targets: {}, sources: {}, sizes: {sizes}, count: {} }})",
-                    self.named("targets")?,
-                    self.named("sources")?,
-                    self.count_of(sizes)?
-                )
-            }
-            "copy batch 3d" => {
-                let operations = self.c_type(&["CUDA_MEMCPY3D_BATCH_OP"])?;
-                format!(
-                    "Copy(CopyOp::Batch3D {{ operations: {operations}, count: {} }})",
-                    self.count_of(operations)?
-                )
-            }
-            "memory allocate pitch" => format!(
-                "Memory(MemoryOp::AllocatePitch {{ pitch: {} }})",
-                self.c_type(&["size_t *"])?
-            ),
-            "virtual memory create" => format!(
-                "VirtualMemory(VirtualMemoryOp::Create {{ size: {}, properties: {} }})",
-                self.named("size")?,
-                self.c_type(&["CUmemAllocationProp"])?
-            ),
-            "virtual memory map" => format!(
-                "VirtualMemory(VirtualMemoryOp::Map {{ address: {}, size: {}, allocation: {} }})",
-                self.role(&["device"])?,
-                self.named("size")?,
-                self.role(&["use allocation"])?
-            ),
-            "virtual memory unmap" => format!("VirtualMemory({})", self.range("Unmap")?),
-            "virtual memory set access" => {
-                format!("VirtualMemory({})", self.range("SetAccess")?)
-            }
-            "pointer attributes" => {
-                let data = self.c_type(&["void **"])?;
-                format!(
-                    "Pointer(PointerOp::Attributes {{ count: {}, attributes: {}, data: {data} }})",
-                    self.count_of(data)?,
-                    self.c_type(&["_attribute *"])?
-                )
-            }
-            "pointer range attributes" => {
-                let data = self.c_type(&["void **"])?;
-                format!(
-                    "Pointer(PointerOp::RangeAttributes {{ count: {}, attributes: {}, data: {data}, sizes: {} }})",
-                    self.count_of(data)?,
-                    self.c_type(&["_attribute *"])?,
-                    self.c_type(&["size_t *"])?
-                )
-            }
-            "external buffer" => format!(
-                "ExternalBuffer {{ description: {} }}",
-                self.c_type(&["CUDA_EXTERNAL_MEMORY_BUFFER_DESC"])?
-            ),
-            "stream capture info" => format!(
-                "Stream(StreamOp::CaptureInfo {{ status: {} }})",
-                self.c_type(&["CUstreamCaptureStatus *"])?
-            ),
-            "graph add node" => self.node("AddNode")?,
-            "graph get node" => self.node("GetNode")?,
-            "graph set node" => self.node("SetNode")?,
-            "graph set exec node" => self.node("SetExecNode")?,
-            "graph get kernel attribute" => self.kernel_attribute("GetKernelAttribute")?,
-            "graph set kernel attribute" => self.kernel_attribute("SetKernelAttribute")?,
-            "graph instantiate" => format!(
-                "Graph(GraphOp::Instantiate {{ params: {} }})",
-                self.optional("params")?
-            ),
-            "graph dot file" => format!(
-                "Graph(GraphOp::DotFile {{ path: {} }})",
-                self.role(&["string"])?
-            ),
-            "user object" => format!(
-                "UserObject {{ pointer: {}, destructor: {} }}",
-                self.role(&["pointer"])?,
-                self.role(&["callback"])?
-            ),
-            _ => return Err("no such family; xtask/src/families.rs has the list".to_owned()),
-        })
+            ("transfer", of) => return self.transfer(of == "unified"),
+            ("copy", _) => return self.copy_shape(),
+            ("node", _) => return self.node(),
+            _ => return Err(format!("<{rule} {of}> is no rule for an operand")),
+        };
+        if operand == "grid" {
+            self.check_grid(position)?;
+        }
+        Ok(position.to_string())
     }
 
     fn image_load(&self) -> Result<String, String> {
-        let source = match self.role(&["image"]) {
-            // The one function without a JIT that is documented to take nothing else.
-            Ok(at) if self.function.params[usize::from(at)].1 == "fatCubin" => {
-                format!("FatBinary({at})")
-            }
+        let source = match self.role("image") {
+            // The one function that is documented to take nothing else.
+            Ok(at) if self.name_at(at) == "fatCubin" => format!("FatBinary({at})"),
             Ok(at) => format!("Data({at})"),
-            Err(_) => format!("File({})", self.role(&["string"])?),
+            Err(_) => format!("File({})", self.role("string")?),
         };
-        let some = |options: Option<String>| match options {
-            Some(options) => format!("Some({options})"),
-            None => "None".to_owned(),
+        let some = |c_type: &str| {
+            Ok::<_, String>(match self.options(c_type)? {
+                Some(options) => format!("Some({options})"),
+                None => "None".to_owned(),
+            })
         };
         Ok(format!(
             "ImageLoad {{ source: ImageSource::{source}, options: {}, library_options: {} }}",
-            some(self.options("CUjit_option *")?),
-            some(self.options("CUlibraryOption *")?)
+            some("CUjit_option *")?,
+            some("CUlibraryOption *")?
         ))
     }
 
-    fn find(&self) -> Result<String, String> {
-        Ok(format!(
-            "FunctionOp::Find {{ output: {}, owner: {}, name: {} }}",
-            self.role(&["find"])?,
-            self.role(&["use"])?,
-            self.role(&["string"])?
-        ))
-    }
-
-    fn list(&self) -> Result<String, String> {
-        let output = self.role(&["find"])?;
-        Ok(format!(
-            "FunctionOp::List {{ output: {output}, count: {}, owner: {} }}",
-            self.count_of(output)?,
-            self.role(&["use"])?
-        ))
-    }
-
-    fn function_name(&self) -> Result<String, String> {
-        Ok(format!(
-            "FunctionOp::Name {{ name: {}, handle: {} }}",
-            self.role(&["out string"])?,
-            self.role(&["use"])?
-        ))
-    }
-
-    fn range(&self, operation: &str) -> Result<String, String> {
-        Ok(format!(
-            "VirtualMemoryOp::{operation} {{ address: {}, size: {} }}",
-            self.role(&["device"])?,
-            self.named("size")?
-        ))
-    }
-
-    fn node(&self, operation: &str) -> Result<String, String> {
-        let params = self.function.params.iter().zip(0_u8..);
-        let found: Vec<(u8, &str)> = params
-            .flat_map(|(param, at)| {
-                let kind = NODES.iter().find(|(c_type, _)| param.0.contains(c_type));
-                kind.map(|(_, kind)| (at, *kind))
-            })
-            .collect();
-        let (at, kind) = match (found.as_slice(), self.optional("child")?) {
-            ([one], child) if child == "None" => *one,
-            ([], child) if child != "None" => (self.named("child")?, "ChildGraph"),
-            _ => return Err("not one struct of a node's parameters, or one child graph".to_owned()),
+    fn node(&self) -> Result<String, String> {
+        let of_type = |(part, kind): &(&str, &'static str)| Some((self.c_type(part).ok()?, *kind));
+        let (position, kind) = match (NODES.iter().find_map(of_type), self.names("child")) {
+            (Some(params), false) => params,
+            (None, true) => (self.named("child")?, "ChildGraph"),
+            _ => return Err("needs one struct of node parameters, or child=PARAMETER".to_owned()),
         };
         Ok(format!(
-            "Graph(GraphOp::{operation}(NodeParams {{ position: {at}, kind: NodeKind::{kind} }}))"
+            "NodeParams {{ position: {position}, kind: NodeKind::{kind} }}"
         ))
     }
 
-    fn kernel_attribute(&self, operation: &str) -> Result<String, String> {
-        Ok(format!(
-            "Graph(GraphOp::{operation} {{ attribute: {}, value: {} }})",
-            self.c_type(&["CUkernelNodeAttrID"])?,
-            self.c_type(&["CUkernelNodeAttrValue"])?
-        ))
+    fn copy_shape(&self) -> Result<String, String> {
+        let shapes = [
+            ("MEMCPY2D", "Plane"),
+            ("3D_PEER", "PeerVolume"),
+            ("MEMCPY3D", "Volume"),
+        ];
+        let found = shapes.iter().find(|(part, _)| self.c_type(part) == Ok(0));
+        let (_, shape) = found.ok_or("the first parameter describes no copy")?;
+        Ok((*shape).to_owned())
     }
 
-    /// A copy of bytes between the parameters `src...` and `dst...`; the roles say what they are.
-    fn transfer(&self, both: Option<&str>) -> Result<String, String> {
+    /// A copy of bytes between the parameters `src...` and `dst...`, whose roles say what they are.
+    fn transfer(&self, is_unified: bool) -> Result<String, String> {
         let side = |prefix: &str| {
-            let fits = |role: &str| match both {
-                Some(_) => role.starts_with("device"),
-                None => ["host ", "device ", "use array"]
-                    .iter()
-                    .any(|start| role.starts_with(start)),
-            };
-            let at = self.only(&format!("an operand {prefix}..."), |name, _, role| {
-                name.starts_with(prefix) && fits(role)
-            })?;
-            let role = &self.roles[usize::from(at)].words;
-            let memory = both.unwrap_or(match role.split(' ').next() {
+            let at = self.only(
+                &format!("named {prefix}... and a role of memory"),
+                |name, _, role| {
+                    name.starts_with(prefix)
+                        && ["host ", "device ", "use array"]
+                            .iter()
+                            .any(|start| role.starts_with(start))
+                },
+            )?;
+            let memory = match self.words_at(at).split(' ').next() {
+                _ if is_unified => "Unified",
                 Some("host") => "Host",
                 Some("device") => "Device",
                 _ => "Array",
-            });
-            Ok::<_, String>((at, memory.to_owned()))
+            };
+            Ok::<_, String>((at, memory))
         };
-        let (source, from) = side("src")?;
-        let (target, to) = side("dst")?;
+        let ((source, from), (target, to)) = (side("src")?, side("dst")?);
         Ok(format!(
             "Transfer {{ source: {source}, target: {target}, bytes: {}, from: MemoryType::{from}, to: MemoryType::{to} }}",
             self.named("bytes")?
         ))
     }
 
-    /// The first of six dimensions in a row.
-    fn grid(&self) -> Result<u8, String> {
-        let at = self.named("grid")?;
-        let names = self.function.params[usize::from(at)..].iter().take(6);
-        let all = names
-            .filter(|param| param.1.contains("Dim") && param.0 == "unsigned int")
-            .count();
-        if all == 6 {
-            Ok(at)
-        } else {
-            Err("grid= is not the first of six dimensions".to_owned())
+    /// The grid must be the first of six dimensions in a row.
+    fn check_grid(&self, at: u8) -> Result<(), String> {
+        let dimensions = self.function.params.iter().skip(at.into()).take(6);
+        match dimensions.filter(|param| param.1.contains("Dim")).count() {
+            6 => Ok(()),
+            _ => Err("grid= is not the first of six dimensions".to_owned()),
         }
     }
 
-    /// An array of options of that C type, its count and its values; `None` if the function takes none.
+    /// An array of options of that C type with its count and values; `None` if the function takes none.
     fn options(&self, c_type: &str) -> Result<Option<String>, String> {
-        let params = &self.function.params;
-        let Some(options) = params.iter().position(|param| param.0 == c_type) else {
+        let Ok(options) = self.c_type(c_type) else {
             return Ok(None);
         };
-        let options = options as u8;
         let count = self.count_of(options)?;
-        let counted = format!("[{}]", params[usize::from(count)].1);
-        let values = self.only("an array of option values", |_, c_type, role| {
+        let counted = format!("[{}]", self.name_at(count));
+        let values = self.only("that holds option values", |_, c_type, role| {
             c_type == "void **" && role.ends_with(&counted)
         })?;
         Ok(Some(format!(
@@ -523,37 +325,38 @@ impl Reader<'_> {
         )))
     }
 
-    fn required_options(&self) -> Result<String, String> {
-        self.options("CUjit_option *")?
-            .ok_or_else(|| "no parameter is a CUjit_option *".to_owned())
+    fn name_at(&self, at: u8) -> &str {
+        let params = &self.function.params;
+        params.get(usize::from(at)).map_or("", |param| &param.1)
+    }
+
+    fn words_at(&self, at: u8) -> &str {
+        let role = self.roles.get(usize::from(at));
+        role.map_or("", |role| &role.words)
     }
 
     /// The parameter that says how many elements or bytes the one at a position has.
-    fn count_of(&self, position: u8) -> Result<u8, String> {
-        let role = &self.roles[usize::from(position)].words;
-        let name = role
-            .split(['[', ']', ' '])
-            .find(|word| roles::position(self.function, word).is_some());
-        name.and_then(|name| roles::position(self.function, name))
+    fn count_of(&self, at: u8) -> Result<u8, String> {
+        let role = self.words_at(at);
+        role.split(['[', ']', ' '])
+            .find_map(|word| roles::position(self.function, word))
             .ok_or_else(|| format!("the role {role:?} has no count"))
     }
 
-    /// The one parameter whose role begins with one of these words.
-    fn role(&self, starts: &[&str]) -> Result<u8, String> {
-        self.only(&format!("a role {}", starts.join(" or ")), |_, _, role| {
-            starts.iter().any(|start| {
-                role.strip_prefix(start)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-            })
+    /// The one parameter whose role begins with these words.
+    fn role(&self, start: &str) -> Result<u8, String> {
+        self.only(&format!("with a role {start:?}"), |_, _, role| {
+            role.strip_prefix(start)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         })
     }
 
-    /// The one parameter whose C type contains one of these.
-    fn c_type(&self, parts: &[&str]) -> Result<u8, String> {
-        self.only(
-            &format!("a C type {}", parts.join(" or ")),
-            |_, c_type, _| parts.iter().any(|part| c_type.contains(part)),
-        )
+    /// The one parameter whose C type contains that; `void *` and the like must be all of it.
+    fn c_type(&self, part: &str) -> Result<u8, String> {
+        let is_whole = |c_type: &str| !part.starts_with("void") || c_type == part;
+        self.only(&format!("of a C type {part}"), |_, c_type, _| {
+            c_type.contains(part) && is_whole(c_type)
+        })
     }
 
     /// The one parameter that a test on name, C type and role finds.
@@ -562,17 +365,16 @@ impl Reader<'_> {
         let mut found = params
             .filter(|((param, role), _)| test(&param.1, &param.0, &role.words))
             .map(|(_, at)| at);
+        let function = &self.function.name;
         match (found.next(), found.next()) {
             (Some(at), None) => Ok(at),
-            (None, _) => Err(format!(
-                "{} has no parameter with {what}",
-                self.function.name
-            )),
-            _ => Err(format!(
-                "{} has several parameters with {what}",
-                self.function.name
-            )),
+            (None, _) => Err(format!("{function} has no parameter {what}")),
+            _ => Err(format!("{function} has several parameters {what}")),
         }
+    }
+
+    fn names(&self, operand: &str) -> bool {
+        self.named.iter().any(|(name, ..)| *name == operand)
     }
 
     /// The parameter that an operand names.
@@ -585,14 +387,6 @@ impl Reader<'_> {
         used.set(true);
         roles::position(self.function, parameter)
             .ok_or_else(|| format!("{} has no parameter {parameter}", self.function.name))
-    }
-
-    /// As `named`, for an operand that may be missing: `Some(n)` or `None`.
-    fn optional(&self, operand: &str) -> Result<String, String> {
-        if self.named.iter().all(|(name, ..)| *name != operand) {
-            return Ok("None".to_owned());
-        }
-        Ok(format!("Some({})", self.named(operand)?))
     }
 }
 
@@ -664,16 +458,6 @@ mod tests {
             ("copy linear bytes=m", &copy, "no parameter m"),
             ("copy linear bytes=n more=n", &copy, "no operand more"),
             (
-                "copy linear bytes=n more",
-                &copy,
-                "\"more\" is no operand=parameter",
-            ),
-            (
-                "copy unified bytes=n",
-                &copy,
-                "no parameter with an operand src",
-            ),
-            (
                 "link add file",
                 &options,
                 "Family::Link(LinkOp::AddFile { path: 4, options: OptionArray { count: 1, options: 2, values: 3 } })",
@@ -681,19 +465,19 @@ mod tests {
             (
                 "link create",
                 &options,
-                "no parameter with a role make link",
+                "no parameter with a role \"make link\"",
             ),
             (
                 "launch legacy",
                 &node,
-                "no parameter with a role use function",
+                "no parameter with a role \"use function\"",
             ),
             (
                 "graph set node",
                 &node,
                 "Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Host }))",
             ),
-            ("graph set node", &copy, "not one struct"),
+            ("graph set node", &copy, "needs one struct"),
         ] {
             match read(text, params) {
                 Ok(found) => assert_eq!(found, expected, "{text}"),

@@ -3323,7 +3323,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pointer(PointerOp::RangeAttributes { count: 3, attributes: 2, data: 0, sizes: 1 }), size: None, flags: "", params: &[
+    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pointer(PointerOp::RangeAttributes { data: 0, count: 3, attributes: 2, sizes: 1 }), size: None, flags: "", params: &[
         Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "dataSizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "attributes", c_type: "CUmem_range_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 4)), may_differ: false },
@@ -3336,7 +3336,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "attribute", c_type: "CUpointer_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pointer(PointerOp::Attributes { count: 0, attributes: 1, data: 2 }), size: None, flags: "", params: &[
+    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pointer(PointerOp::Attributes { data: 2, count: 0, attributes: 1 }), size: None, flags: "", params: &[
         Param { name: "numAttributes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "attributes", c_type: "CUpointer_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 4)), may_differ: false },
         Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 8)), may_differ: false },
