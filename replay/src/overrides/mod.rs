@@ -20,133 +20,159 @@ pub(crate) mod stream_memory;
 pub(crate) mod virtual_memory;
 
 use cutape_format::Call;
-use cutape_registry::Function;
+use cutape_registry::{
+    CopyOp, DeviceOp, Family, Function, GraphOp, HostMemoryOp, ImageSource, LaunchArguments,
+    LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, PointerOp, PrimaryOp, StreamMemoryOp,
+    StreamOp, VirtualMemoryOp,
+};
 
 use crate::issue::player::{Played, Player};
 
 /// Plays one call.
 pub(crate) type Play = for<'t> fn(&mut Player<'t>, &Call<'t>, &'static Function) -> Played;
 
-/// By documented name; a name speaks for all its ABI variants, which the class of the symbol has let through.
-const TABLE: &[(&str, Play)] = &[
-    ("cuDeviceGetByPCIBusId", device::by_bus_id),
-    ("cuDevicePrimaryCtxSetFlags", context::set_flags),
-    ("cuGetExportTable", entry_point::export_table),
-    ("cuGetProcAddress", entry_point::proc_address),
-    ("cuGraphAddBatchMemOpNode", graph_node::given),
-    ("cuGraphAddHostNode", graph_node::given),
-    ("cuGraphAddKernelNode", graph_node::given),
-    ("cuGraphAddMemAllocNode", graph_node::given),
-    ("cuGraphAddMemcpyNode", graph_node::given),
-    ("cuGraphAddMemsetNode", graph_node::given),
-    ("cuGraphAddNode", graph_node::given),
-    ("cuGraphBatchMemOpNodeGetParams", graph_node::asked),
-    ("cuGraphBatchMemOpNodeSetParams", graph_node::given),
-    ("cuGraphConditionalHandleCreate", graph::condition),
-    ("cuGraphDebugDotPrint", graph::dot),
-    ("cuGraphExecBatchMemOpNodeSetParams", graph_node::given),
-    ("cuGraphExecHostNodeSetParams", graph_node::given),
-    ("cuGraphExecKernelNodeSetParams", graph_node::given),
-    ("cuGraphExecMemcpyNodeSetParams", graph_node::given),
-    ("cuGraphExecMemsetNodeSetParams", graph_node::given),
-    ("cuGraphExecNodeSetParams", graph_node::given),
-    ("cuGraphGetEdges", graph::list_nodes),
-    ("cuGraphGetNodes", graph::list_nodes),
-    ("cuGraphGetRootNodes", graph::list_nodes),
-    ("cuGraphHostNodeGetParams", graph_node::asked),
-    ("cuGraphHostNodeSetParams", graph_node::given),
-    ("cuGraphInstantiateWithParams", graph::instantiate),
-    ("cuGraphKernelNodeGetAttribute", graph::get_attribute),
-    ("cuGraphKernelNodeGetParams", graph_node::asked),
-    ("cuGraphKernelNodeSetAttribute", graph::set_attribute),
-    ("cuGraphKernelNodeSetParams", graph_node::given),
-    ("cuGraphLaunch", graph::launch),
-    ("cuGraphMemAllocNodeGetParams", graph_node::asked),
-    ("cuGraphMemcpyNodeGetParams", graph_node::asked),
-    ("cuGraphMemcpyNodeSetParams", graph_node::given),
-    ("cuGraphMemsetNodeGetParams", graph_node::asked),
-    ("cuGraphMemsetNodeSetParams", graph_node::given),
-    ("cuGraphNodeGetDependencies", graph::list_nodes),
-    ("cuGraphNodeGetDependentNodes", graph::list_nodes),
-    ("cuGraphNodeSetParams", graph_node::given),
-    ("cuLaunchCooperativeKernel", launch::cooperative),
-    ("cuLaunchCooperativeKernelMultiDevice", launch::multi_device),
-    ("cuLaunchHostFunc", callback::host_function),
-    ("cuLaunchKernel", launch::kernel),
-    ("cuLaunchKernelEx", launch::kernel_ex),
-    ("cuLibraryLoadData", library::load_data),
-    ("cuLibraryLoadFromFile", library::load_file),
-    ("cuLinkAddData", link::add_data),
-    ("cuLinkAddFile", link::add_file),
-    ("cuLinkComplete", link::complete),
-    ("cuLinkCreate", link::create),
-    ("cuLinkDestroy", link::destroy),
-    ("cuMemAddressFree", virtual_memory::free),
-    ("cuMemAddressReserve", virtual_memory::reserve),
-    ("cuMemAlloc", memory::allocate),
-    ("cuMemAllocHost", memory::allocate_host),
-    ("cuMemAllocPitch", memory::allocate),
-    ("cuMemFree", memory::free),
-    ("cuMemFreeAsync", memory::free),
-    ("cuMemFreeHost", memory::free_host),
-    ("cuMemGetAddressRange", memory::address_range),
-    ("cuMemHostAlloc", memory::allocate_host),
-    ("cuMemHostGetDevicePointer", memory::device_pointer),
-    ("cuMemHostGetFlags", memory::host_flags),
-    ("cuMemHostRegister", memory::register),
-    ("cuMemHostUnregister", memory::unregister),
-    ("cuMemRangeGetAttributes", pointer::range_attributes),
-    ("cuMemcpy", copy::unified),
-    ("cuMemcpy2D", copy::described),
-    ("cuMemcpy2DAsync", copy::described),
-    ("cuMemcpy2DUnaligned", copy::described),
-    ("cuMemcpy3D", copy::described),
-    ("cuMemcpy3DAsync", copy::described),
-    ("cuMemcpy3DBatchAsync", batch::boxes),
-    ("cuMemcpy3DPeer", copy::described),
-    ("cuMemcpy3DPeerAsync", copy::described),
-    ("cuMemcpyAsync", copy::unified),
-    ("cuMemcpyBatchAsync", batch::lines),
-    ("cuModuleLoad", module::load_file),
-    ("cuModuleLoadData", module::load_data),
-    ("cuModuleLoadDataEx", module::load_data),
-    ("cuModuleLoadFatBinary", module::load_data),
-    ("cuOccupancyMaxActiveClusters", launch::clusters),
-    ("cuOccupancyMaxPotentialClusterSize", launch::clusters),
-    ("cuPointerGetAttribute", pointer::attribute),
-    ("cuPointerGetAttributes", pointer::attributes),
-    ("cuPointerSetAttribute", pointer::set_attribute),
-    ("cuStreamAddCallback", callback::stream_callback),
-    ("cuStreamBatchMemOp", stream_memory::batch),
-    ("cuStreamGetCaptureInfo", graph::capture_info),
-    ("cuStreamWaitValue32", stream_memory::wait),
-    ("cuStreamWaitValue64", stream_memory::wait),
-    ("cuUserObjectCreate", graph::user_object),
-];
-
 /// What plays the calls of a function, if the registry's roles alone do not.
 pub(crate) fn of(function: &Function) -> Option<Play> {
-    TABLE
-        .binary_search_by(|entry| entry.0.cmp(function.base))
-        .ok()
-        .map(|position| TABLE[position].1)
+    let play: Play = match function.family {
+        Family::ProcAddress { .. } => entry_point::proc_address,
+        Family::ExportTable => entry_point::export_table,
+        Family::Device(DeviceOp::ByBusId) => device::by_bus_id,
+        Family::PrimaryContext(PrimaryOp::SetFlags) => context::set_flags,
+        Family::ModuleLoad(load) => match load.source {
+            ImageSource::File(_) => module::load_file,
+            ImageSource::Data(_) | ImageSource::FatBinary(_) => module::load_data,
+        },
+        Family::LibraryLoad(load) => match load.source {
+            ImageSource::File(_) => library::load_file,
+            ImageSource::Data(_) | ImageSource::FatBinary(_) => library::load_data,
+        },
+        Family::Link(link) => match link {
+            LinkOp::Create { .. } => link::create,
+            LinkOp::AddData { .. } => link::add_data,
+            LinkOp::AddFile { .. } => link::add_file,
+            LinkOp::Complete { .. } => link::complete,
+            LinkOp::Destroy => link::destroy,
+        },
+        Family::Launch(launch) => match launch {
+            LaunchOp::Arguments(LaunchArguments { extra: Some(_), .. }) => launch::kernel,
+            LaunchOp::Arguments(LaunchArguments { extra: None, .. }) => launch::cooperative,
+            LaunchOp::Config(_) => launch::kernel_ex,
+            LaunchOp::MultiDevice { .. } => launch::multi_device,
+            LaunchOp::Legacy { .. } => return None,
+        },
+        Family::Occupancy(OccupancyOp::Config { .. }) => launch::clusters,
+        Family::HostFunction => callback::host_function,
+        Family::StreamCallback => callback::stream_callback,
+        Family::Copy(copy) => match copy {
+            CopyOp::Linear(_) | CopyOp::Peer(_) => return None,
+            CopyOp::Unified(_) => copy::unified,
+            CopyOp::Described(_) => copy::described,
+            CopyOp::Batch { .. } => batch::lines,
+            CopyOp::Batch3D { .. } => batch::boxes,
+        },
+        Family::Memory(memory) => match memory {
+            MemoryOp::Allocate | MemoryOp::AllocatePitch { .. } => memory::allocate,
+            MemoryOp::Free | MemoryOp::FreeAsync => memory::free,
+            MemoryOp::AddressRange => memory::address_range,
+            MemoryOp::AllocateManaged | MemoryOp::AllocateAsync => return None,
+        },
+        Family::HostMemory(memory) => match memory {
+            HostMemoryOp::Allocate => memory::allocate_host,
+            HostMemoryOp::Free => memory::free_host,
+            HostMemoryOp::Register => memory::register,
+            HostMemoryOp::Unregister => memory::unregister,
+            HostMemoryOp::DevicePointer => memory::device_pointer,
+            HostMemoryOp::Flags => memory::host_flags,
+        },
+        Family::VirtualMemory(memory) => match memory {
+            VirtualMemoryOp::Reserve => virtual_memory::reserve,
+            VirtualMemoryOp::FreeReservation => virtual_memory::free,
+            VirtualMemoryOp::Create { .. }
+            | VirtualMemoryOp::Release
+            | VirtualMemoryOp::Map { .. }
+            | VirtualMemoryOp::Unmap { .. }
+            | VirtualMemoryOp::SetAccess { .. } => return None,
+        },
+        Family::Pointer(pointer) => match pointer {
+            PointerOp::Attribute => pointer::attribute,
+            PointerOp::Attributes { .. } => pointer::attributes,
+            PointerOp::SetAttribute => pointer::set_attribute,
+            PointerOp::RangeAttributes { .. } => pointer::range_attributes,
+            PointerOp::RangeAttribute => return None,
+        },
+        Family::StreamMemory(operation) => match operation {
+            StreamMemoryOp::Wait => stream_memory::wait,
+            StreamMemoryOp::Batch => stream_memory::batch,
+            StreamMemoryOp::Write => return None,
+        },
+        Family::Stream(StreamOp::CaptureInfo { .. }) => graph::capture_info,
+        Family::Graph(graph) => match graph {
+            GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) => {
+                return of_node(node.kind, graph_node::given);
+            }
+            GraphOp::GetNode(node) => return of_node(node.kind, graph_node::asked),
+            GraphOp::GetKernelAttribute { .. } => graph::get_attribute,
+            GraphOp::SetKernelAttribute { .. } => graph::set_attribute,
+            GraphOp::List => graph::list_nodes,
+            GraphOp::Instantiate { params: Some(_) } => graph::instantiate,
+            GraphOp::Launch => graph::launch,
+            GraphOp::ConditionalHandle => graph::condition,
+            GraphOp::DotFile { .. } => graph::dot,
+            GraphOp::Instantiate { params: None }
+            | GraphOp::SetEnabled
+            | GraphOp::Update
+            | GraphOp::DestroyExec
+            | GraphOp::Upload => return None,
+        },
+        Family::UserObject { .. } => graph::user_object,
+        Family::Plain
+        | Family::Init
+        | Family::Device(DeviceOp::Count)
+        | Family::Context(_)
+        | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
+        | Family::ModuleUnload
+        | Family::LibraryUnload
+        | Family::LoadingMode
+        | Family::LibraryModule
+        | Family::Global(_)
+        | Family::Function(_)
+        | Family::Kernel(_)
+        | Family::Occupancy(OccupancyOp::Function)
+        | Family::Memset
+        | Family::Prefetch
+        | Family::ExternalBuffer { .. }
+        | Family::Stream(
+            StreamOp::Query
+            | StreamOp::Synchronize
+            | StreamOp::Destroy
+            | StreamOp::WaitEvent
+            | StreamOp::BeginCapture
+            | StreamOp::EndCapture,
+        )
+        | Family::Event(_) => return None,
+    };
+    Some(play)
+}
+
+/// `play` if the parameters of such a node hold handles or addresses.
+fn of_node(kind: NodeKind, play: Play) -> Option<Play> {
+    match kind {
+        NodeKind::Kernel
+        | NodeKind::Copy
+        | NodeKind::Memset
+        | NodeKind::Host
+        | NodeKind::MemoryOps
+        | NodeKind::Allocation
+        | NodeKind::Any => Some(play),
+        // A child graph is an argument; semaphores are not re-issued.
+        NodeKind::ChildGraph | NodeKind::Semaphores => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use cutape_registry::{Class, FUNCTIONS};
-
-    #[test]
-    fn the_table_is_sorted_and_names_functions() {
-        assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        for (name, _) in TABLE {
-            assert!(
-                FUNCTIONS.iter().any(|function| function.base == *name),
-                "{name}"
-            );
-        }
-    }
 
     #[test]
     fn every_override_of_the_registry_is_played() {

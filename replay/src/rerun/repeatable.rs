@@ -1,67 +1,76 @@
-//! Which calls can be issued again and again: work and waits, and nothing that makes or ends an object.
+//! Which calls can be issued again and again: work and waits, and nothing that creates or ends an object.
 
 use cutape_format::Call;
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{
+    ContextOp, EventOp, Family, Function, GraphOp, LaunchOp, Param, PrimaryOp, Role, StreamOp,
+    VirtualMemoryOp, layout,
+};
 
 use crate::buffer::number;
 use crate::compare::received::read_memory;
 use crate::rerun::steps::Issued;
 
-/// Why a call is issued once, while the state is built up, and not in each iteration; `None` if it is repeated.
+/// Why a call is issued once, while the state is built, and not in each iteration; `None` if it is
+/// repeated.
 pub(super) fn why_once(call: &Call, function: &Function) -> Option<&'static str> {
     if !call.succeeded() {
         return Some("it failed in the recording");
     }
-    if is_work(function.base) {
+    if is_work(function) {
         return None;
     }
-    let has = |wanted: fn(Role) -> bool| function.params.iter().any(|param| wanted(param.role));
-    Some(match function.base {
-        base if base.starts_with("cuStreamWaitValue")
-            || base.starts_with("cuStreamWriteValue")
-            || base == "cuStreamBatchMemOp" =>
-        {
-            "a wait for a value may never end the second time"
-        }
-        "cuLaunch" | "cuLaunchGrid" | "cuLaunchGridAsync" => "its parameters come from other calls",
-        _ if has(|role| matches!(role, Role::Make(..))) => "it makes an object",
+    let creates = |param: &Param| matches!(param.role, Role::Make(..));
+    Some(match function.family {
+        Family::StreamMemory(_) => "a wait for a value may never end the second time",
+        Family::Launch(LaunchOp::Legacy { .. }) => "its parameters come from other calls",
+        _ if function.params.iter().any(creates) => "it creates an object",
         _ => "it is neither work for the device nor a wait for it",
     })
 }
 
-/// Work for the device, or a wait for it.
-fn is_work(base: &str) -> bool {
-    let named = matches!(
-        base,
-        "cuLaunchKernel"
-            | "cuLaunchKernelEx"
-            | "cuLaunchCooperativeKernel"
-            | "cuLaunchHostFunc"
-            | "cuStreamAddCallback"
-            | "cuMemPrefetchAsync"
-            | "cuEventRecord"
-            | "cuEventRecordWithFlags"
-            | "cuEventQuery"
-            | "cuEventSynchronize"
-            | "cuStreamWaitEvent"
-            | "cuStreamQuery"
-            | "cuStreamSynchronize"
-            | "cuCtxSynchronize"
-            | "cuGraphLaunch"
-            | "cuGraphUpload"
-    );
-    let updates_graph = base.starts_with("cuGraphExec") && base.ends_with("SetParams");
-    named || base.starts_with("cuMemcpy") || base.starts_with("cuMemset") || updates_graph
+/// Whether a call is work for the device, or a wait for it.
+fn is_work(function: &Function) -> bool {
+    match function.family {
+        Family::Copy(_)
+        | Family::Memset
+        | Family::Prefetch
+        | Family::HostFunction
+        | Family::StreamCallback
+        | Family::Context(ContextOp::Synchronize) => true,
+        Family::Launch(launch) => match launch {
+            LaunchOp::Arguments(_) | LaunchOp::Config(_) => true,
+            LaunchOp::MultiDevice { .. } | LaunchOp::Legacy { .. } => false,
+        },
+        Family::Stream(stream) => match stream {
+            StreamOp::Query | StreamOp::Synchronize | StreamOp::WaitEvent => true,
+            StreamOp::Destroy
+            | StreamOp::BeginCapture
+            | StreamOp::EndCapture
+            | StreamOp::CaptureInfo { .. } => false,
+        },
+        Family::Event(event) => match event {
+            EventOp::Record | EventOp::Query | EventOp::Synchronize => true,
+            EventOp::ElapsedTime => false,
+        },
+        Family::Graph(graph) => matches!(
+            graph,
+            GraphOp::Launch | GraphOp::Upload | GraphOp::SetExecNode(_)
+        ),
+        _ => false,
+    }
 }
 
-/// Whether a successful call takes away what an earlier one of the measured calls may use: it is put off for ever.
+/// Whether a successful call ends what an earlier one of the measured calls may use. Such a call is
+/// deferred to the end.
 pub(super) fn ends_something(function: &Function) -> bool {
-    let named = matches!(
-        function.base,
-        "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" | "cuMemUnmap" | "cuCtxDetach"
+    let ends_without_role = matches!(
+        function.family,
+        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
+            | Family::Context(ContextOp::Detach)
+            | Family::VirtualMemory(VirtualMemoryOp::Unmap { .. })
     );
-    let destroys = |param: &cutape_registry::Param| matches!(param.role, Role::Destroy(_));
-    named || function.params.iter().any(destroys)
+    let destroys = |param: &Param| matches!(param.role, Role::Destroy(_));
+    ends_without_role || function.params.iter().any(destroys)
 }
 
 /// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
@@ -70,16 +79,16 @@ const PER_THREAD: u64 = 2;
 
 /// The live stream that a call orders its work on.
 pub(super) fn stream_of(issued: &Issued) -> u64 {
+    const CONFIG_STREAM: u64 = layout::offset_of("CUlaunchConfig", "hStream") as u64;
     let function = issued.function;
-    let stream = match function.stream {
-        Some(position) => issued.args.get(usize::from(position)).copied(),
-        // hStream of the CUlaunchConfig, which lies in memory that the step keeps.
-        None if function.base == "cuLaunchKernelEx" => issued
-            .args
-            .first()
-            .filter(|&&config| config != 0)
-            .map(|&config| number(&read_memory(config + 32, 8))),
-        None => None,
+    let argument = |position: u8| issued.args.get(usize::from(position)).copied();
+    let stream = match (function.stream, function.family) {
+        (Some(position), _) => argument(position),
+        // The config is in memory that the step keeps.
+        (None, Family::Launch(LaunchOp::Config(launch))) => argument(launch.config)
+            .filter(|&config| config != 0)
+            .map(|config| number(&read_memory(config + CONFIG_STREAM, 8))),
+        (None, _) => None,
     };
     match stream.unwrap_or(0) {
         0 if function.per_thread => PER_THREAD,
@@ -88,16 +97,12 @@ pub(super) fn stream_of(issued: &Issued) -> u64 {
     }
 }
 
-/// Where a launch has the function that it launches.
+/// The position of the function that a launch launches.
 pub(super) fn launched_position(function: &Function) -> Option<usize> {
-    let launches = function.base.starts_with("cuLaunch");
-    let is_function =
-        |param: &cutape_registry::Param| matches!(param.role, Role::Use(Kind::Function));
-    function
-        .params
-        .iter()
-        .position(is_function)
-        .filter(|_| launches)
+    match function.family {
+        Family::Launch(launch) => launch.function().map(usize::from),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +111,7 @@ mod tests {
     use cutape_registry::{FUNCTIONS, function};
 
     #[test]
-    fn work_and_waits_are_repeated_and_nothing_that_makes_or_ends_an_object() {
+    fn work_and_waits_are_repeated() {
         for (name, repeated) in [
             ("cuLaunchKernel", true),
             ("cuLaunchKernelEx_ptsz", true),
@@ -122,9 +127,9 @@ mod tests {
             ("cuCtxSetCurrent", false),
         ] {
             let function = function(name).expect(name);
-            assert_eq!(is_work(function.base), repeated, "{name}");
+            assert_eq!(is_work(function), repeated, "{name}");
         }
-        for function in FUNCTIONS.iter().filter(|function| is_work(function.base)) {
+        for function in FUNCTIONS.iter().filter(|function| is_work(function)) {
             let makes = |role| matches!(role, Role::Make(..));
             assert!(
                 !ends_something(function) && !function.params.iter().any(|param| makes(param.role)),
@@ -135,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_an_object_is_known() {
+    fn deferred_calls_end_objects() {
         for (name, ends) in [
             ("cuMemFree_v2", true),
             ("cuMemFreeAsync", true),
