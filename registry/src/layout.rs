@@ -1,6 +1,7 @@
 //! Offsets of struct members, for constants: `const STREAM: usize = layout::offset_of("CUlaunchConfig", "hStream");`
 
-use crate::{Field, STRUCTS, Struct};
+use crate::generated::structs::STRUCTS;
+use crate::model::{Field, Struct};
 
 /// Bytes of the struct of that C name.
 ///

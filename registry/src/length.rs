@@ -1,6 +1,6 @@
 //! The one evaluator of lengths: how much memory a parameter of a call stands for.
 
-use crate::{Function, Length, Param, Width};
+use crate::model::{Function, Length, Param, Width};
 
 /// The arguments of one call, as the evaluator asks for them.
 pub trait Arguments {
@@ -87,6 +87,14 @@ impl Length {
             }
             Length::Override => return None,
         })
+    }
+}
+
+impl Function {
+    /// Bytes of the memory, address range or variable that a successful call makes or finds; `None` if the arguments do not
+    /// say, as for memory of another process.
+    pub fn made_bytes(&self, arguments: &impl Arguments) -> Option<u64> {
+        Some(self.size?.evaluate(self, arguments)?.content())
     }
 }
 

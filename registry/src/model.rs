@@ -1,7 +1,7 @@
 //! The shape of the tables: functions, parameters, enums, structs, rules.
 
-use crate::length::Arguments;
-use crate::{Family, Kind, LinkOp, OptionArray, enumeration};
+use crate::family::{Family, LinkOp, OptionArray};
+use crate::generated::kinds::Kind;
 
 /// One exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
 #[derive(Debug)]
@@ -53,17 +53,6 @@ impl Function {
             ) => Some(options),
             _ => None,
         }
-    }
-
-    /// The enum that names the bits of its parameter `flags`.
-    pub fn flags(&self) -> Option<&'static Enum> {
-        enumeration(self.flags)
-    }
-
-    /// Bytes of the memory, address range or variable that a successful call makes or finds; `None` if the arguments do not
-    /// say, as for memory of another process.
-    pub fn made_bytes(&self, arguments: &impl Arguments) -> Option<u64> {
-        Some(self.size?.evaluate(self, arguments)?.content())
     }
 }
 

@@ -597,7 +597,7 @@ mod tests {
             ),
             (
                 format!("{plain}'.family' = 'copy linear bytes=n'"),
-                "no parameter with an operand src",
+                "no parameter named src",
             ),
             (format!("{plain}'.size' = 'n'"), "it makes no memory"),
             (

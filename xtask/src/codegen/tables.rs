@@ -33,7 +33,7 @@ pub(super) fn modules() -> String {
 
 pub(super) fn functions(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! Every exported function, by id; and the ids in the order of the names.\n{BANNER}\nuse crate::*;\n\n"
+        "//! Every exported function, by id; and the ids in the order of the names.\n{BANNER}\nuse crate::family::*;\nuse crate::generated::kinds::Kind;\nuse crate::model::*;\n\n"
     );
     let count = input.signatures.functions.len();
     let _ = writeln!(
@@ -123,7 +123,7 @@ pub(super) fn entries(input: &Input<'_>) -> String {
 
 pub(super) fn enums(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! Every enum of the headers, under each of its names.\n{BANNER}\nuse crate::Enum;\n\n\
+        "//! Every enum of the headers, under each of its names.\n{BANNER}\nuse crate::model::Enum;\n\n\
          /// Sorted by name.\npub static ENUMS: &[Enum] = &[\n"
     );
     let mut all: BTreeMap<&str, Vec<(String, i64)>> = all_enums(input)
@@ -205,7 +205,7 @@ pub(super) fn kinds() -> String {
 
 pub(super) fn structs(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! Every struct of the headers, under each of its names.\n{BANNER}\nuse crate::{{Field, Kind, Meaning, Struct, When}};\n\n\
+        "//! Every struct of the headers, under each of its names.\n{BANNER}\nuse crate::generated::kinds::Kind;\nuse crate::model::{{Field, Meaning, Struct, When}};\n\n\
          /// Sorted by name.\npub static STRUCTS: &[Struct] = &[\n"
     );
     for (name, entry) in all_structs(input) {
@@ -232,7 +232,7 @@ pub(super) fn structs(input: &Input<'_>) -> String {
 
 pub(super) fn rules(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! The catalogue of rules.\n{BANNER}\nuse crate::{{Rule, Severity}};\n\n\
+        "//! The catalogue of rules.\n{BANNER}\nuse crate::model::{{Rule, Severity}};\n\n\
          /// Sorted by id.\npub static RULES: &[Rule] = &[\n"
     );
     for rule in input.rules {
