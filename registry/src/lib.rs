@@ -5,6 +5,7 @@
 //! nothing, allocates nothing, and holds no logic beyond looking things up.
 #![no_std]
 
+mod extent;
 mod family;
 #[macro_use]
 #[rustfmt::skip]
@@ -14,6 +15,7 @@ mod length;
 mod model;
 mod names;
 
+pub use extent::{Arguments, Extent};
 pub use family::*;
 pub use generated::enums::ENUMS;
 pub use generated::functions::FUNCTIONS;
@@ -21,7 +23,6 @@ pub use generated::ids as id;
 pub use generated::kinds::Kind;
 pub use generated::rules::RULES;
 pub use generated::structs::STRUCTS;
-pub use length::{Arguments, Extent};
 pub use model::*;
 pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 

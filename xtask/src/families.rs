@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use crate::kinds::camel;
 use crate::roles::{self, Role};
 use crate::signatures::Function;
 
@@ -147,11 +148,11 @@ fn without_operands(words: &str) -> Option<String> {
         };
         let member = words.strip_prefix(group)?.trim_start();
         let is_member = members.split(", ").any(|known| known == member);
-        let variant = roles::camel(member);
+        let variant = camel(member);
         match group {
             _ if !is_member => None,
             "" => Some(variant),
-            _ => Some(format!("{}({operations}::{variant})", roles::camel(group))),
+            _ => Some(format!("{}({operations}::{variant})", camel(group))),
         }
     })
 }

@@ -11,6 +11,7 @@ mod gum;
 #[cfg(feature = "import")]
 mod import;
 mod instructions;
+mod kinds;
 mod members;
 mod package;
 mod roles;

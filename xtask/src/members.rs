@@ -5,10 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use crate::Failure;
-use crate::codegen::FlatField;
-use crate::roles;
-use crate::semantics::{ATTRIBUTES, SEMANTICS, STRUCTS};
-use crate::signatures::{Shape, Struct, Types};
+use crate::kinds::{handle_kind, is_address, known_kind};
+use crate::signatures::{FlatField, Shape, Struct, Types, flat};
+
+/// Where semantics are, from the root of the repository.
+pub(crate) const SEMANTICS: &str = "registry/semantics";
+/// The two files there that this module reads.
+pub(crate) const STRUCTS: &str = "structs.toml";
+pub(crate) const ATTRIBUTES: &str = "attributes.toml";
 
 /// The key of a struct's table that says whose its content is.
 const CONTENT: &str = ".content";
@@ -32,18 +36,14 @@ impl Facts {
     }
 
     /// Checks that every table names a struct with these members, or an enum with these attributes.
-    pub(crate) fn check(
-        &self,
-        types: &Types<'_>,
-        flat: impl Fn(&Struct) -> Vec<FlatField>,
-    ) -> Result<(), Failure> {
+    pub(crate) fn check(&self, types: &Types<'_>) -> Result<(), Failure> {
         let mut errors = Vec::new();
         for (name, members) in &self.structs {
             let Some(Shape::Struct(entry)) = types.shape(name) else {
                 errors.push(format!("{SEMANTICS}/{STRUCTS}: no struct is called {name}"));
                 continue;
             };
-            let fields = flat(entry);
+            let fields = flat(types, entry);
             for (member, words) in members {
                 let known = fields.iter().any(|field| field.name == *member);
                 let result = match member.as_str() {
@@ -112,8 +112,8 @@ impl Facts {
         }
         let meaning = match types.shape(&field.c_type) {
             _ if field.c_type.contains('[') => "Meaning::Plain".to_owned(),
-            _ if roles::is_address(&field.c_type) => "Meaning::Address".to_owned(),
-            shape => match (roles::handle_kind(types, &field.c_type), shape) {
+            _ if is_address(&field.c_type) => "Meaning::Address".to_owned(),
+            shape => match (handle_kind(types, &field.c_type), shape) {
                 (Some(kind), _) => format!("Meaning::Handle(Kind::{})", kind.variant()),
                 (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
                 _ => "Meaning::Plain".to_owned(),
@@ -223,7 +223,7 @@ fn meaning_of(words: &str) -> Result<String, String> {
         "address" => "Meaning::Address".to_owned(),
         "may differ" => "Meaning::MayDiffer".to_owned(),
         "pointer" => "Meaning::Pointer".to_owned(),
-        _ => match words.strip_prefix("use ").and_then(roles::known_kind) {
+        _ => match words.strip_prefix("use ").and_then(known_kind) {
             Some(kind) => format!("Meaning::Handle(Kind::{kind})"),
             None => {
                 return Err(format!(
@@ -303,12 +303,10 @@ mod tests {
             "[CUsample]\narray = 'use array when kind 0 3'\n'.content' = 'driver'",
             "",
         );
-        facts
-            .check(&types, |entry| crate::codegen::flat(&types, entry))
-            .unwrap();
+        facts.check(&types).unwrap();
         let entry = &signatures.structs[0];
         assert!(facts.is_token(&types, entry));
-        let fields = crate::codegen::flat(&types, entry);
+        let fields = flat(&types, entry);
         let when = "Some(When { offset: 0, values: &[0, 3] })";
         for (name, meaning, condition) in [
             ("kind", "Meaning::Plain", "None"),
@@ -340,7 +338,7 @@ mod tests {
         let types = Types::new(&signatures);
         let facts = facts("[CUsample]\nrest = 'address when kind 2'", "");
         let entry = &signatures.structs[1];
-        let fields = crate::codegen::flat(&types, entry);
+        let fields = flat(&types, entry);
         let field = |name| fields.iter().find(|field| field.name == name).unwrap();
         assert_eq!(
             facts.of(&types, entry, &fields, field("inner.rest")),
@@ -391,7 +389,7 @@ mod tests {
             ("", "[CUghost]\nA = '4'", "is no enum"),
         ] {
             let error = facts(structs, attributes)
-                .check(&types, |entry| crate::codegen::flat(&types, entry))
+                .check(&types)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(message), "{structs}{attributes}: {error}");

@@ -1,67 +1,8 @@
 //! The little language of `registry/semantics`: what a parameter means (grammar: `registry/README.md`).
 
-use std::sync::LazyLock;
-
-use serde::Deserialize;
-
+use crate::kinds::{handle_kind, is_address, known_kind};
 use crate::members::Facts;
 use crate::signatures::{Function, Shape, Types, pointee};
-
-/// `registry/semantics/kinds.toml`, as it was when xtask was built: cargo builds it again when the file changes.
-static KINDS: LazyLock<Vec<KindEntry>> = LazyLock::new(|| {
-    #[derive(Deserialize)]
-    struct File {
-        kind: Vec<KindEntry>,
-    }
-    let text = include_str!("../../registry/semantics/kinds.toml");
-    match toml::from_str::<File>(text) {
-        Ok(file) => file.kind,
-        Err(error) => panic!("registry/semantics/kinds.toml: {error}"),
-    }
-});
-
-/// A kind of object.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KindEntry {
-    /// Its word in roles.
-    pub(crate) role: String,
-    /// Its name in messages, if that is another one.
-    name: Option<String>,
-    /// The C type of its handles.
-    handle: Option<String>,
-    /// Its handles are addresses.
-    #[serde(default)]
-    pub(crate) address: bool,
-}
-
-impl KindEntry {
-    /// Its name in messages.
-    pub(crate) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.role)
-    }
-
-    /// Its variant of `Kind`: `GraphExec` for `graph exec`.
-    pub(crate) fn variant(&self) -> String {
-        camel(&self.role)
-    }
-}
-
-/// `GraphExec` for `graph exec`.
-pub(crate) fn camel(words: &str) -> String {
-    words
-        .split(' ')
-        .map(|word| {
-            let (first, rest) = word.split_at(1);
-            first.to_uppercase() + rest
-        })
-        .collect()
-}
-
-/// All kinds, in the order of the file.
-pub(crate) fn kinds() -> &'static [KindEntry] {
-    &KINDS
-}
 
 /// A role: the words for the trace, and the Rust expression for the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,30 +12,6 @@ pub(crate) struct Role {
     /// E.g. `Role::Make(Kind::Module, Parent::CurrentContext)`.
     pub(crate) rust: String,
     pub(crate) may_differ: bool,
-}
-
-/// The kind of a handle type, through second names such as `CUdevice_v1`.
-pub(crate) fn handle_kind(types: &Types<'_>, c_type: &str) -> Option<&'static KindEntry> {
-    let mut name = c_type;
-    for _ in 0..8 {
-        let is_of = |kind: &&KindEntry| {
-            kind.handle.as_deref().is_some_and(|handle| {
-                // `CUdevice` and what it stands for, but not a bare number.
-                handle == name
-                    || (name.starts_with("CU") && types.typedefs.get(handle) == Some(&name))
-            })
-        };
-        if let Some(kind) = kinds().iter().find(is_of) {
-            return Some(kind);
-        }
-        name = types.typedefs.get(name)?;
-    }
-    None
-}
-
-/// Whether a C type is a device address.
-pub(crate) fn is_address(c_type: &str) -> bool {
-    matches!(c_type, "CUdeviceptr" | "CUdeviceptr_v1" | "CUdeviceptr_v2")
 }
 
 /// What a parameter means that semantics say nothing about.
@@ -369,12 +286,6 @@ impl Reader<'_> {
 
 fn bracketed(text: &str) -> Option<&str> {
     text.strip_prefix('[')?.strip_suffix(']')
-}
-
-/// The variant of the kind with that word.
-pub(crate) fn known_kind(word: &str) -> Option<String> {
-    let kind = kinds().iter().find(|kind| kind.role == word)?;
-    Some(kind.variant())
 }
 
 #[cfg(test)]

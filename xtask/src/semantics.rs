@@ -8,14 +8,10 @@ use serde::Deserialize;
 
 use crate::Failure;
 use crate::families;
-use crate::members::Facts;
+use crate::members::{ATTRIBUTES, Facts, SEMANTICS, STRUCTS};
 use crate::roles::{self, Role};
 use crate::signatures::{Function, Shape, Signatures, Types};
 
-pub(crate) const SEMANTICS: &str = "registry/semantics";
-/// The files there that speak of types, not of functions.
-pub(crate) const STRUCTS: &str = "structs.toml";
-pub(crate) const ATTRIBUTES: &str = "attributes.toml";
 const KINDS: &str = "kinds.toml";
 /// Enums that cuda.h has as macros which begin with that name.
 pub(crate) const MACRO_ENUMS: [&str; 2] = ["CU_MEMHOSTALLOC", "CU_MEMHOSTREGISTER"];

@@ -333,6 +333,61 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
+/// A member with a dotted name and its place in the whole struct.
+#[derive(Debug)]
+pub(crate) struct FlatField {
+    pub(crate) name: String,
+    pub(crate) c_type: String,
+    pub(crate) offset: u32,
+    pub(crate) size: u32,
+    /// The named structs around it inside the whole one, with the dots before their members: `CUmemLocation`, `location.`.
+    pub(crate) inside: Vec<(String, String)>,
+}
+
+/// A struct's members, those of the structs inside it in their place, in the order of their offsets.
+pub(crate) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
+    let mut fields = Vec::new();
+    flatten(types, entry, "", 0, &[], &mut fields);
+    fields.sort_by_key(|field| field.offset);
+    fields
+}
+
+fn flatten(
+    types: &Types<'_>,
+    entry: &Struct,
+    prefix: &str,
+    base: u32,
+    inside: &[(String, String)],
+    fields: &mut Vec<FlatField>,
+) {
+    for (name, c_type, offset, size) in &entry.members {
+        let dotted = match (prefix.is_empty(), name.is_empty()) {
+            (_, true) => prefix.to_owned(),
+            (true, false) => name.clone(),
+            (false, false) => format!("{prefix}.{name}"),
+        };
+        let inner = if c_type.contains([' ', '*']) {
+            None
+        } else {
+            types.shape(c_type)
+        };
+        match inner {
+            Some(Shape::Struct(inner)) => {
+                let mut inside = inside.to_vec();
+                inside.push((c_type.clone(), format!("{dotted}.")));
+                flatten(types, inner, &dotted, base + offset, &inside, fields);
+            }
+            _ => fields.push(FlatField {
+                name: dotted,
+                c_type: c_type.clone(),
+                offset: base + offset,
+                size: *size,
+                inside: inside.to_vec(),
+            }),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

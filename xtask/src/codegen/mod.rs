@@ -8,8 +8,6 @@ mod text;
 use std::fs;
 use std::path::Path;
 
-pub(crate) use tables::{FlatField, flat};
-
 use crate::members::Facts;
 use crate::semantics::{self, Meaning};
 use crate::signatures::{Function, Signatures, Types};
@@ -79,7 +77,7 @@ pub(crate) fn generate(root: &Path, allow_missing: bool) -> Result<Vec<(String, 
     let types = Types::new(&signatures);
     let entries = semantics::load(root)?;
     let facts = Facts::load(root)?;
-    facts.check(&types, |entry| flat(&types, entry))?;
+    facts.check(&types)?;
     let meanings = semantics::join(&signatures, &types, &facts, &entries, allow_missing)?;
     let rules = semantics::load_rules(root)?;
     let input = Input {

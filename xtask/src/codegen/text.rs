@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::Input;
-use super::tables::{all_enums, all_structs, flat};
+use super::tables::{all_enums, all_structs};
+use crate::signatures::flat;
 
 /// Only the enums and structs that a parameter uses, directly or through members.
 pub(super) fn signatures(input: &Input<'_>) -> String {
