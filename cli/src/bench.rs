@@ -5,8 +5,10 @@
 //! finds the kernels of `--replace`, `bench/verdict.rs` reads what criterion has written and judges.
 
 mod child;
+mod measurement;
 mod replacement;
-mod subject;
+mod selection;
+mod settings;
 mod text;
 mod verdict;
 
@@ -17,7 +19,6 @@ use std::time::Duration;
 
 use cutape_format::Trace;
 use cutape_replay::Guard;
-use serde::{Deserialize, Serialize};
 
 use crate::failure::{FOUND, Failure};
 use crate::library;
@@ -25,7 +26,9 @@ use crate::output::ReportFile;
 use crate::progress::Progress;
 use crate::replay::{DeviceMap, device_map};
 
-pub(crate) use child::run_child;
+pub(crate) use child::{ChildArguments, run_child};
+use measurement::Results;
+use settings::{Comparison, FIRST_DRIVER, Settings, UNNAMED};
 use verdict::Report;
 
 /// The hidden verb under which the guarded child runs.
@@ -116,61 +119,12 @@ pub(crate) struct Arguments {
     verbose: bool,
 }
 
-/// What the child takes: all in one word.
-#[derive(Clone, clap::Args)]
-pub(crate) struct ChildArguments {
-    settings: String,
-}
-
 /// Which clocks are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Clocks {
     Gpu,
     Host,
     Both,
-}
-
-/// What the measurements are compared with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Comparison {
-    /// With nothing: they are kept under a name.
-    Keep(String),
-    /// With those that were kept under a name.
-    Against(String),
-    /// A replaced kernel's with the recorded one's, measured by the same process.
-    AgainstRecorded,
-}
-
-/// Under which name runs are kept that the user has given none.
-const UNNAMED: &str = "last";
-/// Under which the recorded kernel's and the first driver's are.
-const RECORDED: &str = "recorded-kernel";
-const FIRST_DRIVER: &str = "first-driver";
-
-/// All that the child must know.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Settings {
-    trace: PathBuf,
-    driver: PathBuf,
-    calls: Option<String>,
-    each_kernel: bool,
-    launches: usize,
-    replace: Vec<String>,
-    tolerance: Option<String>,
-    comparison: Comparison,
-    output: PathBuf,
-    gpu: bool,
-    host: bool,
-    samples: usize,
-    measure_seconds: f64,
-    warm_up_seconds: f64,
-    restore: bool,
-    force: bool,
-    devices: Vec<(u32, u32)>,
-    placement: bool,
-    watchdog: u64,
-    plots: bool,
-    verbose: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -182,9 +136,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let settings = settings(&arguments)?;
     // What cannot be measured is found out before a driver is loaded.
-    let chosen = subject::choose(&trace, &settings)?;
+    let chosen = selection::choose(&trace, &settings)?;
     if let Comparison::Against(name) = &settings.comparison {
-        subject::expect_baseline(&settings, &chosen, name)?;
+        selection::expect_baseline(&settings, &chosen, name)?;
     }
     std::fs::create_dir_all(&settings.output).map_err(|error| {
         Failure::unusable(format!("--output {}: {error}", arguments.output.display()))
@@ -358,7 +312,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
 }
 
 /// Has a child measure on one driver.
-fn measure(trace: &Trace, settings: &Settings) -> Result<child::Results, Failure> {
+fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
     let word = serde_json::to_string(settings)
@@ -377,7 +331,7 @@ fn measure(trace: &Trace, settings: &Settings) -> Result<child::Results, Failure
     drop(progress);
     let benchmarks = serde_json::from_value(measured.results)
         .map_err(|error| Failure::unusable(format!("the measuring process: {error}")))?;
-    Ok(child::Results {
+    Ok(Results {
         outcome: measured.outcome,
         benchmarks,
     })

@@ -1,8 +1,6 @@
 //! Which calls a verb is about: one syntax for all verbs.
 
 mod kernels;
-#[cfg(test)]
-pub(crate) mod test_trace;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -219,7 +217,7 @@ mod tests {
     use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     #[test]
     fn globs() {

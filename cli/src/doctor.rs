@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use cutape_replay::Driver;
 
 use crate::failure::{Failure, UNUSABLE};
-use crate::{forward, library, via};
+use crate::library;
+use crate::record::library_folder::LibraryFolder;
+use crate::record::{backend, forward};
 
 /// What `doctor` takes.
 #[derive(clap::Args)]
@@ -65,7 +67,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match library::audit() {
         Ok(path) => {
             sheet.line("audit library", path.display().to_string())?;
-            if let Some(why) = via::why_no_audit_here() {
+            if let Some(why) = backend::why_no_audit_here() {
                 sheet.line("", format!("recording goes by --via preload: {why}"))?;
             }
         }
@@ -281,7 +283,7 @@ fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
         sheet.line("clock", format!("{source}: {meaning}"))?;
     }
     let folder = std::env::temp_dir();
-    let writable = library::LibraryFolder::new(Path::new("/nonexistent")).is_ok();
+    let writable = LibraryFolder::new(Path::new("/nonexistent")).is_ok();
     if !writable {
         sheet.bad = true;
     }

@@ -1,10 +1,5 @@
 //! `cutape dump`: the calls of a trace, one a line, with every argument decoded.
 
-pub(crate) mod labels;
-mod launch;
-pub(crate) mod notes;
-pub(crate) mod render;
-
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -13,20 +8,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use cutape_analyzer::decode::{Argument, Value, write_joined};
+use cutape_analyzer::decode::write_joined;
 use cutape_analyzer::{CallResult, TraceContext};
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use self::render::{Limits, Rendered, Renderer};
 use crate::call_set::CallSet;
+use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::info::clock::Clock;
-use crate::info::quantity;
 use crate::output;
 use crate::progress::Progress;
-use crate::symbols::{Resolver, Symbolised};
+use crate::quantity;
+use crate::render::{Limits, Renderer, notes};
+use crate::symbols::{Resolver, SymbolContext};
 
 /// What `dump` takes.
 #[derive(clap::Args)]
@@ -131,7 +126,7 @@ fn write_calls(
     };
     let mut renderer = Renderer::new(trace, limits);
     let resolver = Resolver::default();
-    let symbols = Symbolised::new(trace, &resolver);
+    let symbols = SymbolContext::new(trace, &resolver);
     let mut places = Places {
         symbols,
         clock: Clock::of(trace),
@@ -188,7 +183,7 @@ fn write_calls(
 
 /// When and from where calls were made.
 struct Places<'t> {
-    symbols: Symbolised<'t>,
+    symbols: SymbolContext<'t>,
     clock: Clock,
     callers: HashMap<u64, String>,
 }
@@ -254,7 +249,7 @@ fn text_lines(
         let _ = write!(out, " +{}.{:06}ms", time / 1_000_000, time % 1_000_000);
     }
     let _ = write!(out, "{side:#} {name}{}{name:#}(", call.signature.name);
-    write_arguments(&rendered, out);
+    rendered.write_arguments(out);
     out.push(')');
     match (call.result(), &rendered.result) {
         (None, _) => {
@@ -295,47 +290,6 @@ fn text_lines(
             let _ = writeln!(out, "    {side}note: {text}{side:#}");
         }
     }
-}
-
-/// What stands between the parentheses.
-fn write_arguments(rendered: &Rendered<'_>, out: &mut String) {
-    match &rendered.launch {
-        Some(launch) => launch.write(out),
-        None => write_joined(&rendered.decoded.arguments, out, write_argument),
-    }
-}
-
-fn write_argument(argument: &Argument<'_>, out: &mut String) {
-    out.push_str(argument.name);
-    out.push_str(" = ");
-    match &argument.pointee {
-        // What is there says more than where it is.
-        Some(
-            pointee @ (Value::Text(_) | Value::Described(..) | Value::Fields(_) | Value::List(..)),
-        ) => pointee.write(out),
-        Some(pointee) => {
-            argument.value.write(out);
-            out.push_str(" → ");
-            pointee.write(out);
-        }
-        None => argument.value.write(out),
-    }
-    if !argument.pieces.is_empty() {
-        out.push_str(" {");
-        write_joined(&argument.pieces, out, |(name, value), out| {
-            let _ = write!(out, "{name} = ");
-            value.write(out);
-        });
-        out.push('}');
-    }
-}
-
-/// A call without its result: for messages about it.
-pub(crate) fn call_text(call: &Call<'_>, renderer: &mut Renderer<'_>) -> String {
-    let mut text = format!("{}(", call.signature.name);
-    write_arguments(&renderer.render(call), &mut text);
-    text.push(')');
-    text
 }
 
 /// A line of JSON; keys are only ever added.

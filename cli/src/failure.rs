@@ -1,16 +1,16 @@
-//! Why a verb ends early: what, where, what to do; and the exit status.
+//! The error that ends a verb: its message and exit status.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Findings or divergence.
+/// Findings or a divergence.
 pub(crate) const FOUND: u8 = 1;
 /// Unusable input or machine.
 pub(crate) const UNUSABLE: u8 = 2;
 /// A bug of ours.
 pub(crate) const BUG: u8 = 3;
-/// Not an error: whoever read our output has stopped reading.
+/// Not an error: the reader of our output closed the pipe.
 pub(crate) const QUIET: u8 = 255;
 
 /// An error with its exit status; the message is one line.
@@ -21,7 +21,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Input or machine cannot be used.
+    /// The input or the machine is unusable.
     pub(crate) fn unusable(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string(),
@@ -29,8 +29,9 @@ impl Failure {
         }
     }
 
-    /// A file could not be made from a trace; the path stands in the message once. What is wrong with the trace names that.
-    pub(crate) fn cannot_make(path: &Path, io_error: &io::Error) -> Self {
+    /// A file could not be written from a trace. Names the target once; errors of the trace itself
+    /// name the trace.
+    pub(crate) fn cannot_write(path: &Path, io_error: &io::Error) -> Self {
         let (path, error) = (path.display().to_string(), io_error.to_string());
         let of_the_target =
             io_error.raw_os_error().is_some() || io_error.kind() == io::ErrorKind::AlreadyExists;
@@ -38,7 +39,9 @@ impl Failure {
             return Self::unusable(error);
         }
         let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);
-        Self::unusable(format!("{path}: cannot be written: {why}"))
+        Self::unusable(format!(
+            "cannot write {path}: {why}; choose another place with -o"
+        ))
     }
 }
 

@@ -1,12 +1,10 @@
 //! `cutape info`: what the recorded program did, in numbers.
 
-pub(crate) mod clock;
-mod concern;
 mod copies;
 mod folder;
-pub(crate) mod images;
+mod images;
+mod interest;
 mod objects;
-pub(crate) mod quantity;
 mod summary;
 mod tables;
 

@@ -1,4 +1,4 @@
-//! Opening the trace that a verb reads.
+//! Opens the trace that a verb reads.
 
 use std::fs;
 use std::io::Read;
@@ -8,21 +8,21 @@ use std::path::Path;
 use cutape_format::{Damage, Trace};
 
 use crate::failure::Failure;
+use crate::output;
 
-/// Opens a sound trace all of whose calls are known by name.
+/// Opens an undamaged trace and checks that every call's function is in its signature table.
 pub(crate) fn open(path: &Path) -> Result<Trace, Failure> {
     let trace = open_with(path, Trace::open)?;
     known_functions(&trace, trace.unknown_function().as_ref())?;
     Ok(trace)
 }
 
-/// Opens a trace whose calls are looked at one by one before anything is said of them; their functions are for
-/// [`known_functions`].
+/// Opens a trace for a walk over all calls, after which the caller uses [`known_functions`].
 pub(crate) fn open_for_walk(path: &Path) -> Result<Trace, Failure> {
     open_with(path, Trace::open)
 }
 
-/// As [`open_for_walk`], in a time that does not depend on the length of a packed trace.
+/// Like [`open_for_walk`], in constant time for a packed trace.
 pub(crate) fn open_indexed(path: &Path) -> Result<Trace, Failure> {
     open_with(path, Trace::open_indexed)
 }
@@ -33,19 +33,19 @@ fn open_with(
 ) -> Result<Trace, Failure> {
     open(path).map_err(|error| match error {
         cutape_format::Error::NotATrace { .. } if is_program(path) => Failure::unusable(format!(
-            "{0}: that is a program, not a trace; `cutape record -- {0}` makes a trace of it",
+            "not a trace but a program: {0}; record it with `cutape record -- {0}`",
             path.display()
         )),
         error => error.into(),
     })
 }
 
-/// An error if a call of a function was found that the trace's signature table does not have.
+/// Fails if a call's function is missing from the trace's signature table.
 pub(crate) fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result<(), Failure> {
     match unknown {
         None => Ok(()),
         Some(damage) => Err(Failure::unusable(format!(
-            "{}: damaged at byte {}: {}; record anew, or use the cutape that recorded it",
+            "{}: damaged at byte {}: {}; record again, or use the cutape version that recorded it",
             trace.path().display(),
             damage.position,
             damage.what
@@ -53,10 +53,29 @@ pub(crate) fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result
     }
 }
 
-/// Whether a file could be run: it is executable, and begins as programs or scripts do.
+/// Whether a file is executable and starts like a program or script.
 fn is_program(path: &Path) -> bool {
     let mut begin = [0; 2];
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
     let executable = path.metadata().is_ok_and(|file| file.mode() & 0o111 != 0);
     executable && read.is_ok() && matches!(&begin, b"\x7fE" | b"#!")
+}
+
+/// The process that is still writing a trace: it has the file mapped.
+pub(crate) fn writer(trace: &Trace) -> Option<u32> {
+    let process = trace.head().process;
+    let inode = fs::metadata(trace.path()).ok()?.ino().to_string();
+    // address, permissions, offset, device, inode, path
+    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let maps_trace = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
+    maps.lines().any(maps_trace).then_some(process)
+}
+
+/// The trace cannot be packed yet.
+pub(crate) fn still_written(path: &Path, process: u32) -> Failure {
+    Failure::unusable(format!(
+        "{0}: process {process} is still recording to it; run `cutape pack {0}` after it ends",
+        output::shown(path)
+    ))
 }

@@ -3,33 +3,29 @@
 //! The only binary; one file a verb. Invariant: results go to stdout, messages to stderr; the exit status is 0 for clean,
 //! 1 for findings or divergence, 2 for unusable input or machine, 3 for a bug of ours; `record` passes on the program's.
 
-mod arrival;
 mod bench;
 mod call_set;
 mod check;
-mod cost;
+mod clock;
 mod doctor;
 mod dump;
 mod failure;
-mod forward;
 mod info;
 mod input;
 mod library;
-mod mover;
 mod output;
 mod pack;
 mod payloads;
-mod program_file;
 mod progress;
-mod rank;
+mod quantity;
 mod record;
+mod render;
 mod repair;
 mod replay;
-mod reservation;
-mod session;
-mod starter;
+mod signals;
 mod symbols;
-mod via;
+#[cfg(test)]
+mod test_trace;
 
 use std::process::ExitCode;
 

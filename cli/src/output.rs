@@ -1,4 +1,4 @@
-//! Where results go: how they look on stdout, and files beside it that must not cost anybody a trace.
+//! Output: colours and widths on stdout, report files, texts shortened and escaped.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -11,26 +11,27 @@ use cutape_format::layout::MAGIC;
 
 use crate::failure::Failure;
 
-/// Whether stdout gets colours: a terminal that can show them, and neither the user nor `NO_COLOR` or `TERM=dumb` against it.
+/// Whether to colour stdout: a terminal that supports it, without `NO_COLOR`, `TERM=dumb` or the
+/// user's option.
 pub(crate) fn coloured(no_color: bool) -> bool {
     !no_color && AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
-/// A file for a report: known to be writable before the work begins, written when it is done.
+/// A report file, checked to be writable before the work starts.
 #[derive(Debug)]
 pub(crate) struct ReportFile {
     path: PathBuf,
 }
 
 impl ReportFile {
-    /// Makes the file, or sees that an existing one can be written; a trace is never a report.
+    /// Checks that the file is writable and not a trace.
     ///
     /// # Errors
-    /// If it cannot be written, or holds a trace.
+    /// If it is not writable or holds a trace.
     pub(crate) fn prepare(path: &Path) -> Result<Self, Failure> {
         let existed = path.exists();
         if existed && !path.is_file() && !path.is_dir() {
-            // A pipe or a terminal: opening it twice would be seen at its other end.
+            // The other end of a pipe or terminal would notice if it were opened twice.
             return Ok(Self {
                 path: path.to_owned(),
             });
@@ -43,14 +44,14 @@ impl ReportFile {
             && begin == MAGIC;
         if is_trace {
             return Err(Failure::unusable(format!(
-                "--report {}: that is a trace; choose another name",
+                "--report {}: this file is a trace; choose another name",
                 path.display()
             )));
         }
         let opened = fs::OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|error| cannot_write(path, &error))?;
         if !existed {
-            // Made only to see that it can be: a run that ends early leaves no empty report.
+            // Created only as a check: a run that fails leaves no empty report.
             let _ = fs::remove_file(path);
         }
         Ok(Self {
@@ -58,10 +59,10 @@ impl ReportFile {
         })
     }
 
-    /// Writes it, in place of what was there.
+    /// Replaces the file's content.
     ///
     /// # Errors
-    /// Whatever writing meets.
+    /// If writing fails.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         fs::write(&self.path, text).map_err(|error| cannot_write(&self.path, &error))
     }
@@ -74,7 +75,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
-/// How many columns stdout has: the terminal's, at least 60; 100 where it is none.
+/// The width of stdout: the terminal's, at least 60; 100 if it is not a terminal.
 pub(crate) fn columns() -> usize {
     // SAFETY: an all-zero winsize is a value of that type.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
@@ -86,7 +87,7 @@ pub(crate) fn columns() -> usize {
     }
 }
 
-/// At most so many characters of a text, the last of them … if there were more.
+/// The text, cut to `most` characters including a final ….
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.chars().nth(most).is_none() {
         return Cow::Borrowed(text);
@@ -95,7 +96,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(kept + "…")
 }
 
-/// At most so many characters of a text, with … in place of its middle if there were more: of names both ends tell.
+/// The text, cut to `most` characters with … for the middle: both ends of a name matter.
 pub(crate) fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
     let length = text.chars().count();
     if length <= most {
@@ -109,7 +110,7 @@ pub(crate) fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(short)
 }
 
-/// A text on one line: control characters as escapes.
+/// The text with control characters escaped, so that it fits on one line.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -124,7 +125,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// A path as a user would type it here: without the current folder in front.
+/// The path relative to the current folder if it lies inside.
 pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
     let here = std::env::current_dir().ok();
     let short = here
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_no_trace_and_can_be_written() {
+    fn reports_are_writable_and_not_traces() {
         let folder = std::env::temp_dir().join(format!("cutape-report-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("trace"), [&MAGIC[..], b"rest"].concat()).unwrap();

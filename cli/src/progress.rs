@@ -1,62 +1,62 @@
-//! A progress bar on stderr for long work, if that is a terminal.
+//! A progress bar on stderr for long work, if stderr is a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work that is over sooner shows nothing.
+/// Shorter work shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How many steps are between two looks at the clock.
+/// Steps between two reads of the clock.
 const STRIDE: u64 = 256;
 
-/// How far some work is. Nothing is drawn unless stderr is a terminal and the work takes longer than half a second; what was
-/// drawn goes away when this is dropped.
+/// The progress of some work. Draws only if stderr is a terminal and the work takes longer than half
+/// a second; erases the bar when dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// What is being counted, e.g. `calls`.
+    /// What is counted, e.g. `calls`.
     unit: &'static str,
-    /// How many there will be, if that is known.
+    /// The number of steps, if known.
     total: Option<u64>,
     done: u64,
     started: Instant,
-    wanted: bool,
+    enabled: bool,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Begins; `total` is how many steps there will be, if that is known.
+    /// Starts; `total` is the number of steps, if known.
     pub(crate) fn new(unit: &'static str, total: Option<u64>) -> Self {
         Self {
             unit,
             total,
             done: 0,
             started: Instant::now(),
-            wanted: stderr().is_terminal(),
+            enabled: stderr().is_terminal(),
             bar: None,
         }
     }
 
-    /// Never draws: for work whose results go to the same terminal.
+    /// Never draws: for work that prints to the same terminal.
     pub(crate) fn hidden() -> Self {
         let mut hidden = Self::new("", None);
-        hidden.wanted = false;
+        hidden.enabled = false;
         hidden
     }
 
-    /// One step is done.
+    /// Counts one step.
     #[inline]
     pub(crate) fn step(&mut self) {
         self.done += 1;
-        if self.wanted && self.done.is_multiple_of(STRIDE) {
+        if self.enabled && self.done.is_multiple_of(STRIDE) {
             self.draw();
         }
     }
 
-    /// So many steps are done in all.
+    /// Sets the number of steps done.
     pub(crate) fn reach(&mut self, done: u64) {
         self.done = done;
-        if self.wanted {
+        if self.enabled {
             self.draw();
         }
     }
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_only_what_is_long_and_wanted() {
-        for (wanted, long, total, drawn) in [
+    fn draws_only_long_enabled_work() {
+        for (enabled, long, total, drawn) in [
             (true, true, Some(1000), true),
             (true, true, None, true),
             (true, false, None, false),
             (false, true, None, false),
         ] {
             let mut progress = Progress::new("calls", total);
-            progress.wanted = wanted;
+            progress.enabled = enabled;
             if long && let Some(earlier) = progress.started.checked_sub(2 * PATIENCE) {
                 progress.started = earlier;
             }
@@ -118,7 +118,7 @@ mod tests {
             assert_eq!(
                 progress.bar.is_some(),
                 drawn,
-                "wanted {wanted}, long {long}"
+                "enabled {enabled}, long {long}"
             );
             assert_eq!(
                 progress.bar.as_ref().map(ProgressBar::position),
@@ -127,6 +127,6 @@ mod tests {
         }
         let mut hidden = Progress::hidden();
         hidden.step();
-        assert!(!hidden.wanted && hidden.bar.is_none());
+        assert!(!hidden.enabled && hidden.bar.is_none());
     }
 }

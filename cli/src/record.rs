@@ -1,4 +1,18 @@
-//! `cutape record`: a program's driver calls, written to a trace.
+//! `cutape record`: runs a program and writes its driver calls to a trace.
+
+pub(crate) mod backend;
+mod bypass;
+mod cost;
+mod family;
+mod flusher;
+pub(crate) mod forward;
+pub(crate) mod library_folder;
+pub(crate) mod options;
+mod program_file;
+pub(crate) mod rank;
+pub(crate) mod reservation;
+pub(crate) mod session;
+mod starter;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -6,15 +20,12 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cost;
+use self::options::Recording;
+use self::reservation::Reservation;
 use crate::failure::Failure;
-use crate::info::quantity;
 use crate::output;
 use crate::payloads;
-use crate::rank;
-use crate::reservation::Reservation;
-use crate::session::{self, Recording};
-use crate::starter;
+use crate::quantity;
 
 /// What `record` takes.
 #[derive(clap::Args)]
@@ -22,21 +33,21 @@ use crate::starter;
 pub(crate) struct Arguments {
     /// The trace to write; must not exist.
     ///
-    /// Without it the trace is PROGRAM.cutape in the current folder, or
-    /// PROGRAM.1.cutape and so on if there is one already.
-    /// Further processes that call the driver get FILE.PID.cutape,
-    /// and those of mpirun, torchrun and srun, which have a rank,
-    /// FILE.rankN.cutape; `info FOLDER` shows them all.
+    /// Default: PROGRAM.cutape in the current folder, or PROGRAM.1.cutape and
+    /// so on if that exists.
+    /// Further processes that call the driver write FILE.PID.cutape;
+    /// processes with a rank (mpirun, torchrun, srun) write
+    /// FILE.rankN.cutape. `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
-    /// Leave the trace as recorded: larger, without names of callers.
+    /// Leave the trace unpacked: larger, without the names of callers.
     #[arg(long)]
     no_pack: bool,
-    /// Say on stderr what was recorded.
+    /// Report on stderr what is recorded.
     #[arg(short, long)]
     verbose: bool,
-    /// Say on stderr what recording has cost: calls, bytes, and time in the
-    /// recorder, which is measured by further readings of the clock.
+    /// Report on stderr what recording cost: calls, bytes, and time in the
+    /// recorder (measuring it reads the clock more often).
     #[arg(
         long,
         value_enum,
@@ -49,14 +60,14 @@ pub(crate) struct Arguments {
     stats: Option<cost::Format>,
     #[command(flatten)]
     recording: Recording,
-    /// The program and its arguments; the -- may be left out.
+    /// The program and its arguments; the -- is optional.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     if arguments.no_pack {
-        payloads::can_stay_unpacked(arguments.recording.kept())?;
+        payloads::check_no_pack(arguments.recording.kept())?;
     }
     let trace = match &arguments.output {
         Some(path) => Reservation::named(&rank::trace_name(path))?,
@@ -66,12 +77,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             )));
             let stem = stem.as_os_str();
             let trace = Reservation::free(stem)?;
-            let attended = arguments.verbose || io::stderr().is_terminal();
-            if attended && trace.trace().file_stem() != Some(stem) {
-                // Or else the older trace would be looked at for this one.
+            let interactive = arguments.verbose || io::stderr().is_terminal();
+            if interactive && trace.trace().file_stem() != Some(stem) {
+                // The user would otherwise open the older trace.
                 let path = output::shown(trace.trace()).to_string();
                 eprintln!(
-                    "cutape: {}.cutape exists already, recording to {path}",
+                    "cutape: {}.cutape exists, recording to {path}",
                     stem.display()
                 );
             }
@@ -81,27 +92,29 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.recording.measures_cost = arguments.stats.is_some();
     let session = session::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
-        let way = session.way();
-        eprintln!("cutape: recording by way of {}: {}", way.word(), way.why);
+        let backend = session.backend();
+        eprintln!(
+            "cutape: recording with backend {}: {}",
+            backend.name(),
+            backend.reason
+        );
     }
-    let ended = session.wait()?;
-    if ended.traces.is_empty() {
+    let outcome = session.wait()?;
+    if outcome.traces.is_empty() {
         let program = arguments.program.first();
         let advice = program
             .and_then(|program| starter::advice(Path::new(program)))
-            .unwrap_or_else(|| {
-                "if it uses CUDA, docs/guide.md says what may be the matter".to_owned()
-            });
+            .unwrap_or_else(|| "if it uses CUDA, docs/guide.md lists possible causes".to_owned());
         eprintln!(
-            "cutape: nothing was recorded: the program, which {}, made no CUDA driver call that reached us; {advice}",
-            ended.describe()
+            "cutape: nothing was recorded: no CUDA driver call of the program reached cutape (it {}); {advice}",
+            outcome.describe()
         );
     }
-    for path in &ended.traces {
-        // The program's status is what the caller asked for; a trace that cannot be packed is still a trace.
+    for path in &outcome.traces {
+        // The exit status stays the program's: an unpacked trace is still usable.
         if !arguments.no_pack {
-            match ended.pack(path) {
-                Ok(summary) => session::say_missing(&summary.missing),
+            match outcome.pack(path) {
+                Ok(summary) => session::report_missing(&summary.missing),
                 Err(failure) => eprintln!("cutape: {}", failure.message),
             }
         }
@@ -120,9 +133,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     }
     if arguments.verbose {
-        eprintln!("cutape: the program {}", ended.describe());
+        eprintln!("cutape: the program {}", outcome.describe());
     }
-    Ok(ExitCode::from(ended.exit_code()))
+    Ok(ExitCode::from(outcome.exit_code()))
 }
 
 /// The program's name without its folder.

@@ -1,4 +1,4 @@
-//! `cutape repair`: what is good of a damaged trace.
+//! `cutape repair`: copies the readable part of a damaged trace.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use cutape_format::Trace;
 
 use crate::failure::Failure;
-use crate::info::quantity;
+use crate::quantity;
 
 /// What `repair` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The damaged trace; it is left as it is.
+    /// The damaged trace; stays unchanged.
     trace: PathBuf,
-    /// Where to write; must not exist.
+    /// The trace to write; must not exist.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open_damaged(&arguments.trace)?;
     let summary = cutape_format::repair(&trace, &arguments.output)
-        .map_err(|error| Failure::cannot_make(&arguments.output, &error))?;
+        .map_err(|error| Failure::cannot_write(&arguments.output, &error))?;
     for damage in &summary.damage {
         eprintln!(
             "cutape: {}: byte {}: {}",

@@ -78,19 +78,19 @@ impl Resolver {
 }
 
 /// A trace whose callers have names although it was not packed.
-pub(crate) struct Symbolised<'a> {
+pub(crate) struct SymbolContext<'a> {
     trace: &'a Trace,
     resolver: &'a Resolver,
 }
 
-impl<'a> Symbolised<'a> {
+impl<'a> SymbolContext<'a> {
     /// Looks names up in the trace first, then in the files of its memory map.
     pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
         Self { trace, resolver }
     }
 }
 
-impl TraceContext for Symbolised<'_> {
+impl TraceContext for SymbolContext<'_> {
     fn meta(&self, key: &str) -> Option<&str> {
         self.trace.meta_value(key)
     }

@@ -12,40 +12,22 @@ use std::time::{Duration, Instant};
 use criterion::measurement::{Measurement, ValueFormatter};
 use criterion::{Criterion, PlottingBackend, SamplingMode, Throughput};
 use cutape_format::Trace;
-use cutape_replay::{Clock, Job, Measuring, Options, Outcome, Work};
-use serde::{Deserialize, Serialize};
+use cutape_replay::{Clock, Job, Measuring, Options, Work};
 
-use crate::bench::subject::{self, Chosen};
-use crate::bench::text::scaled;
-use crate::bench::verdict::{Change, Estimate, read_change, read_time};
-use crate::bench::{ChildArguments, Comparison, RECORDED, Settings, replacement};
+use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_time};
+use crate::bench::replacement;
+use crate::bench::selection::{self, Chosen};
+use crate::bench::settings::{Comparison, RECORDED, Settings};
 use crate::failure::{Failure, UNUSABLE};
+use crate::quantity::scaled;
 
 /// Resamples of criterion's bootstrap: its own default takes ten times as long and changes the third digit of an interval.
 const RESAMPLES: usize = 10_000;
 
-/// What a child has done.
-#[derive(Debug)]
-pub(super) struct Results {
-    pub outcome: Outcome,
-    pub benchmarks: Vec<Benchmark>,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Benchmark {
-    /// `gpu` or `host`.
-    pub clock: String,
-    /// Of the subject.
-    pub name: String,
-    /// Index of the launch, or of the first call.
-    pub call: u64,
-    /// Another kernel in the place of the recorded one.
-    pub is_replaced: bool,
-    /// Nanoseconds of one iteration.
-    pub time: Estimate,
-    /// Against what it was compared with, if it was.
-    pub change: Option<Change>,
+/// What the child takes: all in one word.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ChildArguments {
+    settings: String,
 }
 
 /// The guarded child: measures, and reports through the pipe that its parent has left it.
@@ -54,7 +36,7 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
         Failure::unusable("bench-child is for cutape's own use; say `cutape bench`")
     })?;
     let trace = Trace::open(&settings.trace)?;
-    let chosen = subject::choose(&trace, &settings)?;
+    let chosen = selection::choose(&trace, &settings)?;
     let options = Options {
         keep_going: true,
         // Bytes that come back are looked at by `replay`, not here.
@@ -287,7 +269,7 @@ impl ValueFormatter for Nanoseconds {
     }
 }
 
-/// While it lives, stdout and stderr of this process lead nowhere: criterion has no setting for saying nothing.
+/// While it lives, stdout and stderr of this process lead nowhere: criterion has no setting for event nothing.
 struct Quiet {
     kept: Vec<(i32, OwnedFd)>,
 }

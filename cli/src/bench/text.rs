@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use cutape_replay::Skipped;
 
-use crate::bench::verdict::{Change, Estimate, Report, Row, Verdict};
-use crate::bench::{Comparison, Settings};
-use crate::info::quantity;
+use crate::bench::measurement::{Change, Estimate};
+use crate::bench::settings::{Comparison, Settings, UNNAMED};
+use crate::bench::verdict::{Report, Row, Verdict};
+use crate::quantity;
 
 /// Lines of one kind that are shown.
 const SHOWN: usize = 20;
@@ -139,7 +140,7 @@ fn per_cent(change: Change) -> String {
 
 /// A time of criterion's in four digits.
 fn shown(nanoseconds: f64) -> String {
-    let (value, unit) = scaled(nanoseconds);
+    let (value, unit) = quantity::scaled(nanoseconds);
     let digits = match value {
         value if value >= 1000.0 => 0,
         value if value >= 100.0 => 1,
@@ -147,16 +148,6 @@ fn shown(nanoseconds: f64) -> String {
         _ => 3,
     };
     format!("{value:.digits$} {unit}")
-}
-
-/// In the unit that suits its size.
-pub(super) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
-    match nanoseconds {
-        value if value >= 1e9 => (value / 1e9, "s"),
-        value if value >= 1e6 => (value / 1e6, "ms"),
-        value if value >= 1e3 => (value / 1e3, "us"),
-        value => (value, "ns"),
-    }
 }
 
 fn verdict(out: &mut String, report: &Report, settings: &Settings) {
@@ -177,7 +168,7 @@ fn verdict(out: &mut String, report: &Report, settings: &Settings) {
     }
     if let Comparison::Keep(name) = &settings.comparison
         && compared == 0
-        && name != super::UNNAMED
+        && name != UNNAMED
     {
         let _ = writeln!(out, "kept as {name}: --baseline {name} compares with it");
     }

@@ -1,15 +1,13 @@
 //! What criterion has written, and what it means: faster, slower, or no change that the threshold lets through.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use cutape_replay::{Differing, Measured};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::bench::child::{Benchmark, Results};
-use crate::bench::subject::{Chosen, Subject};
-use crate::bench::{Comparison, Settings};
+use crate::bench::measurement::{Benchmark, Change, Results};
+use crate::bench::selection::{Chosen, Subject};
+use crate::bench::settings::{Comparison, Settings};
 
 /// From which relative change on more time is a regression.
 #[derive(Clone, Copy, Debug)]
@@ -18,23 +16,8 @@ pub(super) struct Limits {
     pub host: f64,
 }
 
-/// A value with the interval that holds it with a probability of 95 %.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Estimate {
-    pub lower: f64,
-    pub point: f64,
-    pub upper: f64,
-}
-
-/// How much slower than before, as a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Change {
-    pub mean: Estimate,
-    pub median: Estimate,
-}
-
 /// What a change means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     /// Both intervals lie above the threshold.
@@ -59,34 +42,6 @@ pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
         }
         Some(_) => Verdict::NoChange,
     }
-}
-
-/// The time of one iteration in nanoseconds, as criterion has written it into a benchmark's folder.
-pub(super) fn read_time(folder: &Path) -> Option<Estimate> {
-    estimate(&read(&folder.join("new/estimates.json"))?, "mean")
-}
-
-/// The change that criterion has written there.
-pub(super) fn read_change(folder: &Path) -> Option<Change> {
-    let json = read(&folder.join("change/estimates.json"))?;
-    Some(Change {
-        mean: estimate(&json, "mean")?,
-        median: estimate(&json, "median")?,
-    })
-}
-
-fn read(path: &Path) -> Option<serde_json::Value> {
-    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
-}
-
-fn estimate(json: &serde_json::Value, statistic: &str) -> Option<Estimate> {
-    let json = json.get(statistic)?;
-    let interval = json.get("confidence_interval")?;
-    Some(Estimate {
-        lower: interval.get("lower_bound")?.as_f64()?,
-        point: json.get("point_estimate")?.as_f64()?,
-        upper: interval.get("upper_bound")?.as_f64()?,
-    })
 }
 
 /// All results, in a form that is written as JSON.
@@ -192,14 +147,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn around(point: f64, width: f64) -> Estimate {
-        Estimate {
-            lower: point - width,
-            point,
-            upper: point + width,
-        }
-    }
+    use crate::bench::measurement::around;
 
     #[test]
     fn a_regression_is_wholly_above_the_threshold() {
@@ -216,41 +164,5 @@ mod tests {
             assert_eq!(judge(Some(&change), 0.05), verdict, "{change:?}");
         }
         assert_eq!(judge(None, 0.05), Verdict::NotCompared);
-    }
-
-    #[test]
-    fn criterions_files_are_read() {
-        let folder = std::env::temp_dir().join(format!("cutape-verdict-{}", std::process::id()));
-        let statistic = |value: f64| {
-            format!(
-                r#"{{"confidence_interval":{{"confidence_level":0.95,"lower_bound":{},"upper_bound":{}}},"point_estimate":{value},"standard_error":0.1}}"#,
-                value - 1.0,
-                value + 1.0
-            )
-        };
-        assert_eq!(read_time(&folder), None);
-        for (part, text) in [
-            ("new", format!(r#"{{"mean":{}}}"#, statistic(9.0))),
-            (
-                "change",
-                format!(
-                    r#"{{"mean":{},"median":{}}}"#,
-                    statistic(2.0),
-                    statistic(3.0)
-                ),
-            ),
-        ] {
-            fs::create_dir_all(folder.join(part)).unwrap();
-            fs::write(folder.join(part).join("estimates.json"), text).unwrap();
-        }
-        assert_eq!(read_time(&folder), Some(around(9.0, 1.0)));
-        let change = Change {
-            mean: around(2.0, 1.0),
-            median: around(3.0, 1.0),
-        };
-        assert_eq!(read_change(&folder), Some(change));
-        fs::write(folder.join("change/estimates.json"), "{").unwrap();
-        assert_eq!(read_change(&folder), None, "damaged is as good as none");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -14,12 +14,12 @@ pub(crate) struct Kernels {
     /// How often a name was learnt.
     learnt: u64,
     /// By signature number: what such a call has to say.
-    sayings: Vec<Option<Saying>>,
+    events: Vec<Option<KernelEvent>>,
 }
 
 /// Positions of parameters.
 #[derive(Clone, Copy, Debug)]
-enum Saying {
+enum KernelEvent {
     Nothing,
     /// (handle out, name in) as in `cuModuleGetFunction`.
     Named(usize, usize),
@@ -31,7 +31,7 @@ enum Saying {
     Launch(usize),
 }
 
-impl Saying {
+impl KernelEvent {
     fn of(call: &Call<'_>) -> Self {
         let at = |found: fn(&Parameter) -> bool| call.signature.parameters.iter().position(found);
         let name = || at(|parameter| parameter.name == "name");
@@ -39,29 +39,29 @@ impl Saying {
             || at(|parameter| matches!(parameter.c_type.as_str(), "CUfunction *" | "CUkernel *"));
         let handle =
             || at(|parameter| matches!(parameter.c_type.as_str(), "CUfunction" | "CUkernel"));
-        let saying = match call.signature.base.as_str() {
+        let event = match call.signature.base.as_str() {
             "cuModuleGetFunction" | "cuLibraryGetKernel" => handle_out()
                 .zip(name())
-                .map(|(out, name)| Saying::Named(out, name)),
+                .map(|(out, name)| KernelEvent::Named(out, name)),
             "cuKernelGetFunction" => handle_out()
                 .zip(handle())
-                .map(|(out, handle)| Saying::Same(out, handle)),
+                .map(|(out, handle)| KernelEvent::Same(out, handle)),
             "cuFuncGetName" | "cuKernelGetName" => name()
                 .zip(handle())
-                .map(|(name, handle)| Saying::Asked(name, handle)),
+                .map(|(name, handle)| KernelEvent::Asked(name, handle)),
             "cuLaunchKernel"
             | "cuLaunchKernelEx"
             | "cuLaunchCooperativeKernel"
             | "cuLaunch"
             | "cuLaunchGrid"
-            | "cuLaunchGridAsync" => handle().map(Saying::Launch),
+            | "cuLaunchGridAsync" => handle().map(KernelEvent::Launch),
             _ => None,
         };
-        saying.unwrap_or(Saying::Nothing)
+        event.unwrap_or(KernelEvent::Nothing)
     }
 
-    fn cached(sayings: &[Option<Saying>], call: &Call<'_>) -> Self {
-        sayings
+    fn cached(events: &[Option<KernelEvent>], call: &Call<'_>) -> Self {
+        events
             .get(usize::from(call.signature.id))
             .copied()
             .flatten()
@@ -75,22 +75,22 @@ impl Kernels {
         if !self.learns_from(call) || !call.succeeded() {
             return;
         }
-        let saying = Saying::cached(&self.sayings, call);
+        let event = KernelEvent::cached(&self.events, call);
         self.learnt += 1;
-        match saying {
-            Saying::Named(out, name) => {
+        match event {
+            KernelEvent::Named(out, name) => {
                 if let (Some(handle), Some(name)) = (call.out(out), call.string(name)) {
                     self.names.insert(handle, name);
                 }
             }
-            Saying::Same(out, handle) => {
+            KernelEvent::Same(out, handle) => {
                 if let Some(made) = call.out(out)
                     && let Some(name) = self.names.get(&call.argument(handle)).cloned()
                 {
                     self.names.insert(made, name);
                 }
             }
-            Saying::Asked(name, handle) => {
+            KernelEvent::Asked(name, handle) => {
                 let text = call
                     .leave
                     .and_then(|leave| text_of(leave.snapshots(), name));
@@ -98,18 +98,18 @@ impl Kernels {
                     self.names.insert(call.argument(handle), text);
                 }
             }
-            Saying::Nothing | Saying::Launch(_) => {}
+            KernelEvent::Nothing | KernelEvent::Launch(_) => {}
         }
     }
 
     /// Whether calls of that function say anything of kernels; if not, none of them needs to be shown.
     pub(crate) fn learns_from(&mut self, call: &Call<'_>) -> bool {
         let place = usize::from(call.signature.id);
-        if self.sayings.len() <= place {
-            self.sayings.resize(place + 1, None);
+        if self.events.len() <= place {
+            self.events.resize(place + 1, None);
         }
-        let saying = *self.sayings[place].get_or_insert_with(|| Saying::of(call));
-        !matches!(saying, Saying::Nothing | Saying::Launch(_))
+        let event = *self.events[place].get_or_insert_with(|| KernelEvent::of(call));
+        !matches!(event, KernelEvent::Nothing | KernelEvent::Launch(_))
     }
 
     /// Another number than before if a handle may have got another name since.
@@ -124,8 +124,8 @@ impl Kernels {
 
     /// The handle that the call launches, if it is a launch.
     pub(crate) fn launched_handle(&self, call: &Call<'_>) -> Option<u64> {
-        match Saying::cached(&self.sayings, call) {
-            Saying::Launch(handle) => Some(call.argument(handle)),
+        match KernelEvent::cached(&self.events, call) {
+            KernelEvent::Launch(handle) => Some(call.argument(handle)),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     #[test]
     fn names_follow_handles() {

@@ -6,7 +6,7 @@ use cutape_format::layout::{
 use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
 use super::*;
-use crate::call_set::test_trace;
+use crate::test_trace;
 
 fn wanted(calls: Option<&str>, thread: Option<u32>) -> Wanted {
     Wanted {

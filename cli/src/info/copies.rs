@@ -140,7 +140,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     fn copy_2d(from: (u32, u64), to: (u32, u64), width: u64, height: u64) -> Vec<u8> {
         let mut bytes = vec![0; 128];

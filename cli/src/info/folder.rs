@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use cutape_format::Trace;
 use serde::Serialize;
 
-use super::clock::Clock;
-use super::quantity::{count, grouped, time_or_unknown};
 use super::summary::CallCounts;
 use super::tables::table;
+use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::session;
+use crate::quantity::{count, grouped, time_or_unknown};
+use crate::signals;
 
 /// The traces of a folder. As JSON its keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -204,7 +204,7 @@ fn file_name(path: Option<&str>) -> String {
 fn end(signal: Option<i64>, status: Option<i64>) -> String {
     match (signal, status) {
         (Some(signal), _) => {
-            let name = i32::try_from(signal).map_or("", session::signal_name);
+            let name = i32::try_from(signal).map_or("", signals::signal_name);
             format!("signal {signal}{name}")
         }
         (None, Some(status)) => format!("status {status}"),

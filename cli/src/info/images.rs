@@ -1,141 +1,12 @@
-//! What module images a trace holds.
+//! The module images that a trace holds.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cutape_analyzer::decode::{image_word, is_image};
-use cutape_format::layout::BlobRef;
-use cutape_format::{Bytes, Call, Snapshot, Trace};
-use cutape_image::{CodeKind, ImageKind};
+use cutape_analyzer::decode::is_image;
+use cutape_format::{Call, Snapshot, Trace};
 use serde::Serialize;
 
-/// What an image is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ImageFacts {
-    /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM`, `unknown`.
-    #[serde(rename = "image")]
-    pub(crate) kind: &'static str,
-    /// Its length.
-    pub(crate) bytes: u64,
-    /// What its entries are for, in order: `sm_90`, `PTX sm_80`; several of one target stand once.
-    pub(crate) targets: Vec<String>,
-    /// How many cubins, PTX texts and so on it has.
-    pub(crate) entries: usize,
-    /// Names of its kernels, as in the image; those of several entries stand once.
-    pub(crate) kernels: Vec<String>,
-    /// Why it, or an entry, cannot be read.
-    pub(crate) problem: Option<String>,
-}
-
-impl ImageFacts {
-    /// Looks into an image.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        let kind = cutape_image::kind(bytes);
-        let mut facts = Self {
-            kind: image_word(kind),
-            bytes: bytes.len() as u64,
-            targets: Vec::new(),
-            entries: 0,
-            kernels: Vec::new(),
-            problem: None,
-        };
-        if !matches!(kind, ImageKind::Cubin | ImageKind::Fatbin | ImageKind::Ptx) {
-            return facts;
-        }
-        let image = match cutape_image::parse(bytes) {
-            Ok(image) => image,
-            Err(problem) => {
-                facts.problem = Some(problem.to_string());
-                return facts;
-            }
-        };
-        facts.entries = image.entries.len();
-        for entry in &image.entries {
-            let target = match (entry.target, entry.code) {
-                (Some(target), CodeKind::Elf) => target.to_string(),
-                // What else a PTX text would be is said by the kind.
-                (Some(target), CodeKind::Ptx) if kind == ImageKind::Ptx => target.to_string(),
-                (Some(target), CodeKind::Ptx) => format!("PTX {target}"),
-                (Some(target), CodeKind::LtoIr) => format!("LTO {target}"),
-                (Some(target), CodeKind::Other(number)) => format!("kind {number} {target}"),
-                (None, _) => "no target".to_owned(),
-            };
-            if !facts.targets.contains(&target) {
-                facts.targets.push(target);
-            }
-            match &entry.content {
-                Ok(content) => {
-                    facts.kernels.extend(
-                        content
-                            .functions
-                            .iter()
-                            .filter(|f| f.is_entry)
-                            .map(|f| f.name.clone()),
-                    );
-                }
-                Err(problem) => {
-                    facts.problem.get_or_insert_with(|| problem.to_string());
-                }
-            }
-        }
-        facts.kernels.sort_unstable();
-        facts.kernels.dedup();
-        facts
-    }
-}
-
-impl fmt::Display for ImageFacts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} bytes", self.kind, self.bytes)?;
-        if !self.targets.is_empty() {
-            write!(f, " {}", self.targets.join(" "))?;
-        }
-        Ok(())
-    }
-}
-
-/// Looks into images, each blob once.
-#[derive(Debug, Default)]
-pub(crate) struct ImageReader {
-    known: HashMap<BlobRef, (u64, ImageFacts)>,
-}
-
-impl ImageReader {
-    /// What the image in a snapshot is, with a hash of its bytes; the error says why the bytes are not there.
-    pub(crate) fn read(
-        &mut self,
-        trace: &Trace,
-        bytes: Bytes<'_>,
-    ) -> Result<(u64, ImageFacts), String> {
-        match bytes {
-            Bytes::Inline(bytes) => Ok((hash(bytes), ImageFacts::of(bytes))),
-            Bytes::Blob(_) | Bytes::InFile(_) => {
-                let blob = match bytes {
-                    Bytes::InFile(range) => range.blob(),
-                    Bytes::Blob(blob) => blob,
-                    _ => return Err("not kept".into()),
-                };
-                if let Some(known) = self.known.get(&blob) {
-                    return Ok(known.clone());
-                }
-                let content = trace.resolve(bytes).map_err(|damage| damage.what)?;
-                let facts = (hash(&content), ImageFacts::of(&content));
-                self.known.insert(blob, facts.clone());
-                Ok(facts)
-            }
-            Bytes::Omitted(_) => Err("not kept".into()),
-            Bytes::Hashed(..) => Err("not kept, only hashed".into()),
-            Bytes::Unreadable => Err("unreadable".into()),
-        }
-    }
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
-}
+use crate::render::images::{ImageFacts, ImageReader};
 
 /// An image of the trace.
 #[derive(Debug, Serialize)]
@@ -209,7 +80,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     const PTX: &[u8] =
         b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";

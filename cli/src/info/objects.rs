@@ -6,7 +6,7 @@ use cutape_format::Call;
 use cutape_registry::{Function, Kind, Parent, Role};
 use serde::Serialize;
 
-use crate::dump::labels::kind_name;
+use crate::render::labels::kind_name;
 
 /// A handle with its kind: handles of different kinds may be equal.
 type Key = (Kind, u64);
@@ -295,7 +295,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     /// A call that returned 0 and wrote eight bytes behind its first parameter, where `out` says so.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {

@@ -8,16 +8,15 @@ use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 
-use super::clock::Clock;
-use super::concern::{Concern, Grid};
 use super::copies::Copies;
 use super::images::{Images, RecordedImage};
+use super::interest::{FunctionInterest, Grid};
 use super::objects::{Left, MemoryAccount, MemoryKind, Objects};
 use crate::call_set::Kernels;
-use crate::dump;
-use crate::dump::render::{Limits, Renderer};
+use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::render::{Limits, Renderer, notes};
 
 /// How many failed calls are shown.
 const SHOWN_FAILURES: usize = 10;
@@ -161,14 +160,14 @@ impl Summary {
     /// # Errors
     /// If the trace's file is gone, a chunk of calls is damaged, or a call's function is not known.
     pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> Result<Self, Failure> {
-        let mut gathering = Gathering::new(trace);
+        let mut builder = SummaryBuilder::new(trace);
         let walked = trace.walk().run(|call| {
             progress.step();
-            gathering.take(call);
+            builder.take(call);
             Ok::<_, Failure>(())
         })?;
         crate::input::known_functions(trace, walked.unknown_function())?;
-        let Gathering {
+        let SummaryBuilder {
             functions,
             kernels,
             images,
@@ -177,7 +176,7 @@ impl Summary {
             clock,
             last,
             ..
-        } = gathering;
+        } = builder;
         let (images, images_not_kept) = images.finish();
         let mut functions: Vec<FunctionFacts> = functions
             .into_iter()
@@ -211,8 +210,8 @@ impl Summary {
             machine: MachineFacts::of(trace),
             started_unix_ns: trace.head().start_unix,
             duration_ns: clock.since_start(last),
-            threads: gathering.threads,
-            calls: gathering.counts,
+            threads: builder.threads,
+            calls: builder.counts,
             functions,
             kernels,
             images,
@@ -220,15 +219,15 @@ impl Summary {
             memory: objects.memory().clone(),
             copies,
             never_destroyed: objects.left(),
-            in_flight: gathering.in_flight,
-            failed: gathering.failed,
-            remarks: gathering.remarks,
+            in_flight: builder.in_flight,
+            failed: builder.failed,
+            remarks: builder.remarks,
         })
     }
 }
 
 /// What is known so far.
-struct Gathering<'t> {
+struct SummaryBuilder<'t> {
     trace: &'t Trace,
     renderer: Renderer<'t>,
     /// By number in the trace.
@@ -248,7 +247,7 @@ struct Gathering<'t> {
 
 #[derive(Debug)]
 struct FunctionEntry {
-    concern: Concern,
+    interest: FunctionInterest,
     facts: FunctionFacts,
     total_ticks: u64,
     max_ticks: u64,
@@ -309,7 +308,7 @@ impl FunctionEntry {
     }
 }
 
-impl<'t> Gathering<'t> {
+impl<'t> SummaryBuilder<'t> {
     fn new(trace: &'t Trace) -> Self {
         let threads = trace
             .threads()
@@ -350,24 +349,24 @@ impl<'t> Gathering<'t> {
     }
 
     fn take(&mut self, call: &Call<'_>) {
-        let concern = self.concern(call);
-        if concern.introduces || call.has_notes() {
+        let interest = self.interest(call);
+        if interest.introduces || call.has_notes() {
             self.renderer.observe(call);
         }
         self.count(call);
-        if let Some(grid) = concern.grid {
+        if let Some(grid) = interest.grid {
             self.take_launch(call, grid);
         }
-        if concern.images {
+        if interest.images {
             self.images.observe(self.trace, call);
         }
-        if concern.copies {
+        if interest.copies {
             // Before what it frees is forgotten.
             self.copies
                 .observe(call, self.trace.signatures(), &self.objects);
         }
-        if concern.objects
-            && let Some(function) = concern.function
+        if interest.objects
+            && let Some(function) = interest.function
         {
             self.objects.observe(function, call);
         }
@@ -387,8 +386,8 @@ impl<'t> Gathering<'t> {
                     "call {}: host memory at {:#x} ({}) that the device can read is not recorded: {}",
                     call.index,
                     note.address,
-                    super::quantity::bytes(note.length),
-                    crate::dump::notes::skip_reason(note.reason),
+                    crate::quantity::bytes(note.length),
+                    notes::skip_reason(note.reason),
                 )),
                 Note::UnknownSymbol(name) => self.remarks.push(format!(
                     "call {}: the program asked for `{}`, which the recorder does not know",
@@ -401,18 +400,18 @@ impl<'t> Gathering<'t> {
     }
 
     /// What calls of the function have to say; from the first of them on there is an entry for it.
-    fn concern(&mut self, call: &Call<'_>) -> Concern {
+    fn interest(&mut self, call: &Call<'_>) -> FunctionInterest {
         let place = usize::from(call.signature.id);
         if let Some(Some(entry)) = self.functions.get(place) {
-            return entry.concern;
+            return entry.interest;
         }
         if self.functions.len() <= place {
             self.functions.resize_with(place + 1, || None);
         }
         let introduces = self.renderer.learns_from(call);
-        let concern = Concern::of(call.signature, self.trace.signatures(), introduces);
+        let interest = FunctionInterest::of(call.signature, self.trace.signatures(), introduces);
         self.functions[place] = Some(FunctionEntry {
-            concern,
+            interest,
             facts: FunctionFacts {
                 function: call.signature.name.clone(),
                 ..FunctionFacts::default()
@@ -420,7 +419,7 @@ impl<'t> Gathering<'t> {
             total_ticks: 0,
             max_ticks: 0,
         });
-        concern
+        interest
     }
 
     fn count(&mut self, call: &Call<'_>) {
@@ -445,7 +444,7 @@ impl<'t> Gathering<'t> {
         let ticks = end.saturating_sub(call.ticks);
         entry.total_ticks = entry.total_ticks.saturating_add(ticks);
         entry.max_ticks = entry.max_ticks.max(ticks);
-        if entry.concern.returns_result && call.result().is_some_and(|result| result != 0) {
+        if entry.interest.returns_result && call.result().is_some_and(|result| result != 0) {
             entry.facts.failed += 1;
             self.counts.failed += 1;
             if self.failed.len() < SHOWN_FAILURES {
@@ -460,7 +459,7 @@ impl<'t> Gathering<'t> {
             call: call.index,
             thread: call.thread,
             function: call.signature.name.clone(),
-            text: dump::call_text(call, &mut self.renderer),
+            text: self.renderer.call_text(call),
             result: result_of(call, self.trace.signatures()),
         }
     }

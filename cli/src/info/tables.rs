@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::quantity::{bytes, count, grouped, moment, time, time_or_unknown};
 use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
-use crate::{session, symbols};
+use crate::quantity::{bytes, count, grouped, moment, time, time_or_unknown};
+use crate::{signals, symbols};
 
 /// How many rows of functions, kernels and images are shown; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -198,7 +198,7 @@ fn quoted(word: &str) -> String {
 fn ending(summary: &Summary) -> String {
     match (summary.program.exit_signal, summary.program.exit_status) {
         (Some(signal), _) => {
-            let name = i32::try_from(signal).map_or("", session::signal_name);
+            let name = i32::try_from(signal).map_or("", signals::signal_name);
             format!("by signal {signal}{name}")
         }
         (None, Some(status)) => format!("with exit status {status}"),

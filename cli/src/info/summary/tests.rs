@@ -4,8 +4,8 @@ use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::call_set::test_trace;
 use crate::info::tables;
+use crate::test_trace;
 
 /// A program that leaks, fails, and dies in a call. Ten ticks are a microsecond.
 fn program() -> TraceBuilder {

@@ -6,7 +6,7 @@ use cutape_registry::{Function, Role};
 
 /// Which parts of a summary look at the calls of a function.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Concern {
+pub(crate) struct FunctionInterest {
     /// What the registry knows of it.
     pub(crate) function: Option<&'static Function>,
     /// They say what handles stand for.
@@ -34,7 +34,7 @@ pub(crate) enum Grid {
     Unknown,
 }
 
-impl Concern {
+impl FunctionInterest {
     /// For calls of that function, of which something else knows whether they say what handles stand for.
     pub(crate) fn of(signature: &Signature, signatures: &Signatures, introduces: bool) -> Self {
         let function = cutape_registry::function(&signature.name);

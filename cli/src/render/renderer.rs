@@ -2,17 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::rc::Rc;
 
-use cutape_analyzer::decode::{self, CallPlan, Decoded, Decoding, Value};
+use cutape_analyzer::decode::{self, Argument, CallPlan, Decoded, Decoding, Value, write_joined};
 use cutape_format::{Bytes, Call, Enumeration, Note, Signature, Snapshot, Trace};
 use cutape_registry::{Function, Param, Role};
 use serde_json::json;
 
+use super::images::ImageReader;
 use super::labels::Labels;
 use super::launch::Launch;
 use crate::call_set::Kernels;
-use crate::info::images::ImageReader;
 
 /// How much of long things is decoded.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +31,48 @@ impl Limits {
 
 /// A decoded call.
 #[derive(Debug)]
-pub(crate) struct Rendered<'t> {
+pub(crate) struct RenderedCall<'t> {
     /// Arguments, and what the call left behind pointers.
     pub(crate) decoded: Decoded<'t>,
     /// What a launch launches.
     pub(crate) launch: Option<Launch>,
     /// Name of the result, if the function returns a `CUresult`.
     pub(crate) result: Option<String>,
+}
+
+impl RenderedCall<'_> {
+    /// Appends the arguments, without parentheses.
+    pub(crate) fn write_arguments(&self, out: &mut String) {
+        match &self.launch {
+            Some(launch) => launch.write(out),
+            None => write_joined(&self.decoded.arguments, out, write_argument),
+        }
+    }
+}
+
+fn write_argument(argument: &Argument<'_>, out: &mut String) {
+    out.push_str(argument.name);
+    out.push_str(" = ");
+    match &argument.pointee {
+        // What is there says more than where it is.
+        Some(
+            pointee @ (Value::Text(_) | Value::Described(..) | Value::Fields(_) | Value::List(..)),
+        ) => pointee.write(out),
+        Some(pointee) => {
+            argument.value.write(out);
+            out.push_str(" → ");
+            pointee.write(out);
+        }
+        None => argument.value.write(out),
+    }
+    if !argument.pieces.is_empty() {
+        out.push_str(" {");
+        write_joined(&argument.pieces, out, |(name, value), out| {
+            let _ = write!(out, "{name} = ");
+            value.write(out);
+        });
+        out.push('}');
+    }
 }
 
 /// What is the same for all calls of a function.
@@ -135,7 +171,7 @@ impl<'t> Renderer<'t> {
     }
 
     /// Decodes a call that has been observed.
-    pub(crate) fn render(&mut self, call: &Call<'_>) -> Rendered<'t> {
+    pub(crate) fn render(&mut self, call: &Call<'_>) -> RenderedCall<'t> {
         let plan = Rc::clone(self.plan(call.signature.id));
         let (trace, images) = (self.trace, &mut self.images);
         let decoding = Decoding {
@@ -152,7 +188,7 @@ impl<'t> Renderer<'t> {
             }
             bytes_of(trace, snapshot.bytes)
         });
-        Rendered {
+        RenderedCall {
             decoded,
             launch: self.launch(call),
             result: call.result().zip(plan.result).map(|(code, results)| {
@@ -160,6 +196,14 @@ impl<'t> Renderer<'t> {
                 name.map_or_else(|| format!("CUresult {code}"), str::to_owned)
             }),
         }
+    }
+
+    /// The call's name and arguments without its result, for messages.
+    pub(crate) fn call_text(&mut self, call: &Call<'_>) -> String {
+        let mut text = format!("{}(", call.signature.name);
+        self.render(call).write_arguments(&mut text);
+        text.push(')');
+        text
     }
 
     /// What a call launches, if it is a launch.

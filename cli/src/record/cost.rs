@@ -1,4 +1,4 @@
-//! What a recording has cost the program, for `record --stats`.
+//! `record --stats`: what recording cost the program.
 
 use std::path::Path;
 
@@ -6,39 +6,40 @@ use cutape_format::{Bytes, Note, Trace};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::info::quantity;
 use crate::output;
+use crate::quantity;
 
-/// How `--stats` is printed.
+/// The output format of `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Lines for people.
     Text,
-    /// One object a trace, each on a line.
+    /// One JSON object per trace, each on one line.
     Json,
 }
 
-/// What was measured and what was written.
+/// The cost of recording one process.
 struct Cost {
     calls: u64,
     threads: usize,
-    /// Chunks of calls, and bytes of their records.
+    /// Chunks that hold records, and the bytes of those records.
     chunks: u64,
     records: u64,
-    /// Images, payloads and other bytes that were kept beside the records, and how many of these there are.
+    /// Bytes and number of the images, payloads and other blobs beside the records.
     payload: u64,
     payloads: u64,
-    /// Bytes that were left out because the user asked for it.
+    /// Bytes left out as the user requested.
     omitted: u64,
-    /// Those of them whose hash is kept.
+    /// Omitted bytes whose hash is kept.
     hashed: u64,
-    /// Why recording stopped before the program did.
+    /// Why recording stopped before the program ended.
     stopped: Option<String>,
-    /// Nanoseconds in the recorder, in all and for the slowest side of a call; unknown if the process did not end in order.
+    /// Nanoseconds in the recorder: total, and the longest before or after one call. Unknown if the
+    /// process did not exit normally.
     time: Option<(u64, u64)>,
 }
 
-/// Says on stderr what recording has cost in one process.
+/// Reports on stderr what recording one process cost.
 pub(crate) fn report(path: &Path, format: Format) -> Result<(), Failure> {
     let cost = Cost::of(&Trace::open(path)?);
     match format {
@@ -69,15 +70,15 @@ impl Cost {
         }
         for call in trace.calls() {
             cost.calls += 1;
-            let after = call.leave.iter().flat_map(|leave| leave.snapshots());
-            for snapshot in call.snapshots().chain(after) {
-                cost.add_left_out(snapshot.bytes);
+            let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
+            for snapshot in call.snapshots().chain(post_call) {
+                cost.add_omitted(snapshot.bytes);
             }
             for note in call.notes() {
                 match note {
                     Note::Stopped(why) => cost.stopped = Some(why),
                     Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) => {
-                        cost.add_left_out(snapshot.bytes);
+                        cost.add_omitted(snapshot.bytes);
                     }
                     _ => {}
                 }
@@ -86,7 +87,7 @@ impl Cost {
         cost
     }
 
-    fn add_left_out(&mut self, bytes: Bytes<'_>) {
+    fn add_omitted(&mut self, bytes: Bytes<'_>) {
         match bytes {
             Bytes::Omitted(length) => self.omitted += length,
             Bytes::Hashed(length, _) => {
@@ -113,7 +114,7 @@ impl Cost {
                 quantity::time(all / self.calls.max(1)),
                 quantity::time(longest)
             ),
-            None => "time not known: the process did not end in order".to_owned(),
+            None => "time unknown: the process did not exit normally".to_owned(),
         };
         let mut text = format!(
             "{calls} in {threads}, {time}; {} of records in {} chunks, {} a call; {} of images and payloads in {} pieces",
@@ -131,7 +132,7 @@ impl Cost {
             omitted => format!("; {} left out", quantity::bytes(omitted)),
         };
         if let Some(why) = &self.stopped {
-            text += &format!("; recording stopped before the program did: {why}");
+            text += &format!("; recording stopped before the program ended: {why}");
         }
         text
     }
@@ -154,7 +155,7 @@ impl Cost {
     }
 }
 
-/// Time in all and the longest, if the recorder has written them and the clock's rate is known.
+/// Total and longest time, if the recorder wrote them and the clock's rate is known.
 fn measured(trace: &Trace) -> Option<(u64, u64)> {
     let rate = trace.ticks_per_second();
     let nanoseconds = |key: &str| {

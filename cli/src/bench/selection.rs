@@ -6,8 +6,8 @@ use cutape_format::layout::field;
 use cutape_format::{Call, Trace};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::Settings;
 use crate::bench::replacement::{self, Wanted};
+use crate::bench::settings::Settings;
 use crate::call_set::{CallSet, Kernels};
 use crate::failure::Failure;
 use crate::symbols;
@@ -331,7 +331,7 @@ mod tests {
     use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     #[test]
     fn names_are_folders_and_tell_kernels_apart() {

@@ -1,4 +1,4 @@
-//! A trace's name, kept from other recordings until this one is over.
+//! Reserves a trace's file name against other recordings until this one ends.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,44 +11,45 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The right to make a trace of some name. The program makes the file itself, later or never.
+/// The right to create a trace with a name. The recorded program creates the file, or never does.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     trace: PathBuf,
     _lock: Option<UnixListener>,
 }
 
-/// Whether a name could be had.
+/// The outcome of an attempt to reserve a name.
 enum Attempt {
     Reserved(Reservation),
-    /// A file is there, or another recording is about to make it.
+    /// The file exists, or another recording has reserved it.
     Taken(&'static str),
 }
 
 impl Reservation {
-    /// Reserves a name that the user has chosen.
+    /// Reserves a name that the user gave.
     ///
     /// # Errors
-    /// If something has that name, or the folder cannot be written.
+    /// If the name is taken or the folder is not writable.
     pub(crate) fn named(trace: &Path) -> Result<Self, Failure> {
         if trace.as_os_str() == "-" {
             return Err(Failure::unusable(
-                "-o -: a trace is a file that the program maps, it cannot go to stdout; name a file",
+                "-o -: a trace cannot go to stdout, because the program maps it; give a file name",
             ));
         }
         match attempt(trace)? {
             Attempt::Reserved(reservation) => Ok(reservation),
             Attempt::Taken(why) => Err(Failure::unusable(format!(
-                "{} {why}; choose another name with -o, or remove it",
+                "cannot record to {}: {why}; choose another name with -o, or remove the file",
                 trace.display()
             ))),
         }
     }
 
-    /// Reserves `STEM.cutape` in the current folder, or the first of `STEM.1.cutape`, `STEM.2.cutape`... that is free.
+    /// Reserves `STEM.cutape` in the current folder, or the first free name among
+    /// `STEM.1.cutape`, `STEM.2.cutape`...
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder is not writable.
     pub(crate) fn free(stem: &OsStr) -> Result<Self, Failure> {
         for number in 0..u32::MAX {
             let mut name = stem.to_owned();
@@ -61,7 +62,7 @@ impl Reservation {
             }
         }
         Err(Failure::unusable(
-            "no free name in this folder; choose one with -o",
+            "no free trace name in this folder; choose one with -o",
         ))
     }
 
@@ -75,12 +76,12 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     let absolute = std::path::absolute(trace)
         .map_err(|error| Failure::unusable(format!("{}: {error}", trace.display())))?;
     if absolute.symlink_metadata().is_ok() {
-        return Ok(Attempt::Taken("exists already"));
+        return Ok(Attempt::Taken("it exists"));
     }
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let failed = |error: io::Error| {
         Failure::unusable(format!(
-            "cannot write into {}: {error}; choose another place with -o",
+            "cannot write into {}: {error}; choose another folder with -o",
             folder.display()
         ))
     };
@@ -90,7 +91,7 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     let Some(name) = absolute.file_name() else {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     };
-    // Made and removed, because permissions alone do not tell (read-only file systems, quotas).
+    // Permissions alone do not show read-only file systems and quotas.
     let probe = folder.join(format!(".cutape-{}", std::process::id()));
     fs::OpenOptions::new()
         .write(true)
@@ -101,14 +102,14 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     let lock = match lock(folder, name) {
         Ok(lock) => Some(lock),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            return Ok(Attempt::Taken("is being recorded by another cutape"));
+            return Ok(Attempt::Taken("another cutape is recording to it"));
         }
-        // A sandbox without sockets: names are as safe as the moment's look at them.
+        // A sandbox without sockets: only the checks for an existing file protect the name.
         Err(_) => None,
     };
-    // Whoever had the lock until just now may have made the trace.
+    // The previous holder of the lock may have created the trace.
     if absolute.symlink_metadata().is_ok() {
-        return Ok(Attempt::Taken("exists already"));
+        return Ok(Attempt::Taken("it exists"));
     }
     Ok(Attempt::Reserved(Reservation {
         trace: absolute,
@@ -116,22 +117,22 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     }))
 }
 
-/// Whether a trace's name is reserved, by us or by another cutape.
+/// Whether any cutape has reserved a trace's name.
 pub(crate) fn is_reserved(trace: &Path) -> bool {
     let (Some(folder), Some(name)) = (trace.parent(), trace.file_name()) else {
         return false;
     };
-    // Who has the name listens, and never answers.
+    // The holder of the name listens, but never answers.
     address(folder, name).is_ok_and(|address| UnixStream::connect_addr(&address).is_ok())
 }
 
-/// Takes the name.
+/// Reserves the name.
 fn lock(folder: &Path, name: &OsStr) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&address(folder, name)?)
 }
 
-/// A name that the system gives to one process at a time, and takes back when that ends; nothing of it is in the folder, where
-/// the program would meet it.
+/// An abstract socket address: it has one owner at a time, is released when the owner exits, and
+/// leaves no file that the program could see.
 fn address(folder: &Path, name: &OsStr) -> io::Result<SocketAddr> {
     let folder = folder.metadata()?;
     let mut hasher = DefaultHasher::new();
@@ -150,17 +151,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_had_once() {
+    fn a_name_is_reserved_once() {
         let folder = std::env::temp_dir().join(format!("cutape-reserve-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let run = folder.join("run.cutape");
         let first = Reservation::named(&run).unwrap();
         for (path, why) in [
-            (run.clone(), "is being recorded"),
+            (run.clone(), "another cutape is recording"),
             (folder.join("none/run.cutape"), "cannot write into"),
-            (folder.clone(), "exists already"),
+            (folder.clone(), "it exists"),
             (PathBuf::from("-"), "cannot go to stdout"),
-            (PathBuf::from("/"), "exists already"),
+            (PathBuf::from("/"), "it exists"),
         ] {
             let failure = Reservation::named(&path).unwrap_err();
             assert!(failure.message.contains(why), "{}", failure.message);
@@ -180,7 +181,7 @@ mod tests {
             Reservation::named(&run)
                 .unwrap_err()
                 .message
-                .contains("exists already")
+                .contains("it exists")
         );
         fs::remove_dir_all(&folder).unwrap();
     }

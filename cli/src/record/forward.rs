@@ -1,8 +1,9 @@
-//! Functions that the driver exports and the registry does not know: while recording they are found all the same.
+//! Makes functions that the driver exports and the registry does not know available while recording.
 //!
-//! A small library that exports them is written for the driver at hand, beside a copy of the interposer that needs it, so that
-//! both linked programs and `dlsym` come to it. Each of its functions jumps where a word of its data says: at first to
-//! `cutape_forward` of the interposer, which puts the driver's function there. What these four words an entry are is said there.
+//! `record` writes a small library that exports them, and a copy of the interposer that needs
+//! (`DT_NEEDED`) it, so that the loader and `dlsym` find them. Each function jumps through a slot in
+//! the library's data. At first the slot points to `cutape_forward` in the interposer, which stores
+//! the driver's function there; `cutape_forward` documents the four words of an entry.
 
 use std::ffi::CString;
 use std::fs;
@@ -12,48 +13,42 @@ use std::path::Path;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::write::elf as write;
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, SymbolKind};
 
-/// The name of the written library. The interposer names it, by `DT_AUXILIARY`, in its own folder.
+use crate::library;
+
+/// The name of the library. The interposer refers to it with `DT_AUXILIARY`, in its own folder.
 pub(crate) const LIBRARY: &str = "libcutape-forward.so";
-/// What of the interposer the library refers to.
+/// The symbol of the interposer that the library imports.
 const RESOLVER: &str = "cutape_forward";
 
 const PAGE: u64 = 4096;
-/// Bytes of a function, and of the code that it jumps to at first.
+/// Bytes of a function, and of the code that its slot points to at first.
 const CODE: u64 = 16;
 /// Bytes of a function's data: target, unresolved, name, next.
 const ENTRY: u64 = 32;
-/// Of a dynamic entry: tag and value.
+/// Bytes of a dynamic entry: tag and value.
 const DYNAMIC_ENTRY: usize = 16;
 
-/// The functions that a driver exports, sorted: names that begin with `cu`.
+/// The functions that a driver exports, sorted: names that start with `cu`.
 ///
 /// # Errors
-/// Why the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn exported(driver: &Path) -> Result<Vec<String>, String> {
-    let file = fs::File::open(driver).map_err(|error| error.to_string())?;
-    // Only what is looked at is read: drivers are large.
-    let cache = object::ReadCache::new(file);
-    let library = object::File::parse(&cache).map_err(|error| error.to_string())?;
-    let mut names: Vec<String> = library
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-        .filter_map(|symbol| symbol.name().ok())
-        .filter(|name| name.starts_with("cu"))
-        .map(str::to_owned)
-        .collect();
+    let mut names = library::exported(driver, |name, kind| {
+        kind == SymbolKind::Text && name.starts_with("cu")
+    })?;
     names.sort();
     names.dedup();
     Ok(names)
 }
 
-/// Whether the registry knows a function, so that the interposer exports it.
+/// Whether the registry knows a function: the interposer exports those.
 pub(crate) fn is_known(name: &str) -> bool {
     cutape_registry::function(name).is_some()
 }
 
-/// Why libraries that are written into a folder could not be loaded from there.
+/// Why a library in that folder cannot be loaded; `None` if it can.
 pub(crate) fn obstacle(folder: &Path) -> Option<String> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: all-zero is a valid buffer for the call.
@@ -62,7 +57,7 @@ pub(crate) fn obstacle(folder: &Path) -> Option<String> {
     let known = unsafe { libc::statvfs(path.as_ptr(), &raw mut status) } == 0;
     (known && status.f_flag & libc::ST_NOEXEC != 0).then(|| {
         format!(
-            "{} is mounted noexec; set TMPDIR to a folder that is not",
+            "{} is mounted noexec; set TMPDIR to a folder on another file system",
             folder.display()
         )
     })
@@ -71,21 +66,21 @@ pub(crate) fn obstacle(folder: &Path) -> Option<String> {
 /// The copy of the interposer that needs [`LIBRARY`].
 ///
 /// # Errors
-/// Why there is none.
+/// If the original cannot be read or has no tag to change.
 pub(crate) fn interposer(original: &Path) -> Result<Vec<u8>, String> {
     let wrong = |why: String| format!("{}: {why}", original.display());
     let mut bytes = fs::read(original).map_err(|error| wrong(error.to_string()))?;
     let place = auxiliary(&bytes).map_err(|error| wrong(error.to_string()))?;
     let tag = place
         .and_then(|place| bytes.get_mut(place..place + 8))
-        .ok_or_else(|| wrong(format!("does not refer to {LIBRARY}")))?;
-    // An auxiliary library is optional, but ld.so (glibc 2.36) ends with a failed assertion where one is loaded into a new
-    // namespace, and before 2.31 where one is loaded by dlopen. A needed one is what every program has.
+        .ok_or_else(|| wrong(format!("has no DT_AUXILIARY tag for {LIBRARY}")))?;
+    // DT_AUXILIARY makes the library optional. It cannot stay: ld.so fails an assertion if such a
+    // library is loaded into a new namespace (glibc 2.36), or with dlopen (before 2.31).
     tag.copy_from_slice(&elf::DT_NEEDED.0.to_le_bytes()[..8]);
     Ok(bytes)
 }
 
-/// Where the tag `DT_AUXILIARY` is in a library.
+/// The file offset of the tag `DT_AUXILIARY`.
 fn auxiliary(bytes: &[u8]) -> object::Result<Option<usize>> {
     let header = elf::FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
@@ -105,12 +100,12 @@ fn auxiliary(bytes: &[u8]) -> object::Result<Option<usize>> {
 /// The library that exports these functions.
 ///
 /// # Errors
-/// A table that would be too large.
+/// If a table would be too large.
 pub(crate) fn library(names: &[String]) -> Result<Vec<u8>, String> {
     write_library(names).map_err(|error| format!("{LIBRARY}: {error}"))
 }
 
-/// A part of the file; it is loaded at the address that is its offset.
+/// A part of the file; its address is its offset.
 #[derive(Clone, Copy)]
 struct Part {
     start: u64,
@@ -151,7 +146,7 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
         start: text,
         end: writer.reserved_len(),
     };
-    // DT_NULL among them.
+    // Includes DT_NULL.
     let dynamic_count = 11;
     let data = writer.reserve(0, PAGE);
     let dynamic = writer.reserve_dynamic(dynamic_count);
@@ -258,7 +253,7 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
     ] {
         writer.write_dynamic(tag, value)?;
     }
-    // What relocations fill.
+    // The relocations fill the rest.
     writer.pad_until(data.end);
     writer.write_shstrtab();
     writer.write_null_section_header();
@@ -282,9 +277,9 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
     Ok(file)
 }
 
-/// A function's code at an address: `endbr64; jmp *entry`, and behind it `lea entry, %r11; jmp *resolver`.
+/// A function's code: `endbr64; jmp *entry`, followed by `lea entry, %r11; jmp *resolver`.
 fn code(address: u64, entry: u64, resolver: u64) -> [u8; 2 * CODE as usize] {
-    // Fill: int3.
+    // The padding is int3.
     let mut code = [0xcc; 2 * CODE as usize];
     let mut put = |at: usize, opcode: &[u8], target: u64| {
         let end = at + opcode.len() + 4;
@@ -302,6 +297,8 @@ fn code(address: u64, entry: u64, resolver: u64) -> [u8; 2 * CODE as usize] {
 
 #[cfg(test)]
 mod tests {
+    use object::{Object, ObjectSymbol};
+
     use super::*;
 
     fn names(count: usize) -> Vec<String> {
@@ -309,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_exports_the_names() {
+    fn library_exports_the_names() {
         for count in [1, 2, 300] {
             let names = names(count);
             let bytes = library(&names).unwrap();
@@ -340,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn code_jumps_where_it_should() {
+    fn code_jumps_through_the_entry() {
         let code = code(0x1000, 0x3040, 0x3000);
-        // Behind the jump: 0x100a + 0x2036; 0x1017 + 0x2029; 0x101d + 0x1fe3.
+        // Relative to the end of each jump: 0x100a + 0x2036; 0x1017 + 0x2029; 0x101d + 0x1fe3.
         assert_eq!(
             code[..10],
             [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0x36, 0x20, 0, 0]
@@ -356,8 +353,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interposer_is_refused() {
-        // A library without such a tag, a file that is none, no file.
+    fn other_files_are_refused() {
+        // A library without the tag, a file that is not a library, no file.
         for path in ["/proc/self/exe", "/dev/null", "/no/such"] {
             let why = interposer(Path::new(path)).unwrap_err();
             assert!(why.starts_with(path), "{why}");
@@ -367,16 +364,16 @@ mod tests {
     }
 
     #[test]
-    fn folders_without_programs_are_noticed() {
+    fn noexec_folders_are_detected() {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        // The last one at a place is what is seen there.
+        // The last mount of a folder hides the others.
         let mut last = std::collections::BTreeMap::new();
         for line in mounts.lines() {
             let words: Vec<_> = line.split(' ').collect();
             last.insert(words[1], words[3].split(',').any(|word| word == "noexec"));
         }
         for (folder, noexec) in last {
-            // One that is hidden below another, or not for us, tells nothing.
+            // A mount may be hidden below another one or inaccessible.
             if Path::new(folder).is_dir() && folder.matches('/').count() == 1 {
                 assert_eq!(obstacle(Path::new(folder)).is_some(), noexec, "{folder}");
             }

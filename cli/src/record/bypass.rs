@@ -1,4 +1,6 @@
-//! Whether the calls of a program that has the driver are arriving: looked for from outside while it runs, and told if not.
+//! Warns if calls bypass the interposer: a process has libcuda mapped, but does not record.
+//!
+//! Checks from outside while the program runs, through `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,47 +15,47 @@ use std::time::Duration;
 use cutape_format::recorded_process;
 use cutape_registry::asks_for_libcuda;
 
-/// How long a process may have the driver without a call that reaches us, and how often is looked at first.
+/// How long a process may have the driver mapped before its first recorded call; the first interval.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Later it is looked at more and more rarely, down to this.
-const RAREST: Duration = Duration::from_secs(4);
+/// The interval doubles up to this.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(4);
 
-/// What to look for.
-pub(crate) struct Subject {
-    /// The program's process; its children are looked at as well.
+/// What to monitor.
+pub(crate) struct Target {
+    /// The program's process; its descendants are checked too.
     pub(crate) process: u32,
-    /// The driver that we call.
+    /// The driver that the interposer calls.
     pub(crate) driver: PathBuf,
-    /// What may be mapped without a call: our own library, which has libcuda's name.
-    pub(crate) ours: Vec<PathBuf>,
-    /// The traces that are being written, asked when needed.
+    /// Libcuda files that may be mapped before the first call, such as the interposer.
+    pub(crate) harmless: Vec<PathBuf>,
+    /// Lists the traces being written.
     pub(crate) traces: Box<dyn Fn() -> Vec<PathBuf> + Send>,
-    /// What to do about calls that go past us.
+    /// What to do about calls that bypass the interposer.
     pub(crate) advice: &'static str,
 }
 
-/// Looks until it is dropped.
-pub(crate) struct Watch {
+/// Monitors until dropped.
+pub(crate) struct BypassMonitor {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// Begins to look.
-    pub(crate) fn begin(subject: Subject) -> Self {
+impl BypassMonitor {
+    /// Starts to monitor.
+    pub(crate) fn start(target: Target) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
-            .name("arrival".to_owned())
-            .spawn(move || watch(&subject, &stopped));
+            .name("bypass-monitor".to_owned())
+            .spawn(move || monitor(&target, &stopped));
         Self {
             stop: Some(stop),
-            // Without a thread nobody looks, and the recording is the same.
+            // Without the thread only the warning is lost.
             thread: thread.ok(),
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for BypassMonitor {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -62,113 +64,117 @@ impl Drop for Watch {
     }
 }
 
-fn watch(subject: &Subject, stopped: &mpsc::Receiver<()>) {
+fn monitor(target: &Target, stopped: &mpsc::Receiver<()>) {
     let libraries = Libraries {
-        driver: Identity::of(&subject.driver),
-        ours: subject
-            .ours
+        driver: Identity::of(&target.driver),
+        harmless: target
+            .harmless
             .iter()
             .filter_map(|path| Identity::of(path))
             .collect(),
     };
-    // Processes that had the driver when last looked at, and those of which no more is to be said.
+    // Processes that had the driver mapped at the last check, and those already judged.
     let (mut waiting, mut settled) = (BTreeSet::new(), BTreeSet::new());
-    let mut pause = PATIENCE;
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+    let mut interval = PATIENCE;
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
         let mut found = BTreeMap::new();
-        for process in descendants(subject.process) {
+        for process in descendants(target.process) {
             if !settled.contains(&process)
-                && let Some(mapped) = Mapped::of(process, &libraries)
+                && let Some(mapped) = MappedFiles::of(process, &libraries)
             {
                 found.insert(process, mapped);
             }
         }
-        let recorded = match found.is_empty() {
-            true => Recorded::default(),
-            false => Recorded::of(&(subject.traces)()),
+        let writers = match found.is_empty() {
+            true => TraceWriters::default(),
+            false => TraceWriters::of(&(target.traces)()),
         };
-        let mut wait = BTreeSet::new();
+        let mut still_waiting = BTreeSet::new();
         for (process, mapped) in found {
-            if recorded.has(&numbers(process), &mapped) {
+            if writers.include(&numbers(process), &mapped) {
                 settled.insert(process);
             } else if waiting.contains(&process) {
                 settled.insert(process);
-                say(process, &mapped.driver, advice(process, subject));
+                warn(process, &mapped.driver, advice(process, target));
             } else {
-                wait.insert(process);
+                still_waiting.insert(process);
             }
         }
-        // A process that is being waited for is looked at again soon.
-        pause = match wait.is_empty() {
-            true => (pause * 2).min(RAREST),
+        interval = match still_waiting.is_empty() {
+            true => (interval * 2).min(LONGEST_INTERVAL),
             false => PATIENCE,
         };
-        waiting = wait;
+        waiting = still_waiting;
     }
 }
 
-/// Who writes traces.
+/// The processes that write traces.
 #[derive(Default)]
-struct Recorded {
+struct TraceWriters {
     processes: BTreeSet<u32>,
-    files: BTreeSet<u64>,
+    inodes: BTreeSet<u64>,
 }
 
-impl Recorded {
+impl TraceWriters {
     fn of(traces: &[PathBuf]) -> Self {
-        // One that is just being created is readable the next time.
+        // A file that is just being created becomes readable before the next check.
         let processes = traces.iter().filter_map(|path| recorded_process(path));
         Self {
             processes: processes.collect(),
-            files: traces
+            inodes: traces
                 .iter()
                 .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
                 .collect(),
         }
     }
 
-    /// Whether calls of a process arrive: it has a trace, or is a forked child of one that has, and still has that mapped.
-    fn has(&self, numbers: &[u32], mapped: &Mapped) -> bool {
+    /// Whether a process records: it has a trace, or is a forked child that still has its parent's
+    /// trace mapped.
+    fn include(&self, numbers: &[u32], mapped: &MappedFiles) -> bool {
         numbers.iter().any(|number| self.processes.contains(number))
-            || mapped.inodes.iter().any(|inode| self.files.contains(inode))
+            || mapped
+                .inodes
+                .iter()
+                .any(|inode| self.inodes.contains(inode))
     }
 }
 
-/// What to do about calls that do not arrive: we may not have been brought in at all.
-fn advice(process: u32, subject: &Subject) -> &'static str {
-    // What cannot be read is not judged.
+/// What to do about a process that does not record: the interposer may never have been loaded.
+fn advice(process: u32, target: &Target) -> &'static str {
+    // An unreadable environment is no evidence.
     let environment = fs::read(format!("/proc/{process}/environ"));
-    let is_told = |bytes: &[u8]| {
+    let has_variables = |bytes: &[u8]| {
         bytes
             .split(|&byte| byte == 0)
             .any(|variable| variable.starts_with(b"CUTAPE_TRACE="))
     };
-    if environment.is_ok_and(|bytes| !is_told(&bytes)) {
-        return "what started it gave it another environment, so put that before `cutape record`";
+    if environment.is_ok_and(|bytes| !has_variables(&bytes)) {
+        return "the command that started it replaced its environment: put that command before `cutape record`";
     }
-    // The process's own view of the files.
+    // The process's own view of the file system.
     let root = PathBuf::from(format!("/proc/{process}/root"));
     let sees = |path: &PathBuf| {
         let inside = root.join(path.strip_prefix("/").unwrap_or(path));
         inside.symlink_metadata().is_ok()
     };
-    if root.read_link().is_ok() && !subject.ours.iter().any(sees) {
-        return "our files are not where it runs, so run `cutape record` there (docs/guide.md, \"In a container\")";
+    if root.read_link().is_ok() && !target.harmless.iter().any(sees) {
+        return "cutape's files do not exist where it runs: run `cutape record` there (docs/guide.md, \"In a container\")";
     }
-    subject.advice
+    target.advice
 }
 
-fn say(process: u32, path: &Path, advice: &str) {
+fn warn(process: u32, path: &Path, advice: &str) {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     eprintln!(
-        "cutape: process {process} ({}) has mapped {} for {} s or more, but no call has arrived here: if it uses CUDA, it goes past us; {advice}",
+        "cutape: no call recorded from process {process} ({}), which mapped {} at least {} s ago; if it uses CUDA, its calls bypass cutape: {advice}",
         name.trim_end(),
         path.display(),
         PATIENCE.as_secs()
     );
 }
 
-/// A file: its number and its name without folders. What /proc says of its device is not what `stat` says on every file system.
+/// A file's inode and name. The device is left out: on some file systems /proc and `stat` disagree
+/// about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
     inode: u64,
@@ -187,29 +193,28 @@ impl Identity {
 
 struct Libraries {
     driver: Option<Identity>,
-    ours: Vec<Identity>,
+    harmless: Vec<Identity>,
 }
 
 impl Libraries {
-    /// Whether a mapped file is a libcuda: the one that we call or another one.
+    /// Whether a mapped file is a libcuda other than the harmless ones.
     fn is_driver(&self, inode: u64, path: &Path) -> bool {
         let Some(name) = path.file_name() else {
             return false;
         };
         let is = |file: &Identity| file.inode == inode && file.name == name;
         let is_known = self.driver.as_ref().is_some_and(is);
-        (is_known || asks_for_libcuda(path.as_os_str().as_bytes())) && !self.ours.iter().any(is)
+        (is_known || asks_for_libcuda(path.as_os_str().as_bytes())) && !self.harmless.iter().any(is)
     }
 }
 
-/// What a process that has a libcuda has mapped.
-struct Mapped {
+/// The files that a process with a libcuda has mapped.
+struct MappedFiles {
     driver: PathBuf,
-    /// Of all files.
     inodes: BTreeSet<u64>,
 }
 
-impl Mapped {
+impl MappedFiles {
     fn of(process: u32, libraries: &Libraries) -> Option<Self> {
         let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
         let files = || maps.split(|&byte| byte == b'\n').filter_map(mapped_file);
@@ -221,7 +226,7 @@ impl Mapped {
     }
 }
 
-/// The file of a line of /proc/PID/maps: address, permissions, offset, device, inode, path (proc(5)).
+/// The file in a line of /proc/PID/maps: address, permissions, offset, device, inode, path (proc(5)).
 fn mapped_file(line: &[u8]) -> Option<(u64, &Path)> {
     let (numbers, path) = line.split_at(line.iter().position(|&byte| byte == b'/')?);
     let numbers = std::str::from_utf8(numbers).ok()?;
@@ -229,9 +234,9 @@ fn mapped_file(line: &[u8]) -> Option<(u64, &Path)> {
     Some((inode, Path::new(OsStr::from_bytes(path))))
 }
 
-/// A process, its children, theirs and so on, as they are now.
+/// A process and its descendants.
 fn descendants(process: u32) -> Vec<u32> {
-    let mut parents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let number = entry
             .file_name()
@@ -241,26 +246,26 @@ fn descendants(process: u32) -> Vec<u32> {
             && let Ok(stat) = fs::read(entry.path().join("stat"))
             && let Some(parent) = parent(&stat)
         {
-            parents.entry(parent).or_default().push(number);
+            children.entry(parent).or_default().push(number);
         }
     }
     let mut all = vec![process];
     let mut next = 0;
     while let Some(&process) = all.get(next) {
-        all.extend(parents.remove(&process).unwrap_or_default());
+        all.extend(children.remove(&process).unwrap_or_default());
         next += 1;
     }
     all
 }
 
-/// The parent in /proc/PID/stat: number, name in parentheses, state, parent. The name may hold anything.
+/// The parent in /proc/PID/stat: number, name in parentheses (any bytes), state, parent.
 fn parent(stat: &[u8]) -> Option<u32> {
-    let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
-    let text = std::str::from_utf8(&stat[behind..]).ok()?;
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    let text = std::str::from_utf8(&stat[after_name..]).ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The numbers that a process has: ours for it, and those of the namespaces that it lives in, where a container is.
+/// The process's numbers: in our pid namespace, and in the nested ones of a container.
 fn numbers(process: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -305,7 +310,7 @@ mod tests {
         };
         let libraries = Libraries {
             driver: Some(file(10, "libcutape_null.so")),
-            ours: vec![file(11, "libcuda.so.1")],
+            harmless: vec![file(11, "libcuda.so.1")],
         };
         for (inode, path, expected) in [
             (10, "/opt/libcutape_null.so", true),
@@ -323,24 +328,24 @@ mod tests {
     }
 
     #[test]
-    fn whose_calls_arrive() {
-        let recorded = Recorded {
+    fn recorded_processes() {
+        let writers = TraceWriters {
             processes: [17].into(),
-            files: [1000].into(),
+            inodes: [1000].into(),
         };
         for (numbers, inodes, expected) in [
             (&[17][..], &[5][..], true),
-            // In a container it has another number.
+            // In a container the process has another number.
             (&[4711, 17], &[5], true),
             (&[18], &[5, 1000], true),
             (&[18], &[5], false),
         ] {
-            let mapped = Mapped {
+            let mapped = MappedFiles {
                 driver: PathBuf::new(),
                 inodes: inodes.iter().copied().collect(),
             };
             assert_eq!(
-                recorded.has(numbers, &mapped),
+                writers.include(numbers, &mapped),
                 expected,
                 "{numbers:?} {inodes:?}"
             );
@@ -348,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn families_of_processes() {
+    fn parents_and_descendants() {
         for (stat, expected) in [
             ("17 (sh) S 4 17 4", Some(4)),
             ("17 (a) R 9 b) S 5 1", Some(5)),

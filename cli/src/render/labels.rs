@@ -117,7 +117,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::call_set::test_trace;
+    use crate::test_trace;
 
     #[test]
     fn labels_follow_handles() {

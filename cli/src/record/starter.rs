@@ -1,8 +1,8 @@
-//! Programs that are known to start others where our environment, or our files, do not come with them.
+//! Programs that start others without passing on the environment variables or files of cutape.
 
 use std::path::Path;
 
-/// They start a program in a container: with its environment, on its files.
+/// They start programs in a container, with its environment and file system.
 const CONTAINERS: [&str; 13] = [
     "apptainer",
     "bwrap",
@@ -19,7 +19,7 @@ const CONTAINERS: [&str; 13] = [
     "systemd-nspawn",
 ];
 
-/// They start a program with an environment that they make themselves, perhaps on another machine.
+/// They start programs with a new environment, possibly on another machine.
 const ENVIRONMENTS: [&str; 11] = [
     "doas",
     "env",
@@ -34,16 +34,16 @@ const ENVIRONMENTS: [&str; 11] = [
     "systemd-run",
 ];
 
-/// What to do instead of recording that program, if it is one of those.
+/// What to do instead of recording such a program.
 pub(crate) fn advice(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     if CONTAINERS.contains(&name) {
         Some(format!(
-            "what {name} starts runs in a container, where our environment or our files are not: record inside it; docs/guide.md, \"In a container\", has the commands"
+            "{name} starts programs in a container without cutape's environment or files: run `cutape record` inside the container (docs/guide.md, \"In a container\")"
         ))
     } else if ENVIRONMENTS.contains(&name) {
         Some(format!(
-            "if {name} gave the program another environment, put it first: {name} ... cutape record -- PROGRAM"
+            "if {name} replaced the environment, put it first: {name} ... cutape record -- PROGRAM"
         ))
     } else {
         None
@@ -57,7 +57,10 @@ mod tests {
     #[test]
     fn known_starters() {
         for (program, expected) in [
-            ("/usr/bin/docker", Some("docker starts runs in a container")),
+            (
+                "/usr/bin/docker",
+                Some("docker starts programs in a container"),
+            ),
             ("/usr/bin/sudo", Some("sudo ... cutape record -- PROGRAM")),
             ("/usr/bin/env", Some("env ... cutape record -- PROGRAM")),
             ("./app", None),

@@ -1,4 +1,4 @@
-//! Traces of the processes of a parallel program: each has its rank in its name.
+//! Trace names of a parallel program: each contains the process's rank.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cutape_format::rank;
 
-/// The name for a trace if we ourselves are a process of a parallel program, so that its processes do not meet:
+/// Adds the rank of this process, if it has one, so that traces do not collide:
 /// `run.cutape` → `run.rank3.cutape`.
 pub(crate) fn trace_name(trace: &Path) -> PathBuf {
     let rank = rank::in_name(|name| env::var(name.to_str().ok()?).ok());

@@ -5,7 +5,7 @@ use cutape_format::Note;
 use cutape_format::layout::{OriginNote, host_skip};
 use serde_json::{Value as Json, json};
 
-use super::render::Renderer;
+use super::renderer::Renderer;
 
 /// A note for people; `None` for one that is shown with the arguments.
 pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {

@@ -1,34 +1,38 @@
-//! The program that is to be recorded: where its file is, and whether the loader would let us into it.
+//! The program to record: finds its file and checks that its loader can bring the interposer in.
 
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
-use crate::starter;
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader};
 
-/// As much of a file as is looked at: headers come first.
+use crate::failure::Failure;
+use crate::record::starter;
+
+/// How much of the file is read: the headers come first.
 const HEAD: u64 = 1 << 20;
 
-/// What brings a program's libraries in.
+/// What loads a program's libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loader {
     /// The file that an ELF program names as its interpreter.
     Named(PathBuf),
-    /// The system's, as far as can be known: a script, or a file that cannot be read.
+    /// Probably the system's: a script, or an unreadable file.
     Unknown,
 }
 
-/// The program's file: as given, or along PATH.
+/// Finds the program's file: as given, or in PATH.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let given = Path::new(name);
     if name.is_empty() {
         return Err(Failure::unusable(
-            "cannot run a program without a name: \"\" was given",
+            "no program: its name is empty; give it and its arguments after --",
         ));
     }
     if name.as_bytes().contains(&b'/') {
@@ -40,7 +44,7 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
             ))),
         };
     }
-    // Without PATH the system looks in these.
+    // The system's default for PATH.
     let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     env::split_paths(&folders)
         .map(|folder| folder.join(given))
@@ -50,58 +54,58 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         })
         .ok_or_else(|| {
             Failure::unusable(format!(
-                "cannot run {}: not found in PATH; for a file in this folder say ./{0}",
+                "cannot run {}: not found in PATH; for a file in this folder give ./{0}",
                 given.display()
             ))
         })
 }
 
-/// Refuses what the loader would not let us into, instead of recording nothing.
+/// Rejects a program into which the loader would not load the interposer.
 pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
     let cannot = |why: &str| Failure::unusable(format!("cannot record {}: {why}", path.display()));
-    let metadata = path
-        .metadata()
-        .map_err(|_| cannot("it cannot be looked at"))?;
+    let metadata = path.metadata().map_err(|_| cannot("it cannot be read"))?;
     if !metadata.is_file() {
-        return Err(cannot("not a file"));
+        return Err(cannot("it is not a file"));
     }
     if metadata.mode() & 0o111 == 0 {
-        return Err(cannot("not executable"));
+        return Err(cannot("it is not executable; `chmod +x` makes it so"));
     }
-    // Who starts others is not what was meant, and needs other advice.
+    // A program that starts others is rarely the one to record, and needs other advice.
     let or_starter = |advice: &str| starter::advice(path).unwrap_or_else(|| advice.to_owned());
     if let Some(why) = raised_rights(path, &Rights::of(&metadata)) {
         return Err(cannot(&format!(
-            "{why}, and the loader ignores what the environment says in such a program; {}",
-            or_starter("record a copy without it (`cp` makes one), as a user who may use the GPU")
+            "{why}, so the loader ignores LD_PRELOAD and LD_AUDIT; {}",
+            or_starter(
+                "record a copy without it (`cp` makes one) as a user with access to the GPU"
+            )
         )));
     }
     let mut bytes = Vec::new();
-    // A script or an unreadable file is the system's to judge.
+    // The system decides about a script or an unreadable file.
     let read = fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
     if read.is_err() {
         return Ok(Loader::Unknown);
     }
     loader(&bytes, Path::exists).map_err(|why| match why {
-        NoWayIn::Static => cannot(&format!(
-            "it is linked statically, so it has no loader that could bring our library in; {}",
+        Obstacle::Static => cannot(&format!(
+            "it is statically linked, so no loader can load cutape's library; {}",
             or_starter(
-                "if it starts the program that uses CUDA, record that one, or a shell that runs it: cutape record -- sh -c '...'"
+                "if it starts the program that uses CUDA, record that program, or a shell that runs it: cutape record -- sh -c '...'"
             )
         )),
-        NoWayIn::Other(why) => cannot(&why),
+        Obstacle::Other(why) => cannot(&why),
     })
 }
 
-/// Why a loader would not let us in.
+/// Why a loader cannot bring the interposer in.
 #[derive(Debug, PartialEq, Eq)]
-enum NoWayIn {
-    /// There is none.
+enum Obstacle {
+    /// There is no loader.
     Static,
     Other(String),
 }
 
-/// With whose rights a file runs, and who we are.
+/// A file's mode and owner, and our ids.
 struct Rights {
     mode: u32,
     owner: u32,
@@ -116,14 +120,14 @@ impl Rights {
             mode: metadata.mode(),
             owner: metadata.uid(),
             group: metadata.gid(),
-            // SAFETY: no memory is involved.
+            // SAFETY: the call cannot fail.
             own_user: unsafe { libc::geteuid() },
-            // SAFETY: no memory is involved.
+            // SAFETY: the call cannot fail.
             own_group: unsafe { libc::getegid() },
         }
     }
 
-    /// Which bit of the mode gives the program other rights than ours.
+    /// The mode bit that gives the program rights that we lack.
     fn raised(&self) -> Option<&'static str> {
         if self.mode & libc::S_ISUID != 0 && self.owner != self.own_user {
             Some("it is set-user-id")
@@ -135,66 +139,57 @@ impl Rights {
     }
 }
 
-/// Why the loader would take the program for one with raised rights (AT_SECURE, ld.so(8)).
+/// Why the loader would run the program in secure mode (AT_SECURE, ld.so(8)).
 fn raised_rights(path: &Path, rights: &Rights) -> Option<&'static str> {
     rights.raised().or_else(|| {
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
         let attribute = c"security.capability";
-        // SAFETY: both names end in NUL; a length of zero asks for the size alone.
+        // SAFETY: both names end in NUL; with a size of zero nothing is written.
         let size =
             unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), core::ptr::null_mut(), 0) };
-        // The superuser has them already.
-        (size > 0 && rights.own_user != 0).then_some("its file carries capabilities")
+        // Root has the capabilities anyway.
+        (size > 0 && rights.own_user != 0).then_some("it has file capabilities")
     })
 }
 
-/// The loader that the first bytes of a file ask for, or why that one would not let us in.
-fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, NoWayIn> {
-    if !bytes.starts_with(b"\x7fELF") {
+/// The loader that an ELF program names, or why that loader cannot bring the interposer in.
+fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, Obstacle> {
+    if !bytes.starts_with(&elf::ELFMAG) {
         return Ok(Loader::Unknown);
     }
-    if bytes.get(4) != Some(&2) || bytes.get(18..20) != Some(&[62, 0]) {
-        return Err(NoWayIn::Other(
+    let header = elf::FileHeader64::<LittleEndian>::parse(bytes);
+    let header = header
+        .ok()
+        .filter(|header| header.e_machine(LittleEndian) == elf::EM_X86_64);
+    let Some(header) = header else {
+        return Err(Obstacle::Other(
             "it is not a 64-bit x86-64 program".to_owned(),
         ));
-    }
-    let word = |at: usize| {
-        let bytes = bytes.get(at..at.checked_add(8)?)?;
-        Some(u64::from_le_bytes(bytes.try_into().ok()?))
     };
-    let number = |at: usize| Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (Some(start), Some(count)) = (word(32), number(56)) else {
+    let Ok(segments) = header.program_headers(LittleEndian, bytes) else {
         return Ok(Loader::Unknown);
     };
-    const PT_INTERP: [u8; 4] = [3, 0, 0, 0];
-    let interpreter = (0..u64::from(count)).find_map(|index| {
-        let at = usize::try_from(start.checked_add(index * 56)?).ok()?;
-        if bytes.get(at..at.checked_add(4)?)? != PT_INTERP {
-            return None;
-        }
-        let (offset, length) = (word(at.checked_add(8)?)?, word(at.checked_add(32)?)?);
-        let offset = usize::try_from(offset).ok()?;
-        let text = bytes.get(offset..offset.checked_add(usize::try_from(length).ok()?)?)?;
-        let text = text.split(|&byte| byte == 0).next()?;
-        Some(PathBuf::from(OsString::from_vec(text.to_vec())))
-    });
+    let interpreter = segments
+        .iter()
+        .find_map(|segment| segment.interpreter(LittleEndian, bytes).ok().flatten());
     let Some(interpreter) = interpreter else {
-        return Err(NoWayIn::Static);
+        return Err(Obstacle::Static);
     };
+    let interpreter = Path::new(OsStr::from_bytes(interpreter));
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-musl") {
-        return Err(NoWayIn::Other(format!(
-            "its loader is musl's ({}), and our library, as NVIDIA's driver, is made for glibc; record it in an image with glibc",
+        return Err(Obstacle::Other(format!(
+            "its loader is musl's ({}), but cutape's library, like NVIDIA's driver, needs glibc; record it in an image with glibc",
             interpreter.display()
         )));
     }
-    if !exists(&interpreter) {
-        return Err(NoWayIn::Other(format!(
-            "its loader {} is not on this machine; run it where the program was made for",
+    if !exists(interpreter) {
+        return Err(Obstacle::Other(format!(
+            "its loader {} does not exist on this machine; run it in the environment it was built for",
             interpreter.display()
         )));
     }
-    Ok(Loader::Named(interpreter))
+    Ok(Loader::Named(interpreter.to_owned()))
 }
 
 #[cfg(test)]
@@ -209,7 +204,7 @@ mod tests {
             ("", false),
             ("no-such-program", false),
             ("./no-such-program", false),
-            // A folder along PATH is no program, one that is named is refused later.
+            // A folder in PATH is not a program; `check` rejects one that is named.
             ("..", false),
             ("../", true),
         ] {
@@ -217,9 +212,9 @@ mod tests {
         }
         for (path, why) in [
             ("/bin/sh", None),
-            ("/", Some("not a file")),
-            ("/etc/passwd", Some("not executable")),
-            ("/no/such", Some("cannot be looked at")),
+            ("/", Some("it is not a file")),
+            ("/etc/passwd", Some("it is not executable")),
+            ("/no/such", Some("it cannot be read")),
         ] {
             let refused = check(Path::new(path)).err().map(|failure| failure.message);
             match why {
@@ -271,7 +266,7 @@ mod tests {
             (program(2, 62, 3, "/lib/ld-musl-x86_64.so.1"), Err("musl")),
             (
                 program(2, 62, 3, "/gone/ld.so"),
-                Err("/gone/ld.so is not on this machine"),
+                Err("/gone/ld.so does not exist"),
             ),
         ] {
             let found = loader(&bytes, |path| !path.starts_with("/gone"));
@@ -285,7 +280,7 @@ mod tests {
                 ),
             }
         }
-        // No bytes of a file make it stop.
+        // Damaged files do not panic.
         let whole = program(2, 62, 3, glibc);
         for at in 0..whole.len() {
             let mut changed = whole.clone();
@@ -296,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn raised_rights_are_told() {
+    fn raised_rights() {
         for (mode, owner, group, expected) in [
             (0o755, 0, 0, None),
             (0o4755, 0, 1000, Some("it is set-user-id")),

@@ -34,6 +34,16 @@ pub(crate) fn time(nanoseconds: u64) -> String {
     }
 }
 
+/// In the unit that suits its size.
+pub(crate) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
+    match nanoseconds {
+        value if value >= 1e9 => (value / 1e9, "s"),
+        value if value >= 1e6 => (value / 1e6, "ms"),
+        value if value >= 1e3 => (value / 1e3, "us"),
+        value => (value, "ns"),
+    }
+}
+
 /// A time that may not be known.
 pub(crate) fn time_or_unknown(nanoseconds: Option<u64>) -> String {
     nanoseconds.map_or_else(|| "-".into(), time)

@@ -1,0 +1,125 @@
+//! The measurements that criterion writes, and what identifies them.
+
+use std::fs;
+use std::path::Path;
+
+use cutape_replay::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// What a child has done.
+#[derive(Debug)]
+pub(super) struct Results {
+    pub outcome: Outcome,
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Benchmark {
+    /// `gpu` or `host`.
+    pub clock: String,
+    /// Of the subject.
+    pub name: String,
+    /// Index of the launch, or of the first call.
+    pub call: u64,
+    /// Another kernel in the place of the recorded one.
+    pub is_replaced: bool,
+    /// Nanoseconds of one iteration.
+    pub time: Estimate,
+    /// Against what it was compared with, if it was.
+    pub change: Option<Change>,
+}
+
+/// A value with the interval that holds it with a probability of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Estimate {
+    pub lower: f64,
+    pub point: f64,
+    pub upper: f64,
+}
+
+/// How much slower than before, as a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub mean: Estimate,
+    pub median: Estimate,
+}
+
+/// The time of one iteration in nanoseconds, as criterion has written it into a benchmark's folder.
+pub(super) fn read_time(folder: &Path) -> Option<Estimate> {
+    estimate(&read(&folder.join("new/estimates.json"))?, "mean")
+}
+
+/// The change that criterion has written there.
+pub(super) fn read_change(folder: &Path) -> Option<Change> {
+    let json = read(&folder.join("change/estimates.json"))?;
+    Some(Change {
+        mean: estimate(&json, "mean")?,
+        median: estimate(&json, "median")?,
+    })
+}
+
+fn read(path: &Path) -> Option<serde_json::Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn estimate(json: &serde_json::Value, statistic: &str) -> Option<Estimate> {
+    let json = json.get(statistic)?;
+    let interval = json.get("confidence_interval")?;
+    Some(Estimate {
+        lower: interval.get("lower_bound")?.as_f64()?,
+        point: json.get("point_estimate")?.as_f64()?,
+        upper: interval.get("upper_bound")?.as_f64()?,
+    })
+}
+
+/// An estimate for tests.
+#[cfg(test)]
+pub(super) fn around(point: f64, width: f64) -> Estimate {
+    Estimate {
+        lower: point - width,
+        point,
+        upper: point + width,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn criterions_files_are_read() {
+        let folder = std::env::temp_dir().join(format!("cutape-verdict-{}", std::process::id()));
+        let statistic = |value: f64| {
+            format!(
+                r#"{{"confidence_interval":{{"confidence_level":0.95,"lower_bound":{},"upper_bound":{}}},"point_estimate":{value},"standard_error":0.1}}"#,
+                value - 1.0,
+                value + 1.0
+            )
+        };
+        assert_eq!(read_time(&folder), None);
+        for (part, text) in [
+            ("new", format!(r#"{{"mean":{}}}"#, statistic(9.0))),
+            (
+                "change",
+                format!(
+                    r#"{{"mean":{},"median":{}}}"#,
+                    statistic(2.0),
+                    statistic(3.0)
+                ),
+            ),
+        ] {
+            fs::create_dir_all(folder.join(part)).unwrap();
+            fs::write(folder.join(part).join("estimates.json"), text).unwrap();
+        }
+        assert_eq!(read_time(&folder), Some(around(9.0, 1.0)));
+        let change = Change {
+            mean: around(2.0, 1.0),
+            median: around(3.0, 1.0),
+        };
+        assert_eq!(read_change(&folder), Some(change));
+        fs::write(folder.join("change/estimates.json"), "{").unwrap();
+        assert_eq!(read_change(&folder), None, "damaged is as good as none");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

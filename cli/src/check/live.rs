@@ -1,0 +1,139 @@
+//! `cutape check -- PROGRAM`: follows the program's growing trace.
+//!
+//! The check runs outside the program, so that it can explain a call that kills the program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use cutape_analyzer::Analyzer;
+use cutape_format::{Cursor, Trace};
+
+use super::filter::FindingFilter;
+use super::pass::check_trace;
+use super::unrecorded::UnrecordedFunctions;
+use crate::clock::TickClock;
+use crate::failure::Failure;
+use crate::record::options::Recording;
+use crate::record::rank;
+use crate::record::reservation::Reservation;
+use crate::record::session::{self, Outcome, Session};
+use crate::symbols::{Resolver, SymbolContext};
+
+/// The longest time assumed between a thread's read of the clock and its record in the file.
+const SETTLE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Runs a program and checks its calls; keeps the trace if `output` names a file.
+pub(super) fn check_program(
+    recording: &Recording,
+    program: &[OsString],
+    output: Option<&Path>,
+    filter: &mut FindingFilter,
+) -> Result<(), Failure> {
+    let path = match output {
+        Some(path) => path.to_owned(),
+        None => std::env::temp_dir().join(format!("cutape-check-{}.cutape", std::process::id())),
+    };
+    let reservation = Reservation::named(&rank::trace_name(&path))?;
+    let mut session = session::start(recording, program, reservation)?;
+    let mut live = LiveCheck::default();
+    let clock = TickClock::start();
+    while !session.has_ended() {
+        std::thread::sleep(POLL_INTERVAL);
+        live.poll(&session, clock.ago(SETTLE), filter);
+    }
+    let own = session.trace().to_owned();
+    let outcome = session.wait()?;
+    let keep = output.is_some();
+    let checked = finish(&outcome, &own, live, filter, keep);
+    if !keep {
+        for path in &outcome.traces {
+            // A leftover in the temporary folder is harmless.
+            let _ = fs::remove_file(path);
+        }
+    }
+    checked
+}
+
+fn finish(
+    outcome: &Outcome,
+    own: &Path,
+    mut live: LiveCheck,
+    filter: &mut FindingFilter,
+    keep: bool,
+) -> Result<(), Failure> {
+    if outcome.traces.is_empty() {
+        eprintln!(
+            "cutape: nothing to check: no CUDA driver call of the program reached cutape (it {})",
+            outcome.describe()
+        );
+        return Ok(());
+    }
+    for path in &outcome.traces {
+        let trace = Trace::open(path)?;
+        if path == own {
+            live.finish(&trace, filter);
+        } else {
+            check_trace(&trace, filter)?.1.report(&trace);
+        }
+        if keep {
+            drop(trace);
+            // The findings stay valid: an unpacked trace is still usable.
+            match outcome.pack(path) {
+                Ok(summary) => session::report_missing(&summary.missing),
+                Err(failure) => eprintln!("cutape: {}", failure.message),
+            }
+        }
+    }
+    if outcome.status.code() != Some(0) {
+        eprintln!("cutape: the program {}", outcome.describe());
+    }
+    Ok(())
+}
+
+/// The check of a growing trace.
+#[derive(Default)]
+struct LiveCheck {
+    trace: Option<Trace>,
+    cursor: Cursor,
+    analyzer: Analyzer,
+    resolver: Resolver,
+    unrecorded: UnrecordedFunctions,
+}
+
+impl LiveCheck {
+    /// Checks the calls that started before `horizon` and have returned.
+    fn poll(&mut self, session: &Session, horizon: u64, filter: &mut FindingFilter) {
+        let Some(trace) = &mut self.trace else {
+            // The file or its header may not exist yet.
+            self.trace = Trace::follow(session.trace()).ok();
+            return;
+        };
+        let Ok(horizon) = trace.refresh_before(horizon) else {
+            return;
+        };
+        if trace.head().clock != 0 {
+            // Without the processor's clock, the order of threads is known only at the end.
+            return;
+        }
+        let context = SymbolContext::new(trace, &self.resolver);
+        while let Some(call) = self.cursor.next_before(trace, horizon) {
+            self.unrecorded.observe(&call);
+            filter.add(self.analyzer.push(&context, &call));
+        }
+    }
+
+    /// Checks the remaining calls of the complete trace.
+    fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+        let context = SymbolContext::new(trace, &self.resolver);
+        while let Some(call) = self.cursor.next(trace) {
+            self.unrecorded.observe(&call);
+            filter.add(self.analyzer.push(&context, &call));
+            filter.add_call_in_flight(trace, &call);
+        }
+        filter.add(self.analyzer.finish(&context));
+        std::mem::take(&mut self.unrecorded).report(trace);
+    }
+}

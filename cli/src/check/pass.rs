@@ -1,0 +1,33 @@
+//! One pass of the analyzer over a complete trace.
+
+use cutape_analyzer::Analyzer;
+use cutape_format::{Trace, WalkSummary};
+
+use super::filter::FindingFilter;
+use super::unrecorded::UnrecordedFunctions;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::symbols::{Resolver, SymbolContext};
+
+/// Checks all calls of a trace.
+pub(super) fn check_trace(
+    trace: &Trace,
+    filter: &mut FindingFilter,
+) -> Result<(WalkSummary, UnrecordedFunctions), Failure> {
+    let mut progress = Progress::new("calls", None);
+    let mut analyzer = Analyzer::new();
+    let resolver = Resolver::default();
+    let context = SymbolContext::new(trace, &resolver);
+    let mut unrecorded = UnrecordedFunctions::default();
+    let walked = trace.walk().run(|call| {
+        if call.has_notes() {
+            unrecorded.observe(call);
+        }
+        filter.add(analyzer.push(&context, call));
+        filter.add_call_in_flight(trace, call);
+        progress.step();
+        Ok::<_, Failure>(())
+    })?;
+    filter.add(analyzer.finish(&context));
+    Ok((walked, unrecorded))
+}

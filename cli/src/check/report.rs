@@ -1,0 +1,93 @@
+//! Findings as text, JSON, SARIF or JUnit.
+
+use cutape_analyzer::output::{self as analyzer, Style};
+use cutape_analyzer::{Finding, Severity};
+
+use crate::failure::Failure;
+
+/// The value of `--format`.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// For programs; also the format of --baseline.
+    Json,
+    /// For code scanning services.
+    Sarif,
+    /// For CI servers.
+    Junit,
+}
+
+/// The end of the output: for text the summary, otherwise everything.
+pub(super) fn trailer(format: Format, name: &str, findings: &[Finding]) -> Result<String, Failure> {
+    Ok(match format {
+        Format::Text => summary(name, findings),
+        Format::Json => format!("{:#}", analyzer::json(findings)),
+        Format::Sarif => format!("{:#}", analyzer::sarif(findings, name)),
+        Format::Junit => junit(name, findings)?,
+    })
+}
+
+/// The content of a report file.
+pub(super) fn whole(format: Format, name: &str, findings: &[Finding]) -> Result<String, Failure> {
+    let mut text = String::new();
+    if format == Format::Text {
+        for finding in findings {
+            text += &analyzer::text(finding, &Style::PLAIN);
+            text.push('\n');
+        }
+    }
+    text += &trailer(format, name, findings)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn summary(name: &str, findings: &[Finding]) -> String {
+    let parts: Vec<_> = [Severity::Error, Severity::Warning, Severity::Advice]
+        .into_iter()
+        .map(|severity| {
+            let count = findings.iter().filter(|f| f.severity == severity).count();
+            (severity, count)
+        })
+        .filter(|&(_, count)| count > 0)
+        .map(|(severity, count)| format!("{count} {}", plural(severity, count)))
+        .collect();
+    match parts.is_empty() {
+        true => format!("{name}: no findings"),
+        false => format!("{name}: {}", parts.join(", ")),
+    }
+}
+
+fn plural(severity: Severity, count: usize) -> &'static str {
+    match (severity, count) {
+        (Severity::Error, 1) => "error",
+        (Severity::Error, _) => "errors",
+        (Severity::Warning, 1) => "warning",
+        (Severity::Warning, _) => "warnings",
+        (Severity::Advice, _) => "advice",
+    }
+}
+
+fn junit(name: &str, findings: &[Finding]) -> Result<String, Failure> {
+    use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+    let mut suite = TestSuite::new(name);
+    let cases = analyzer::junit_cases(findings);
+    if cases.is_empty() {
+        suite.add_test_case(TestCase::new("no findings", TestCaseStatus::success()));
+    }
+    for case in cases {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+        status
+            .set_type(case.kind)
+            .set_message(case.message)
+            .set_description(case.description);
+        let mut test = TestCase::new(case.name, status);
+        test.set_classname(name);
+        suite.add_test_case(test);
+    }
+    let mut report = Report::new("cutape check");
+    report.add_test_suite(suite);
+    report
+        .to_string()
+        .map_err(|error| Failure::unusable(format!("cannot write JUnit: {error}")))
+}

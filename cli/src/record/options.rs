@@ -1,0 +1,76 @@
+//! The options that `record` and `check -- PROGRAM` share.
+
+use std::path::PathBuf;
+
+use cutape_format::{PayloadPolicies, PayloadPolicy};
+
+use crate::payloads;
+use crate::record::backend::BackendName;
+
+/// Which pinned and managed host memory is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HostMemory {
+    /// None.
+    Off,
+    /// Allocations that a call's arguments or a kernel's parameters point into.
+    Reachable,
+    /// All of it, at every launch.
+    All,
+}
+
+impl HostMemory {
+    /// The value for the environment.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            HostMemory::Off => "off",
+            HostMemory::Reachable => "reachable",
+            HostMemory::All => "all",
+        }
+    }
+}
+
+/// How to record a program.
+#[derive(clap::Args)]
+pub(crate) struct Recording {
+    /// What to keep of the bytes that the program copies to devices.
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
+    pub(crate) payloads: PayloadPolicy,
+    /// What to keep of the bytes that the program copies from devices.
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
+    pub(crate) outputs: PayloadPolicy,
+    /// Which pinned and managed host memory to record when it changes before
+    /// a launch.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "reachable",
+        value_name = "WHICH",
+        verbatim_doc_comment
+    )]
+    pub(crate) host_memory: HostMemory,
+    /// The driver to call: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) driver: Option<PathBuf>,
+    /// How to intercept the program's calls.
+    #[arg(
+        long,
+        alias = "via",
+        value_enum,
+        default_value = "auto",
+        value_name = "NAME"
+    )]
+    pub(crate) backend: BackendName,
+    /// Measure what recording costs, which itself costs a little.
+    #[arg(skip)]
+    pub(crate) measures_cost: bool,
+}
+
+impl Recording {
+    /// What packing keeps of payloads.
+    pub(crate) fn kept(&self) -> PayloadPolicies {
+        PayloadPolicies {
+            payloads: self.payloads,
+            outputs: self.outputs,
+        }
+    }
+}

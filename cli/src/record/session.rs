@@ -1,0 +1,240 @@
+//! Runs a program under the interposer and collects the traces that it writes.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use cutape_format::{MissingFileRange, PackSummary, Trace};
+
+use crate::clock::TickClock;
+use crate::failure::{self, Failure};
+use crate::input;
+use crate::library;
+use crate::payloads;
+use crate::record::backend::{self, Backend};
+use crate::record::bypass::{BypassMonitor, Target};
+use crate::record::family::{family, new_family};
+use crate::record::flusher::{self, Flusher};
+use crate::record::library_folder::LibraryFolder;
+use crate::record::options::Recording;
+use crate::record::program_file;
+use crate::record::reservation::Reservation;
+use crate::signals::signal_name;
+use crate::symbols;
+
+/// A running program.
+pub(crate) struct Session {
+    child: Child,
+    trace: PathBuf,
+    /// Files of the trace's family that existed before.
+    old: Vec<PathBuf>,
+    clock: TickClock,
+    backend: Backend,
+    _monitor: BypassMonitor,
+    flusher: Option<Flusher>,
+    _folder: LibraryFolder,
+    _reservation: Reservation,
+}
+
+/// A program that has ended, and its traces.
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    /// The program's own trace, if it called the driver; then those of other processes.
+    pub(crate) traces: Vec<PathBuf>,
+    ticks_per_second: Option<u64>,
+}
+
+/// Starts the program `words[0]` so that it writes the reserved trace.
+pub(crate) fn start(
+    recording: &Recording,
+    words: &[OsString],
+    reservation: Reservation,
+) -> Result<Session, Failure> {
+    let name = words.first().ok_or_else(|| {
+        Failure::unusable(
+            "no program: give it and its arguments after --, e.g. `cutape record -- ./app 1 2`",
+        )
+    })?;
+    let program = program_file::find(name)?;
+    let loader = program_file::check(&program)?;
+    let trace = reservation.trace().to_owned();
+    let interposer = library::interposer()?;
+    let backend = backend::select(recording.backend, &loader, &interposer)?;
+    tracing::info!(
+        "recording with backend {}: {}",
+        backend.name(),
+        backend.reason
+    );
+    let driver = library::driver(recording.driver.as_deref())?;
+    let folder = LibraryFolder::new(&interposer)?;
+    if let Err(why) = folder.forward(&interposer, &driver) {
+        eprintln!(
+            "cutape: while recording, the program cannot find driver functions that this cutape does not know: {why}"
+        );
+    }
+    let old = family(&trace);
+    let mut command = Command::new(&program);
+    command
+        .args(&words[1..])
+        .envs(backend.environment(&folder))
+        .env("CUTAPE_TRACE", &trace)
+        .env("CUTAPE_DRIVER", &driver)
+        .env("CUTAPE_PAYLOADS", recording.payloads.word())
+        .env("CUTAPE_OUTPUTS", recording.outputs.word())
+        .env("CUTAPE_HOST_MEMORY", recording.host_memory.word());
+    if recording.measures_cost {
+        command.env("CUTAPE_COST", "1");
+    }
+    let clock = TickClock::start();
+    let child = command
+        .spawn()
+        .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
+    forward_signals_to(&child);
+    let new_traces = || {
+        let (trace, old) = (trace.clone(), old.clone());
+        move || new_family(&trace, &old)
+    };
+    let monitor = BypassMonitor::start(Target {
+        process: child.id(),
+        harmless: backend.mapped_at_start(folder.library(), &driver),
+        driver,
+        traces: Box::new(new_traces()),
+        advice: backend.advice(),
+    });
+    let flusher = flusher::is_useful().then(|| Flusher::start(new_traces()));
+    Ok(Session {
+        child,
+        trace,
+        old,
+        clock,
+        backend,
+        _monitor: monitor,
+        flusher,
+        _folder: folder,
+        _reservation: reservation,
+    })
+}
+
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn forward_signal(signal: libc::c_int) {
+    // SAFETY: kill is async-signal-safe.
+    unsafe { libc::kill(PROGRAM.load(Ordering::Relaxed), signal) };
+}
+
+/// Ignores what the terminal sends to the program too, because cutape must outlive it to collect
+/// the trace; forwards what only cutape receives.
+fn forward_signals_to(child: &Child) {
+    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    // SAFETY: the handler reads an atomic and calls kill.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+        libc::signal(
+            libc::SIGTERM,
+            forward_signal as *const () as libc::sighandler_t,
+        );
+        libc::signal(
+            libc::SIGHUP,
+            forward_signal as *const () as libc::sighandler_t,
+        );
+    }
+}
+
+impl Session {
+    /// The path of the program's own trace, which may not exist yet.
+    pub(crate) fn trace(&self) -> &Path {
+        &self.trace
+    }
+
+    /// The selected backend.
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// Whether the program has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the end of the program.
+    pub(crate) fn wait(mut self) -> Result<Outcome, Failure> {
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
+        // The traces are complete once the flusher has stopped.
+        drop(self.flusher);
+        let others = family(&self.trace)
+            .into_iter()
+            .filter(|path| !self.old.contains(path));
+        let own = self.trace.exists().then(|| self.trace.clone());
+        Ok(Outcome {
+            status,
+            traces: own.into_iter().chain(others).collect(),
+            ticks_per_second: self.clock.rate(),
+        })
+    }
+}
+
+impl Outcome {
+    /// The status that a shell would report: the program's own, or 128 and the signal.
+    pub(crate) fn exit_code(&self) -> u8 {
+        let code = self
+            .status
+            .code()
+            .or(self.status.signal().map(|signal| 128 + signal));
+        code.unwrap_or(failure::UNUSABLE.into()) as u8
+    }
+
+    /// `exited with status 3`, `was killed by signal 11 (SIGSEGV)`.
+    pub(crate) fn describe(&self) -> String {
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exited with status {code}"),
+            (_, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
+            _ => "ended".to_owned(),
+        }
+    }
+
+    /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
+    pub(crate) fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
+        let trace = Trace::open(path)?;
+        if let Some(process) = input::writer(&trace) {
+            return Err(input::still_written(path, process));
+        }
+        let mut meta = Vec::new();
+        if let Some(code) = self.status.code() {
+            meta.push(("exit.status".to_owned(), code.to_string()));
+        }
+        if let Some(signal) = self.status.signal() {
+            meta.push(("exit.signal".to_owned(), signal.to_string()));
+        }
+        if trace.head().clock == 0
+            && let Some(rate) = self.ticks_per_second
+        {
+            meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
+        }
+        cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace)).map_err(|error| {
+            let unhashed = match payloads::await_hashing(&trace) {
+                true => " with all payload bytes; `cutape pack` replaces them with hashes",
+                false => "",
+            };
+            Failure::unusable(format!(
+                "cannot pack the trace: {error} ({}); it stays unpacked{unhashed}",
+                path.display()
+            ))
+        })
+    }
+}
+
+/// Reports on stderr the image bytes that packing could not find.
+pub(crate) fn report_missing(missing: &[MissingFileRange]) {
+    for part in missing {
+        eprintln!(
+            "cutape: {} bytes of an image are not in the trace: {}",
+            part.length, part.why
+        );
+    }
+}
