@@ -428,7 +428,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "--",
             "./program",
         ],
-        said: &["sound.cutape", "exists already"],
+        said: &["sound.cutape", "it exists"],
     },
     BadCommand {
         name: "output-is-a-device",
@@ -441,7 +441,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "--",
             "./program",
         ],
-        said: &["/dev/full", "exists already"],
+        said: &["/dev/full", "it exists"],
     },
     BadCommand {
         name: "output-folder-missing",

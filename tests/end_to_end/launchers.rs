@@ -241,7 +241,7 @@ fn launched(launcher: &Launcher, via: &str, order: Order) -> Result<(), String> 
 /// `cutape record` and its options.
 fn record_words(via: &str) -> Vec<String> {
     let cutape = parts().cutape.display().to_string();
-    let words = [&cutape, "record", "--via", via, "--driver", "{driver}"];
+    let words = [&cutape, "record", "--backend", via, "--driver", "{driver}"];
     words.into_iter().map(filled_in).collect()
 }
 

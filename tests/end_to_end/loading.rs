@@ -260,12 +260,18 @@ fn auto() -> Result<(), String> {
         (
             "without a library",
             Path::new("/no/such/library.so"),
-            Some("preload: the library for --via audit is not there"),
+            Some("preload: the library for --backend audit is missing"),
         ),
     ] {
         let trace = folder(&format!("auto {name}")).join("t.cutape");
-        let mut command =
-            parts().cutape(&[&"record", &"--via", &"auto", &"-v", &"--driver", &driver]);
+        let mut command = parts().cutape(&[
+            &"record",
+            &"--backend",
+            &"auto",
+            &"-v",
+            &"--driver",
+            &driver,
+        ]);
         command.arg("-o").arg(&trace).arg("--").args(&words);
         let output = run(command.env("CUTAPE_AUDIT", library));
         output.expect_code(0)?;
@@ -275,7 +281,7 @@ fn auto() -> Result<(), String> {
             ensure(
                 output
                     .stderr
-                    .contains(&format!("recording by way of {part}")),
+                    .contains(&format!("recording with backend {part}")),
                 "the way is not named",
                 &output,
             )?;
@@ -287,16 +293,16 @@ fn auto() -> Result<(), String> {
 /// A running program that has the driver, and whose calls do not arrive, is named; also a child of what was started.
 fn told() -> Result<(), String> {
     for (name, launcher, advice) in [
-        ("itself", &[][..], "try --via audit"),
+        ("itself", &[][..], "try --backend audit"),
         (
             "child",
             &["sh", "-c", "\"$@\"; exit $?", "sh"],
-            "try --via audit",
+            "try --backend audit",
         ),
         (
             "cleaned",
             &["env", "-u", "CUTAPE_TRACE"],
-            "gave it another environment",
+            "replaced its environment",
         ),
     ] {
         let words = words(&[
@@ -305,7 +311,8 @@ fn told() -> Result<(), String> {
         ]);
         let folder = folder(&format!("told {name}"));
         let driver = built().join("driver/libcuda.so.1");
-        let mut command = parts().cutape(&[&"record", &"--via", &"preload", &"--driver", &driver]);
+        let mut command =
+            parts().cutape(&[&"record", &"--backend", &"preload", &"--driver", &driver]);
         let mut child = command
             .arg("-o")
             .arg(folder.join("t.cutape"))
@@ -332,7 +339,7 @@ fn told() -> Result<(), String> {
         // SAFETY: no memory is involved; the process sleeps, as a descendant of our own child.
         unsafe { libc::kill(process, libc::SIGTERM) };
         child.wait().map_err(|error| error.to_string())?;
-        for part in ["(open)", "libcutape_null.so", "no call has arrived", advice] {
+        for part in ["(open)", "libcutape_null.so", "no call recorded", advice] {
             if !line.contains(part) {
                 return Err(format!("{name}: not said: {part}: {line}"));
             }
@@ -417,9 +424,9 @@ fn refused() -> Result<(), String> {
     let container = folder.join("docker");
     fs::copy(&statically, &container).map_err(|error| error.to_string())?;
     for (program, why) in [
-        (&statically, "linked statically"),
+        (&statically, "statically linked"),
         (&foreign, "musl"),
-        (&container, "docker starts runs in a container"),
+        (&container, "docker starts programs in a container"),
     ] {
         for via in ["auto", "preload", "audit"] {
             let trace = folder.join("t.cutape");
@@ -434,7 +441,7 @@ fn refused() -> Result<(), String> {
         let output = record("gum", &folder.join("t.cutape"), &words);
         output.expect_code(2)?;
         ensure(
-            output.stderr.contains("was built without it"),
+            output.stderr.contains("was built without frida-gum"),
             "another reason",
             &output,
         )?;

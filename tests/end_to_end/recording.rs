@@ -167,9 +167,9 @@ fn many_calls_are_all_there() {
 }
 
 #[test]
-fn full_stages_are_moved_from_outside() {
+fn full_thread_buffers_are_flushed_from_outside() {
     if std::thread::available_parallelism().is_ok_and(|number| number.get() == 1) {
-        println!("skipped: with one processor the program's threads move their stages");
+        println!("skipped: with one processor the program's threads flush their buffers");
         return;
     }
     let folder = parts().new_folder("moved");
@@ -181,8 +181,8 @@ fn full_stages_are_moved_from_outside() {
     let said = &output.stderr;
     let moved = said.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|word| *word == "stages")?;
-        words.get(at.checked_sub(1)?)?.parse::<u64>().ok()
+        let at = words.iter().position(|word| *word == "flushed")?;
+        words.get(at + 1)?.parse::<u64>().ok()
     });
     assert!(moved.is_some_and(|moved| moved > 0), "{said}");
     let trace = Trace::open(&trace).unwrap();
@@ -527,7 +527,7 @@ fn bytes_that_are_to_be_hashed_are_there_until_the_trace_is_packed() {
         assert_eq!(output.stdout, "", "the program was not started");
         let named = output
             .stderr
-            .contains(&format!("{option} hash does not go with --no-pack"));
+            .contains(&format!("{option} hash conflicts with --no-pack"));
         assert!(named, "{}", output.stderr);
         assert!(!path.exists());
     }
@@ -547,7 +547,7 @@ fn bytes_that_are_to_be_hashed_are_there_until_the_trace_is_packed() {
     let packed = run(&mut parts().cutape(&[&"pack", &path]));
     packed.assert_code(0);
     assert!(
-        packed.stderr.contains("payloads left out, "),
+        packed.stderr.contains("payloads left out ("),
         "{}",
         packed.stderr
     );

@@ -88,7 +88,7 @@ pub fn record_command(via: &str, trace: &Path, words: &[String]) -> Command {
     let driver = built().join("driver/libcuda.so.1");
     let mut command = parts().cutape(&[
         &"record",
-        &"--via",
+        &"--backend",
         &via,
         &"--driver",
         &driver,

@@ -42,18 +42,18 @@ pub fn parts() -> &'static Parts {
 }
 
 impl Parts {
-    /// A command of cutape. `CUTAPE_TESTS_VIA` is the back end by which its programs are recorded, where no other is asked for.
+    /// A command of cutape. Records with the backend in `CUTAPE_TESTS_BACKEND`, unless the arguments name one.
     pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.cutape);
         let mut words = arguments.iter().map(|argument| argument.as_ref());
         let verb = words.next();
         command.args(verb);
-        let asked = arguments.iter().any(|word| word.as_ref() == "--via");
-        if let Some(via) = std::env::var_os("CUTAPE_TESTS_VIA")
+        let asked = arguments.iter().any(|word| word.as_ref() == "--backend");
+        if let Some(via) = std::env::var_os("CUTAPE_TESTS_BACKEND")
             && verb.is_some_and(|verb| verb == "record" || verb == "check")
             && !asked
         {
-            command.arg("--via").arg(via);
+            command.arg("--backend").arg(via);
         }
         command.args(words);
         if std::env::var_os(OTHER_INTERPOSER).is_some() {

@@ -166,7 +166,7 @@ fn bridged(root: &Path, profile: &str) -> Result<(Bridge, Variables), Failure> {
 fn variables(interposer: &Path, bridge: Option<&Bridge>) -> Variables {
     let mut variables = vec![
         ("CUTAPE_TESTS_INTERPOSER", interposer.into()),
-        ("CUTAPE_TESTS_VIA", "gum".into()),
+        ("CUTAPE_TESTS_BACKEND", "gum".into()),
     ];
     variables.extend(bridge.map(|bridge| (frida::SOCKET, bridge.socket().into())));
     variables

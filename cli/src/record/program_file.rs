@@ -227,13 +227,14 @@ mod tests {
     /// The first bytes of a program with one program header.
     fn program(class: u8, machine: u8, kind: u8, interpreter: &str) -> Vec<u8> {
         let mut bytes = b"\x7fELF".to_vec();
-        bytes.push(class);
+        // Little-endian, version 1.
+        bytes.extend([class, 1, 1]);
         bytes.resize(18, 0);
         bytes.push(machine);
         bytes.resize(32, 0);
         bytes.extend(64_u64.to_le_bytes());
-        bytes.resize(56, 0);
-        bytes.push(1);
+        bytes.resize(54, 0);
+        bytes.extend([56, 0, 1]);
         bytes.resize(64, 0);
         bytes.extend(u32::from(kind).to_le_bytes());
         bytes.resize(72, 0);
