@@ -4,7 +4,6 @@ pub(crate) mod backend;
 mod bypass;
 mod cost;
 mod family;
-mod flusher;
 pub(crate) mod forward;
 pub(crate) mod library_folder;
 pub(crate) mod options;

@@ -167,33 +167,6 @@ fn many_calls_are_all_there() {
 }
 
 #[test]
-fn full_thread_buffers_are_flushed_from_outside() {
-    if std::thread::available_parallelism().is_ok_and(|number| number.get() == 1) {
-        println!("skipped: with one processor the program's threads flush their buffers");
-        return;
-    }
-    let folder = parts().new_folder("moved");
-    let trace = folder.join("t.cutape");
-    let mut record = parts().cutape(&[&"--log", &"info", &"record", &"--no-pack"]);
-    record.args(["--driver", "null", "-o"]).arg(&trace);
-    let output = run(record.args(["--", &ending(), "end", "300000"]));
-    output.assert_code(0);
-    let said = &output.stderr;
-    let moved = said.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|word| *word == "flushed")?;
-        words.get(at + 1)?.parse::<u64>().ok()
-    });
-    assert!(moved.is_some_and(|moved| moved > 0), "{said}");
-    let trace = Trace::open(&trace).unwrap();
-    assert_eq!(trace.verify(), []);
-    let count = trace
-        .calls()
-        .filter(|call| call.signature.name == "cuCtxSynchronize");
-    assert_eq!(count.count(), 300_000);
-}
-
-#[test]
 fn a_thread_that_calls_little_has_one_stage() {
     let folder = parts().new_folder("stages");
     let path = folder.join("t.cutape");

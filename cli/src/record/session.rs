@@ -16,7 +16,6 @@ use crate::payloads;
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
 use crate::record::family::{family, new_family};
-use crate::record::flusher::{self, Flusher};
 use crate::record::library_folder::LibraryFolder;
 use crate::record::options::Recording;
 use crate::record::program_file;
@@ -33,7 +32,6 @@ pub(crate) struct Session {
     clock: TickClock,
     backend: Backend,
     _monitor: BypassMonitor,
-    flusher: Option<Flusher>,
     _folder: LibraryFolder,
     _reservation: Reservation,
 }
@@ -92,18 +90,14 @@ pub(crate) fn start(
         .spawn()
         .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
     forward_signals_to(&child);
-    let new_traces = || {
-        let (trace, old) = (trace.clone(), old.clone());
-        move || new_family(&trace, &old)
-    };
+    let (own, known) = (trace.clone(), old.clone());
     let monitor = BypassMonitor::start(Target {
         process: child.id(),
         harmless: backend.mapped_at_start(folder.library(), &driver),
         driver,
-        traces: Box::new(new_traces()),
+        traces: Box::new(move || new_family(&own, &known)),
         advice: backend.advice(),
     });
-    let flusher = flusher::is_useful().then(|| Flusher::start(new_traces()));
     Ok(Session {
         child,
         trace,
@@ -111,7 +105,6 @@ pub(crate) fn start(
         clock,
         backend,
         _monitor: monitor,
-        flusher,
         _folder: folder,
         _reservation: reservation,
     })
@@ -165,8 +158,6 @@ impl Session {
             .child
             .wait()
             .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
-        // The traces are complete once the flusher has stopped.
-        drop(self.flusher);
         let others = family(&self.trace)
             .into_iter()
             .filter(|path| !self.old.contains(path));
