@@ -69,7 +69,7 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
             }
             if !is_library(&path) {
                 return Err(Failure::unusable(format!(
-                    "--driver {}: not an x86-64 shared library; give the path of a libcuda.so.1",
+                    "--driver {}: not a shared library for x86-64; give the path of a libcuda.so.1",
                     path.display()
                 )));
             }
