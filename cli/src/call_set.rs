@@ -1,15 +1,14 @@
 //! Which calls a verb is about: one syntax for all verbs.
 
-mod kernels;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use cutape_format::{Call, Signatures};
+use cutape_format::{Call, Signatures, Trace};
 
-pub(crate) use self::kernels::Kernels;
+use crate::failure::Failure;
 use crate::symbols;
+use crate::trace_state::{Scope, TraceState};
 
 /// What a user may write, for help texts and errors.
 pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, 100.., ..200), \
@@ -57,6 +56,13 @@ impl CallSet {
         })
     }
 
+    /// Parses the value of `--calls` and checks it against a trace.
+    pub(crate) fn for_trace(text: &str, trace: &Trace) -> Result<Self, Failure> {
+        Self::parse(text)
+            .and_then(|set| set.check(trace.signatures()).map(|()| set))
+            .map_err(|error| Failure::unusable(format!("--calls: {error}")))
+    }
+
     /// From the first to behind the last call in the set, if it is by number that calls are chosen.
     pub(crate) fn range(&self) -> Option<Range<u64>> {
         let mut whole: Option<Range<u64>> = None;
@@ -87,6 +93,16 @@ impl CallSet {
             }
         }
         Ok(())
+    }
+
+    /// The indices of the trace's calls in the set, in order.
+    pub(crate) fn calls<'t>(&self, trace: &'t Trace) -> impl Iterator<Item = u64> + use<'_, 't> {
+        let mut state = TraceState::new(Scope::Kernels);
+        let calls = trace.calls().filter(move |call| {
+            state.observe(call);
+            self.contains(call, state.launched_kernel(call))
+        });
+        calls.map(|call| call.index)
     }
 
     /// Whether the call is in the set; `kernel` is the name of the kernel that it launches, if it does and that is known.
@@ -357,15 +373,7 @@ mod tests {
             ("kernel:*,0", vec![0, 2, 4]),
         ] {
             let set = CallSet::parse(text).unwrap();
-            let mut kernels = Kernels::default();
-            let found: Vec<u64> = trace
-                .calls()
-                .filter(|call| {
-                    kernels.observe(call);
-                    set.contains(call, kernels.launched(call))
-                })
-                .map(|call| call.index)
-                .collect();
+            let found: Vec<u64> = set.calls(&trace).collect();
             assert_eq!(found, expected, "{text}");
         }
     }

@@ -22,6 +22,7 @@ use crate::progress::Progress;
 use crate::quantity;
 use crate::render::{Limits, Renderer, notes};
 use crate::symbols::{Resolver, SymbolContext};
+use crate::trace_state::Scope;
 
 /// What `dump` takes.
 #[derive(clap::Args)]
@@ -124,7 +125,7 @@ fn write_calls(
         Format::Text => Limits::TEXT,
         Format::Json => Limits::JSON,
     };
-    let mut renderer = Renderer::new(trace, limits);
+    let mut renderer = Renderer::new(trace, limits, Scope::Kernels);
     let resolver = Resolver::default();
     let symbols = SymbolContext::new(trace, &resolver);
     let mut places = Places {
@@ -138,7 +139,8 @@ fn write_calls(
     let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
         renderer.observe(call);
-        if !range.contains(&call.index) || !wanted.contains(call, renderer.kernels().launched(call))
+        if !range.contains(&call.index)
+            || !wanted.contains(call, renderer.state.launched_kernel(call))
         {
             return Ok(());
         }

@@ -12,6 +12,7 @@ mod dump;
 mod failure;
 mod info;
 mod input;
+mod launch;
 mod library;
 mod output;
 mod pack;
@@ -26,6 +27,7 @@ mod signals;
 mod symbols;
 #[cfg(test)]
 mod test_trace;
+mod trace_state;
 
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cutape_format::Trace;
 use cutape_replay::{Divergence, Guard, Measuring, Options, Report, Selection, What};
 
-use crate::call_set::{CallSet, Kernels};
+use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure};
 use crate::library;
 use crate::output::ReportFile;
@@ -227,17 +227,10 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     let Some(text) = &arguments.calls else {
         return Ok(None);
     };
-    let set = CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
-    let set = set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?;
-    let mut kernels = Kernels::default();
-    // By index: they are asked for in order, while calls are read ahead.
     let mut chosen = Vec::new();
-    for call in trace.calls() {
-        if set.contains(&call, kernels.launched(&call)) {
-            chosen.resize(call.index as usize, false);
-            chosen.push(true);
-        }
-        kernels.observe(&call);
+    for index in CallSet::for_trace(text, trace)?.calls(trace) {
+        chosen.resize(index as usize, false);
+        chosen.push(true);
     }
     if chosen.is_empty() {
         return Err(Failure::unusable(format!(

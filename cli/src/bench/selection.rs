@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use cutape_format::layout::field;
-use cutape_format::{Call, Trace};
+use cutape_analyzer::decode::function_of;
+use cutape_format::Trace;
+use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::replacement::{self, Wanted};
 use crate::bench::settings::Settings;
-use crate::call_set::{CallSet, Kernels};
+use crate::call_set::CallSet;
 use crate::failure::Failure;
+use crate::launch::LaunchShape;
 use crate::symbols;
+use crate::trace_state::{Scope, TraceState};
 
 /// Longest part of a name that comes from a kernel or a set.
 const LONGEST: usize = 36;
@@ -48,14 +51,10 @@ pub(super) struct Subject {
 /// # Errors
 /// If there are none, or a kernel or file of `--replace` does not fit.
 pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failure> {
-    let set = match &settings.calls {
-        Some(text) => {
-            let set =
-                CallSet::parse(text).and_then(|set| set.check(trace.signatures()).map(|()| set));
-            Some(set.map_err(|error| Failure::unusable(format!("--calls: {error}")))?)
-        }
-        None => None,
-    };
+    let set = settings.calls.as_deref();
+    let set = set
+        .map(|text| CallSet::for_trace(text, trace))
+        .transpose()?;
     replacement::tolerance(settings.tolerance.as_deref())?;
     let mut wanted = replacement::wanted(&settings.replace)?;
     let mut chosen = match settings.each_kernel {
@@ -88,14 +87,10 @@ pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failu
 
 /// All wanted calls as one.
 fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen {
-    let mut kernels = Kernels::default();
-    let mut calls = BTreeSet::new();
-    for call in trace.calls() {
-        if set.is_none_or(|set| set.contains(&call, kernels.launched(&call))) {
-            calls.insert(call.index);
-        }
-        kernels.observe(&call);
-    }
+    let calls: BTreeSet<u64> = match set {
+        Some(set) => set.calls(trace).collect(),
+        None => trace.calls().map(|call| call.index).collect(),
+    };
     let name = text.map_or_else(
         || "trace".to_owned(),
         |text| format!("calls {}", safe(text)),
@@ -121,26 +116,32 @@ fn launches(
     wanted: &mut [Wanted],
     most: usize,
 ) -> Result<Chosen, Failure> {
-    let mut kernels = Kernels::default();
+    let mut state = TraceState::new(Scope::Kernels);
     let mut chosen = Chosen::default();
     let mut known: HashMap<(String, String), u64> = HashMap::new();
     let mut capturing = HashSet::new();
     let mut of = Vec::new();
     for call in trace.calls() {
-        kernels.observe(&call);
-        match call.signature.base.as_str() {
-            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" if call.succeeded() => {
+        state.observe(&call);
+        let Some(function) = function_of(call.signature) else {
+            continue;
+        };
+        let op = match function.family {
+            Family::Launch(op) => op,
+            Family::Stream(StreamOp::BeginCapture) if call.succeeded() => {
                 capturing.insert(call.argument(0));
+                continue;
             }
-            "cuStreamEndCapture" => {
+            Family::Stream(StreamOp::EndCapture) => {
                 capturing.remove(&call.argument(0));
+                continue;
             }
-            _ => {}
-        }
-        if kernels.launched_handle(&call).is_none() || !call.succeeded() {
+            _ => continue,
+        };
+        if op.function().is_none() || !call.succeeded() {
             continue;
         }
-        let kernel = kernels.launched(&call);
+        let kernel = state.launched_kernel(&call);
         if set.is_some_and(|set| !set.contains(&call, kernel)) {
             continue;
         }
@@ -159,7 +160,7 @@ fn launches(
                 .or_default() += 1;
             continue;
         }
-        let shape = shape(&call, trace);
+        let shape = shape_text(&LaunchShape::of(function, op, &call));
         let number = known.entry((kernel.clone(), shape.clone())).or_default();
         *number += 1;
         if *number > most as u64 {
@@ -249,36 +250,18 @@ fn safe(text: &str) -> String {
 }
 
 /// Grid, block, dynamic shared memory: `4x2,256` or `4,16x16,s1024`.
-fn shape(call: &Call<'_>, trace: &Trace) -> String {
-    let config = call
-        .signature
-        .parameter("config")
-        .and_then(|position| call.snapshot(position, field::POINTEE)?.bytes.inline());
-    let number = |name: &str| match (call.argument_named(name), config) {
-        (Some(value), _) => Some(value),
-        (None, Some(bytes)) => {
-            let layout = trace.signatures().structure("CUlaunchConfig")?;
-            layout.number(bytes, name)
-        }
-        (None, None) => None,
-    };
-    let extent = |stem: &str| {
-        let sizes: Vec<u64> = ["X", "Y", "Z"]
-            .iter()
-            .map(|axis| number(&format!("{stem}{axis}")).unwrap_or(0))
-            .collect();
-        let length = sizes
-            .iter()
-            .rposition(|&size| size != 1)
-            .map_or(1, |last| last + 1);
-        let words: Vec<String> = sizes[..length].iter().map(u64::to_string).collect();
+fn shape_text(shape: &LaunchShape) -> String {
+    let extent = |sizes: Option<[u64; 3]>| {
+        let sizes = sizes.unwrap_or_default();
+        let last = sizes.iter().rposition(|&size| size != 1).unwrap_or(0);
+        let words: Vec<String> = sizes.iter().take(last + 1).map(u64::to_string).collect();
         words.join("x")
     };
-    let shared = match number("sharedMemBytes") {
+    let shared = match shape.shared {
         None | Some(0) => String::new(),
         Some(bytes) => format!(",s{bytes}"),
     };
-    format!("{},{}{shared}", extent("gridDim"), extent("blockDim"))
+    format!("{},{}{shared}", extent(shape.grid), extent(shape.block))
 }
 
 /// A name that criterion does not cut, which it does at 64 bytes.

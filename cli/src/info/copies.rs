@@ -2,9 +2,11 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
+use cutape_model::State;
+use cutape_registry::{Arguments, CopyOp, Family, Function, Kind, MemoryOp, MemoryType, Role};
 use serde::Serialize;
 
-use super::objects::Objects;
+use super::interest::CopyInterest;
 
 /// Bytes of successful copies and fills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -15,7 +17,7 @@ pub(crate) struct Copies {
     pub(crate) host_to_host_bytes: u64,
     /// Written by `cuMemset*`.
     pub(crate) filled_bytes: u64,
-    /// Copies whose size or direction the trace does not say.
+    /// Copies whose size or direction the trace lacks.
     pub(crate) unknown_copies: u64,
 }
 
@@ -26,18 +28,26 @@ enum Side {
 }
 
 impl Copies {
-    /// Takes in a call; those that failed or did not return count nothing.
-    pub(crate) fn observe(&mut self, call: &Call<'_>, signatures: &Signatures, objects: &Objects) {
-        let base = call.signature.base.as_str();
-        let (is_copy, is_fill) = (base.starts_with("cuMemcpy"), base.starts_with("cuMemset"));
-        if !(is_copy || is_fill) || !call.succeeded() {
+    /// Adds a call; failed calls and those in flight count nothing.
+    pub(crate) fn observe(
+        &mut self,
+        interest: CopyInterest,
+        call: &Call<'_>,
+        signatures: &Signatures,
+        state: &State<()>,
+    ) {
+        if !call.succeeded() {
             return;
         }
-        if is_fill {
-            self.filled_bytes = self.filled_bytes.saturating_add(filled(call));
-            return;
-        }
-        match copied(call, signatures, objects) {
+        let op = match interest {
+            CopyInterest::Copy(op) => op,
+            CopyInterest::Fill(function) => {
+                let bytes = filled(function, call);
+                self.filled_bytes = self.filled_bytes.saturating_add(bytes);
+                return;
+            }
+        };
+        match copied(op, call, signatures, state) {
             Some((from, to, bytes)) => {
                 let total = match (from, to) {
                     (Side::Host, Side::Device) => &mut self.host_to_device_bytes,
@@ -52,65 +62,77 @@ impl Copies {
     }
 }
 
-/// Bytes that a `cuMemset*` writes: elements of the width in its name, in two dimensions rows of `Width` elements.
-fn filled(call: &Call<'_>) -> u64 {
-    let base = call.signature.base.as_str();
-    let named = |name| call.argument_named(name);
-    let element: u64 = if base.contains("32") {
-        4
-    } else if base.contains("16") {
-        2
-    } else {
-        1
-    };
-    let elements = match named("N") {
-        Some(count) => count,
-        None => named("Width")
-            .unwrap_or(0)
-            .saturating_mul(named("Height").unwrap_or(0)),
-    };
-    elements.saturating_mul(element)
-}
+/// The arguments of a call, for the registry's evaluator of lengths.
+struct CallArguments<'a, 'c>(&'a Call<'c>);
 
-fn copied(
-    call: &Call<'_>,
-    signatures: &Signatures,
-    objects: &Objects,
-) -> Option<(Side, Side, u64)> {
-    let base = call.signature.base.strip_prefix("cuMemcpy")?;
-    let base = base.strip_suffix("Async").unwrap_or(base);
-    let bytes = call.argument_named("ByteCount");
-    let (from, to) = match base {
-        "HtoD" | "HtoA" => (Side::Host, Side::Device),
-        "DtoH" | "AtoH" => (Side::Device, Side::Host),
-        "DtoD" | "DtoA" | "AtoD" | "AtoA" | "Peer" => (Side::Device, Side::Device),
-        "" => {
-            let side = |name| {
-                let address = call.argument_named(name)?;
-                Some(side_of(address, objects))
-            };
-            (side("src")?, side("dst")?)
-        }
-        "2D" | "2DUnaligned" | "3D" | "3DPeer" => return described(call, signatures, objects),
-        _ => return None,
-    };
-    Some((from, to, bytes?))
-}
+impl Arguments for CallArguments<'_, '_> {
+    fn word(&self, position: u8) -> u64 {
+        self.0.argument(usize::from(position))
+    }
 
-/// A unified address: device memory if the trace saw it allocated.
-fn side_of(address: u64, objects: &Objects) -> Side {
-    if objects.is_device_memory(address) {
-        Side::Device
-    } else {
-        Side::Host
+    fn pointee(&self, position: u8, _: usize) -> Option<u64> {
+        self.0.out(usize::from(position))
     }
 }
 
-/// A copy that is described by a struct.
+/// Bytes that a `cuMemset*` writes.
+fn filled(function: &Function, call: &Call<'_>) -> u64 {
+    let length = function.params.iter().find_map(|param| match param.role {
+        Role::DeviceWrite(length) => Some(length),
+        _ => None,
+    });
+    let extent = length.and_then(|length| length.evaluate(function, &CallArguments(call)));
+    extent.map_or(0, |extent| extent.content())
+}
+
+fn copied(
+    op: CopyOp,
+    call: &Call<'_>,
+    signatures: &Signatures,
+    state: &State<()>,
+) -> Option<(Side, Side, u64)> {
+    match op {
+        CopyOp::Linear(at) | CopyOp::Peer(at) | CopyOp::Unified(at) => {
+            let argument = |position: u8| call.argument(usize::from(position));
+            Some((
+                side(at.from, argument(at.source), state),
+                side(at.to, argument(at.target), state),
+                argument(at.bytes),
+            ))
+        }
+        CopyOp::Described(_) => described(call, signatures, state),
+        CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => None,
+    }
+}
+
+fn side(memory: MemoryType, address: u64, state: &State<()>) -> Side {
+    match memory {
+        MemoryType::Host => Side::Host,
+        MemoryType::Device | MemoryType::Array => Side::Device,
+        MemoryType::Unified if is_device_memory(address, state) => Side::Device,
+        MemoryType::Unified => Side::Host,
+    }
+}
+
+/// Whether an address lies in allocated device memory; managed memory counts as the host's.
+fn is_device_memory(address: u64, state: &State<()>) -> bool {
+    let object = state
+        .memory_at(address)
+        .and_then(|id| state.objects.get(id));
+    object.is_some_and(|object| object.kind == Kind::Memory && !is_managed(object.created.function))
+}
+
+/// Whether a function allocates managed memory.
+pub(crate) fn is_managed(function: &str) -> bool {
+    let function = cutape_registry::function(function);
+    function.is_some_and(|f| f.family == Family::Memory(MemoryOp::AllocateManaged))
+}
+
+/// A copy that a struct describes.
 fn described(
     call: &Call<'_>,
     signatures: &Signatures,
-    objects: &Objects,
+    state: &State<()>,
 ) -> Option<(Side, Side, u64)> {
     let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
     let c_type = call.signature.parameters.first()?.c_type.as_str();
@@ -119,12 +141,9 @@ fn described(
         .trim_end_matches([' ', '*']);
     let layout = signatures.structure(name)?;
     let value = |name: &str| layout.number(bytes, name);
-    // CUmemorytype: 1 host, 2 device, 3 array, 4 unified.
-    let side = |memory_type: &str, address: &str| match value(memory_type)? {
-        1 => Some(Side::Host),
-        2 | 3 => Some(Side::Device),
-        4 => Some(side_of(value(address)?, objects)),
-        _ => None,
+    let side = |memory_type: &str, address: &str| {
+        let memory = MemoryType::of(value(memory_type)?)?;
+        Some(side(memory, value(address)?, state))
     };
     let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));
     let total = value("WidthInBytes")?.saturating_mul(rows);
@@ -140,7 +159,9 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
+    use crate::info::interest::FunctionInterest;
     use crate::test_trace;
+    use crate::trace_state::{Scope, TraceState};
 
     fn copy_2d(from: (u32, u64), to: (u32, u64), width: u64, height: u64) -> Vec<u8> {
         let mut bytes = vec![0; 128];
@@ -320,14 +341,14 @@ mod tests {
                 })
                 .leave(0, result, &[]);
             let trace = test_trace::open(&builder, "copies");
-            let mut objects = Objects::default();
+            let mut state = TraceState::new(Scope::All);
             let mut copies = Copies::default();
             for call in trace.calls() {
-                objects.observe(
-                    cutape_registry::function(&call.signature.name).unwrap(),
-                    &call,
-                );
-                copies.observe(&call, trace.signatures(), &objects);
+                state.observe(&call);
+                let interest = FunctionInterest::of(call.signature, true);
+                if let Some(copy) = interest.copy {
+                    copies.observe(copy, &call, trace.signatures(), &state.state);
+                }
             }
             assert_eq!(copies, expected, "{name} {arguments:?}");
         }

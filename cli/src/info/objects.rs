@@ -1,20 +1,17 @@
-//! What the program made and did not destroy, and how much memory it had.
+//! Objects that the program never destroyed, and how much memory it allocated.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
-use cutape_format::Call;
-use cutape_registry::{Function, Kind, Parent, Role};
+use cutape_model::{Changes, Object, Origin, State};
+use cutape_registry::Kind;
 use serde::Serialize;
 
-use crate::render::labels::kind_name;
+use super::copies::is_managed;
 
-/// A handle with its kind: handles of different kinds may be equal.
-type Key = (Kind, u64);
+/// How many objects of a kind are listed.
+const LISTED: usize = 5;
 
-/// How many left objects of a kind are named one by one.
-const NAMED: usize = 5;
-
-/// A kind of memory in the accounts.
+/// A kind of memory with its own account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MemoryKind {
@@ -43,13 +40,13 @@ impl MemoryKind {
 /// The account of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct MemoryAccount {
-    /// How often it was allocated.
+    /// The number of allocations.
     pub(crate) allocations: u64,
-    /// How many of these were freed, by themselves or with their context.
+    /// Allocations freed, directly or with their context.
     pub(crate) freed: u64,
-    /// Bytes of all allocations together.
+    /// Bytes of all allocations.
     pub(crate) total_bytes: u64,
-    /// The most bytes that were allocated at one moment.
+    /// The most bytes allocated at once.
     pub(crate) peak_bytes: u64,
     /// Bytes still allocated at the end.
     pub(crate) live_bytes: u64,
@@ -57,237 +54,94 @@ pub(crate) struct MemoryAccount {
 
 /// Objects of a kind that were never destroyed.
 #[derive(Debug, Serialize)]
-pub(crate) struct Left {
+pub(crate) struct LeakedObjects {
     /// E.g. `module`.
-    pub(crate) kind: String,
-    /// How many.
+    pub(crate) kind: &'static str,
     pub(crate) count: u64,
-    /// The first of them.
-    pub(crate) first: Vec<LeftObject>,
+    /// The first few.
+    pub(crate) first: Vec<LeakedObject>,
 }
 
 /// One of them.
 #[derive(Debug, Serialize)]
-pub(crate) struct LeftObject {
+pub(crate) struct LeakedObject {
     /// The recorded process's handle.
     pub(crate) handle: u64,
-    /// The call that made it.
+    /// The call that created it.
     pub(crate) call: u64,
-    /// Its function.
-    pub(crate) function: String,
+    pub(crate) function: &'static str,
 }
 
-#[derive(Debug)]
-struct Object {
-    call: u64,
-    function: &'static str,
-    parent: Option<Key>,
-    memory: Option<(MemoryKind, u64)>,
-}
+/// The accounts, by kind of memory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct MemoryAccounts(pub(crate) BTreeMap<MemoryKind, MemoryAccount>);
 
-/// The objects that live, by what the registry says of each function.
-#[derive(Debug, Default)]
-pub(crate) struct Objects {
-    live: HashMap<Key, Object>,
-    children: HashMap<Key, HashSet<Key>>,
-    /// Each thread's stack of current contexts, as far as it was seen.
-    contexts: HashMap<u32, Vec<u64>>,
-    /// By device: the primary context and how often it is retained.
-    primaries: HashMap<u64, (u64, u64)>,
-    accounts: BTreeMap<MemoryKind, MemoryAccount>,
-    /// Start and bytes of what is device memory, for copies that do not say where they go.
-    ranges: BTreeMap<u64, u64>,
-}
-
-impl Objects {
-    /// Takes in a call; failed calls and those in flight change nothing.
-    pub(crate) fn observe(&mut self, function: &'static Function, call: &Call<'_>) {
-        // What a function outside the tables returns is no CUresult.
-        if !call.succeeded() {
-            return;
-        }
-        for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Destroy(kind) => self.end((kind, call.argument(position))),
-                Role::Make(kind, parent) => {
-                    if let Some(handle) = call.out(position) {
-                        self.make((kind, handle), parent, function, call);
-                    }
-                }
-                _ => {}
+impl MemoryAccounts {
+    /// Adds what a call changed.
+    pub(crate) fn add(&mut self, changes: &Changes, state: &State<()>) {
+        for &id in changes.ended.iter().chain(&changes.superseded) {
+            if let Some(object) = state.objects.get(id)
+                && let Some(kind) = memory_kind(object)
+            {
+                let account = self.0.entry(kind).or_default();
+                account.freed += 1;
+                account.live_bytes = account.live_bytes.saturating_sub(object.size);
             }
         }
-        self.follow_contexts(function, call);
-    }
-
-    fn make(&mut self, key: Key, parent: Parent, function: &'static Function, call: &Call<'_>) {
-        // Made again without having been destroyed: the driver ended it with something that the trace does not show.
-        self.end(key);
-        let parent = match parent {
-            Parent::None => None,
-            Parent::CurrentContext => self
-                .contexts
-                .get(&call.thread)
-                .and_then(|stack| stack.last())
-                .map(|&context| (Kind::Context, context)),
-            Parent::Param(position) => {
-                let position = usize::from(position);
-                match function.params.get(position).map(|param| param.role) {
-                    Some(Role::Use(kind)) => Some((kind, call.argument(position))),
-                    _ => None,
-                }
-            }
-        };
-        if let Some(parent) = parent {
-            self.children.entry(parent).or_default().insert(key);
-        }
-        let memory = memory_kind(key.0, function).map(|kind| (kind, allocated_bytes(call)));
-        if let Some((kind, bytes)) = memory {
-            let account = self.accounts.entry(kind).or_default();
-            account.allocations += 1;
-            account.total_bytes = account.total_bytes.saturating_add(bytes);
-            account.live_bytes = account.live_bytes.saturating_add(bytes);
-            account.peak_bytes = account.peak_bytes.max(account.live_bytes);
-            if kind == MemoryKind::Device {
-                self.ranges.insert(key.1, bytes);
+        for &id in &changes.created {
+            if let Some(object) = state.objects.get(id)
+                && let Some(kind) = memory_kind(object)
+            {
+                let account = self.0.entry(kind).or_default();
+                account.allocations += 1;
+                account.total_bytes = account.total_bytes.saturating_add(object.size);
+                account.live_bytes = account.live_bytes.saturating_add(object.size);
+                account.peak_bytes = account.peak_bytes.max(account.live_bytes);
             }
         }
-        self.live.insert(
-            key,
-            Object {
-                call: call.index,
-                function: function.name,
-                parent,
-                memory,
-            },
-        );
-    }
-
-    /// Ends an object and what hangs on it.
-    fn end(&mut self, key: Key) {
-        let mut ending = vec![key];
-        while let Some(key) = ending.pop() {
-            if let Some(object) = self.live.remove(&key) {
-                if let Some(siblings) = object.parent.and_then(|p| self.children.get_mut(&p)) {
-                    siblings.remove(&key);
-                }
-                if let Some((kind, bytes)) = object.memory {
-                    let account = self.accounts.entry(kind).or_default();
-                    account.freed += 1;
-                    account.live_bytes = account.live_bytes.saturating_sub(bytes);
-                    if kind == MemoryKind::Device {
-                        self.ranges.remove(&key.1);
-                    }
-                }
-            }
-            ending.extend(self.children.remove(&key).into_iter().flatten());
-        }
-    }
-
-    /// Which context is current in which thread (CUDA Driver API, "Context Management", "Primary Context Management").
-    fn follow_contexts(&mut self, function: &Function, call: &Call<'_>) {
-        let stack = self.contexts.entry(call.thread).or_default();
-        match function.base {
-            "cuCtxCreate" => stack.extend(call.out(0)),
-            "cuCtxPushCurrent" => stack.push(call.argument(0)),
-            "cuCtxPopCurrent" => {
-                stack.pop();
-            }
-            "cuCtxSetCurrent" => {
-                // Replaces the top; 0 takes it away.
-                stack.pop();
-                stack.extend(Some(call.argument(0)).filter(|&context| context != 0));
-            }
-            "cuCtxDestroy" if stack.last() == Some(&call.argument(0)) => {
-                stack.pop();
-            }
-            "cuDevicePrimaryCtxRetain" => {
-                if let Some(context) = call.out(0) {
-                    let entry = self.primaries.entry(call.argument(1)).or_default();
-                    *entry = (context, entry.1 + 1);
-                }
-            }
-            "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
-                let reset = function.base == "cuDevicePrimaryCtxReset";
-                if let Some((context, count)) = self.primaries.get_mut(&call.argument(0)) {
-                    // A reset leaves the references as they are.
-                    *count = if reset {
-                        *count
-                    } else {
-                        count.saturating_sub(1)
-                    };
-                    if reset || *count == 0 {
-                        let context = *context;
-                        self.end((Kind::Context, context));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether an address lies in device memory that is allocated now.
-    pub(crate) fn is_device_memory(&self, address: u64) -> bool {
-        self.ranges
-            .range(..=address)
-            .next_back()
-            .is_some_and(|(&start, &bytes)| address - start < bytes.max(1))
-    }
-
-    /// The accounts, by kind.
-    pub(crate) fn memory(&self) -> &BTreeMap<MemoryKind, MemoryAccount> {
-        &self.accounts
-    }
-
-    /// What was never destroyed, by kind, the most first.
-    pub(crate) fn left(&self) -> Vec<Left> {
-        let mut by_kind: BTreeMap<Kind, Vec<LeftObject>> = BTreeMap::new();
-        for (&(kind, handle), object) in &self.live {
-            let left = LeftObject {
-                handle,
-                call: object.call,
-                function: object.function.to_owned(),
-            };
-            by_kind.entry(kind).or_default().push(left);
-        }
-        let mut left: Vec<Left> = by_kind
-            .into_iter()
-            .map(|(kind, mut objects)| {
-                objects.sort_by_key(|object| (object.call, object.handle));
-                let count = objects.len() as u64;
-                objects.truncate(NAMED);
-                Left {
-                    kind: kind_name(kind),
-                    count,
-                    first: objects,
-                }
-            })
-            .collect();
-        left.sort_by_key(|left| std::cmp::Reverse(left.count));
-        left
     }
 }
 
-fn memory_kind(kind: Kind, function: &Function) -> Option<MemoryKind> {
-    match kind {
-        Kind::Memory if function.base == "cuMemAllocManaged" => Some(MemoryKind::Managed),
+/// The objects that the program created and never destroyed, by kind, the most first.
+pub(crate) fn never_destroyed(state: &State<()>) -> Vec<LeakedObjects> {
+    let mut by_kind: BTreeMap<Kind, Vec<LeakedObject>> = BTreeMap::new();
+    for (id, object) in state.objects.iter() {
+        if object.origin == Origin::Created && state.objects.end_of(id).is_none() {
+            by_kind.entry(object.kind).or_default().push(LeakedObject {
+                handle: object.handle,
+                call: object.created.index,
+                function: object.created.function,
+            });
+        }
+    }
+    let mut leaked: Vec<_> = by_kind
+        .into_iter()
+        .map(|(kind, mut first)| {
+            first.sort_by_key(|object| (object.call, object.handle));
+            let count = first.len() as u64;
+            first.truncate(LISTED);
+            LeakedObjects {
+                kind: kind.name(),
+                count,
+                first,
+            }
+        })
+        .collect();
+    leaked.sort_by_key(|leaked| std::cmp::Reverse(leaked.count));
+    leaked
+}
+
+fn memory_kind<D>(object: &Object<D>) -> Option<MemoryKind> {
+    if object.origin != Origin::Created {
+        return None;
+    }
+    match object.kind {
+        Kind::Memory if is_managed(object.created.function) => Some(MemoryKind::Managed),
         Kind::Memory => Some(MemoryKind::Device),
         Kind::Allocation => Some(MemoryKind::Physical),
         Kind::HostMemory => Some(MemoryKind::PinnedHost),
         _ => None,
     }
-}
-
-/// Bytes that an allocating call asked for; 0 where it does not say (memory of another process).
-fn allocated_bytes(call: &Call<'_>) -> u64 {
-    let named = |name| call.argument_named(name);
-    if let Some(position) = call.signature.parameter("pPitch") {
-        return call
-            .out(position)
-            .unwrap_or(0)
-            .saturating_mul(named("Height").unwrap_or(0));
-    }
-    named("bytesize").or_else(|| named("size")).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -296,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::test_trace;
+    use crate::trace_state::{Scope, TraceState};
 
     /// A call that returned 0 and wrote eight bytes behind its first parameter, where `out` says so.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {
@@ -311,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_and_how_much_memory() {
+    fn leaks_and_memory() {
         type Step = (&'static str, &'static [u64], Option<u64>);
         type Case = (
             &'static str,
@@ -385,25 +240,20 @@ mod tests {
                 call(&mut builder, name, arguments, *out);
             }
             let trace = test_trace::open(&builder, "objects");
-            let mut objects = Objects::default();
+            let mut state = TraceState::new(Scope::All);
+            let mut accounts = MemoryAccounts::default();
             for call in trace.calls() {
-                objects.observe(
-                    cutape_registry::function(&call.signature.name).unwrap(),
-                    &call,
-                );
+                if let Some(changes) = state.observe(&call) {
+                    accounts.add(&changes, &state.state);
+                }
             }
-            let found: Vec<_> = objects
-                .left()
+            let found: Vec<_> = never_destroyed(&state.state)
                 .into_iter()
                 .map(|left| (left.kind, left.count))
                 .collect();
-            let expected: Vec<_> = left
-                .iter()
-                .map(|&(kind, count)| (kind.to_owned(), count))
-                .collect();
-            assert_eq!(found, expected, "{what}");
-            let account = objects
-                .memory()
+            assert_eq!(found, *left, "{what}");
+            let account = accounts
+                .0
                 .get(&MemoryKind::Device)
                 .copied()
                 .unwrap_or_default();
@@ -412,28 +262,6 @@ mod tests {
                 (*allocations, *peak, *live),
                 "{what}"
             );
-        }
-    }
-
-    #[test]
-    fn addresses_of_device_memory() {
-        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-        call(&mut builder, "cuMemAlloc_v2", &[1, 0x100], Some(0x1000));
-        let trace = test_trace::open(&builder, "ranges");
-        let mut objects = Objects::default();
-        for call in trace.calls() {
-            objects.observe(
-                cutape_registry::function(&call.signature.name).unwrap(),
-                &call,
-            );
-        }
-        for (address, inside) in [
-            (0xfff, false),
-            (0x1000, true),
-            (0x10ff, true),
-            (0x1100, false),
-        ] {
-            assert_eq!(objects.is_device_memory(address), inside, "{address:#x}");
         }
     }
 }

@@ -10,13 +10,14 @@ use serde::Serialize;
 
 use super::copies::Copies;
 use super::images::{Images, RecordedImage};
-use super::interest::{FunctionInterest, Grid};
-use super::objects::{Left, MemoryAccount, MemoryKind, Objects};
-use crate::call_set::Kernels;
+use super::interest::FunctionInterest;
+use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use crate::clock::Clock;
 use crate::failure::Failure;
+use crate::launch::LaunchShape;
 use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
+use crate::trace_state::{Scope, TraceState};
 
 /// How many failed calls are shown.
 const SHOWN_FAILURES: usize = 10;
@@ -42,9 +43,9 @@ pub(crate) struct Summary {
     pub(crate) images: Vec<RecordedImage>,
     /// Uses of images whose bytes the trace does not have.
     pub(crate) images_not_kept: u64,
-    pub(crate) memory: BTreeMap<MemoryKind, MemoryAccount>,
+    pub(crate) memory: MemoryAccounts,
     pub(crate) copies: Copies,
-    pub(crate) never_destroyed: Vec<Left>,
+    pub(crate) never_destroyed: Vec<LeakedObjects>,
     pub(crate) in_flight: Vec<CallFacts>,
     /// The first few.
     pub(crate) failed: Vec<CallFacts>,
@@ -171,12 +172,16 @@ impl Summary {
             functions,
             kernels,
             images,
-            objects,
+            mut memory,
+            mut renderer,
             copies,
             clock,
             last,
             ..
         } = builder;
+        if let Some(changes) = renderer.state.finish() {
+            memory.add(&changes, &renderer.state.state);
+        }
         let (images, images_not_kept) = images.finish();
         let mut functions: Vec<FunctionFacts> = functions
             .into_iter()
@@ -216,9 +221,9 @@ impl Summary {
             kernels,
             images,
             images_not_kept,
-            memory: objects.memory().clone(),
+            memory,
             copies,
-            never_destroyed: objects.left(),
+            never_destroyed: never_destroyed(&renderer.state.state),
             in_flight: builder.in_flight,
             failed: builder.failed,
             remarks: builder.remarks,
@@ -234,7 +239,7 @@ struct SummaryBuilder<'t> {
     functions: Vec<Option<FunctionEntry>>,
     kernels: KernelEntries,
     images: Images,
-    objects: Objects,
+    memory: MemoryAccounts,
     copies: Copies,
     threads: Vec<ThreadFacts>,
     counts: CallCounts,
@@ -269,21 +274,22 @@ struct KernelEntries {
     by_name: HashMap<Option<String>, usize>,
     by_handle: HashMap<u64, usize>,
     last: Option<(u64, usize)>,
-    /// [`Kernels::learnt`] when the handles were looked up.
-    learnt: u64,
+    /// [`TraceState::kernel_version`] when the handles were looked up.
+    version: u64,
 }
 
 impl KernelEntries {
-    fn of_handle(&mut self, handle: u64, kernels: &Kernels) -> &mut KernelEntry {
-        if self.learnt != kernels.learnt() {
-            self.learnt = kernels.learnt();
+    fn of_handle(&mut self, handle: u64, state: &TraceState) -> &mut KernelEntry {
+        let version = state.kernel_version();
+        if self.version != version {
+            self.version = version;
             self.by_handle.clear();
             self.last = None;
         }
         let place = match self.last {
             Some((last, place)) if last == handle => place,
             _ => *self.by_handle.entry(handle).or_insert_with(|| {
-                let name = kernels.name(handle).map(str::to_owned);
+                let name = state.kernel_name(handle).map(str::to_owned);
                 *self.by_name.entry(name.clone()).or_insert_with(|| {
                     self.entries.push((name, KernelEntry::default()));
                     self.entries.len() - 1
@@ -323,11 +329,11 @@ impl<'t> SummaryBuilder<'t> {
             .collect();
         Self {
             trace,
-            renderer: Renderer::new(trace, Limits::TEXT),
+            renderer: Renderer::new(trace, Limits::TEXT, Scope::All),
             functions: Vec::new(),
             kernels: KernelEntries::default(),
             images: Images::default(),
-            objects: Objects::default(),
+            memory: MemoryAccounts::default(),
             copies: Copies::default(),
             threads,
             counts: CallCounts::default(),
@@ -350,25 +356,22 @@ impl<'t> SummaryBuilder<'t> {
 
     fn take(&mut self, call: &Call<'_>) {
         let interest = self.interest(call);
-        if interest.introduces || call.has_notes() {
-            self.renderer.observe(call);
+        if (interest.renderer || call.has_notes())
+            && let Some(changes) = self.renderer.observe(call)
+        {
+            self.memory.add(&changes, &self.renderer.state.state);
         }
         self.count(call);
-        if let Some(grid) = interest.grid {
-            self.take_launch(call, grid);
+        if let Some((function, op)) = interest.launch {
+            self.take_launch(call, LaunchShape::of(function, op, call).grid);
         }
         if interest.images {
             self.images.observe(self.trace, call);
         }
-        if interest.copies {
-            // Before what it frees is forgotten.
+        if let Some(copy) = interest.copy {
+            let state = &self.renderer.state.state;
             self.copies
-                .observe(call, self.trace.signatures(), &self.objects);
-        }
-        if interest.objects
-            && let Some(function) = interest.function
-        {
-            self.objects.observe(function, call);
+                .observe(copy, call, self.trace.signatures(), state);
         }
         if call.has_notes() {
             self.take_notes(call);
@@ -408,8 +411,8 @@ impl<'t> SummaryBuilder<'t> {
         if self.functions.len() <= place {
             self.functions.resize_with(place + 1, || None);
         }
-        let introduces = self.renderer.learns_from(call);
-        let interest = FunctionInterest::of(call.signature, self.trace.signatures(), introduces);
+        let renderer = self.renderer.depends_on(call);
+        let interest = FunctionInterest::of(call.signature, renderer);
         self.functions[place] = Some(FunctionEntry {
             interest,
             facts: FunctionFacts {
@@ -464,15 +467,14 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn take_launch(&mut self, call: &Call<'_>, grid: Grid) {
-        let kernels = self.renderer.kernels();
-        let Some(handle) = kernels.launched_handle(call) else {
+    fn take_launch(&mut self, call: &Call<'_>, grid: Option<[u64; 3]>) {
+        let state = &mut self.renderer.state;
+        let Some(handle) = state.launched_handle(call) else {
             return;
         };
-        let entry = self.kernels.of_handle(handle, kernels);
+        let entry = self.kernels.of_handle(handle, state);
         entry.launches += 1;
         entry.failed += u64::from(call.result().is_some_and(|result| result != 0));
-        let grid = grid.read(call);
         if grid == entry.last_grid {
             return;
         }

@@ -407,7 +407,7 @@ fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 fn write_memory(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
-    let rows = summary.memory.iter().map(|(kind, account)| {
+    let rows = summary.memory.0.iter().map(|(kind, account)| {
         vec![
             kind.name().to_owned(),
             grouped(account.allocations),
@@ -464,7 +464,7 @@ fn write_objects(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         if left.count > first.len() as u64 {
             first.push(format!("and {} more", left.count - first.len() as u64));
         }
-        vec![left.kind.clone(), first.join(", "), grouped(left.count)]
+        vec![left.kind.to_owned(), first.join(", "), grouped(left.count)]
     });
     let header = ["kind", "made by", "count"];
     write_table("Never destroyed", &header, rows.collect(), 2, page)

@@ -1,57 +1,93 @@
-//! Names for handles and device addresses: `module#2`, `memory#1+0x40`.
+//! Labels for handles and device addresses: `module#2`, `memory#1+0x40`.
 
-use std::collections::{BTreeMap, HashMap};
-
-use cutape_analyzer::decode::{Names, word};
+use cutape_analyzer::decode::Names;
 use cutape_format::Call;
-use cutape_registry::{Function, Kind, Role};
+use cutape_model::{
+    Effect, Effects, IntervalMap, Lookup, NewObject, Objects, Origin, Retention, Site,
+};
+use cutape_registry::Kind;
 
-/// The objects that were seen, numbered by kind in the order in which they were made, from 1.
+/// The objects seen so far, numbered by kind in the order of creation, from 1.
 ///
-/// A handle that was destroyed keeps its label until it is made again: uses of it are what one looks for.
-#[derive(Debug, Default)]
+/// The end of an object is ignored: a label stays until the handle is reused, because uses of
+/// destroyed objects are what a reader looks for.
+#[derive(Debug)]
 pub(crate) struct Labels {
-    ordinals: HashMap<(Kind, u64), u32>,
-    counts: HashMap<Kind, u32>,
-    /// Start of device memory, globals and reserved addresses: bytes, what it is.
-    ranges: BTreeMap<u64, (u64, Kind)>,
+    objects: Objects<()>,
+    /// Device memory, globals and reserved addresses.
+    ranges: IntervalMap<Kind>,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self {
+            objects: Objects::new(Retention::PerHandle),
+            ranges: IntervalMap::default(),
+        }
+    }
 }
 
 impl Labels {
-    /// Learns from a call; to be shown every call, in order, before it is written.
-    pub(crate) fn observe(&mut self, function: &'static Function, call: &Call<'_>) {
+    /// Whether calls with these effects create labels.
+    pub(crate) fn depend_on(effects: &Effects) -> bool {
+        effects
+            .objects
+            .iter()
+            .any(|&(_, effect)| labelled(effect).is_some())
+    }
+
+    /// Adds the objects of a call; expects every call, in order.
+    pub(crate) fn observe(&mut self, effects: &Effects, call: &Call<'_>) {
         if !call.succeeded() {
             return;
         }
-        for (position, param) in function.params.iter().enumerate() {
-            let (kind, fresh) = match param.role {
-                Role::Make(kind, _) => (kind, true),
-                Role::Find(kind, _) | Role::FindMany(kind, ..) => (kind, false),
-                _ => continue,
-            };
-            let Some(bytes) = call.out_bytes(position) else {
+        for &(position, effect) in &effects.objects {
+            let Some((kind, is_new)) = labelled(effect) else {
                 continue;
             };
-            // A device is its ordinal, and needs no label.
-            if kind == Kind::Device || !bytes.len().is_multiple_of(8) {
+            let bytes = call.out_bytes(position).unwrap_or_default();
+            let (handles, rest) = bytes.as_chunks::<8>();
+            if !rest.is_empty() {
                 continue;
             }
-            for handle in bytes.chunks_exact(8).map(word) {
-                self.number(kind, handle, fresh);
+            for handle in handles.iter().map(|word| u64::from_le_bytes(*word)) {
+                if handle != 0 && (is_new || self.objects.find(kind, handle) == Lookup::Unknown) {
+                    self.create(kind, handle, Site::of(effects.function.name, call));
+                }
                 if matches!(kind, Kind::Memory | Kind::Global | Kind::Reservation) {
-                    self.ranges.insert(handle, (range_bytes(call), kind));
+                    self.ranges
+                        .insert(handle, effects.size_of(call, kind), kind);
                 }
             }
         }
     }
 
-    fn number(&mut self, kind: Kind, handle: u64, fresh: bool) {
-        if handle == 0 || !fresh && self.ordinals.contains_key(&(kind, handle)) {
-            return;
-        }
-        let count = self.counts.entry(kind).or_default();
-        *count += 1;
-        self.ordinals.insert((kind, handle), *count);
+    fn create(&mut self, kind: Kind, handle: u64, created: Site) {
+        let new = NewObject {
+            kind,
+            handle,
+            origin: Origin::Created,
+            created,
+            created_ticks: 0,
+            parent: None,
+            context: None,
+        };
+        self.objects.create(new, ());
+    }
+
+    fn label(&self, kind: Kind, handle: u64) -> Option<String> {
+        let id = self.objects.find(kind, handle).known()?;
+        let number = self.objects.get(id)?.generation;
+        Some(format!("{}#{number}", kind.key()))
+    }
+}
+
+/// The kind of the labelled object, and whether the call creates it.
+fn labelled(effect: Effect) -> Option<(Kind, bool)> {
+    match effect {
+        Effect::Create(kind, _) => Some((kind, true)),
+        Effect::Find(kind, _) | Effect::FindMany(kind, _) => Some((kind, false)),
+        Effect::Get(_) | Effect::Destroy(_) => None,
     }
 }
 
@@ -61,54 +97,19 @@ impl Names for Labels {
         match (kind, handle) {
             (Kind::Stream, 1) => Some("legacy default".into()),
             (Kind::Stream, 2) => Some("per-thread default".into()),
-            _ => self
-                .ordinals
-                .get(&(kind, handle))
-                .map(|n| format!("{}#{n}", kind_name(kind))),
+            _ => self.label(kind, handle),
         }
     }
 
     /// E.g. `memory#1+0x40`.
     fn place(&self, address: u64) -> Option<String> {
-        let (&start, &(bytes, kind)) = self.ranges.range(..=address).next_back()?;
-        let offset = address - start;
-        if offset >= bytes.max(1) {
-            return None;
-        }
-        let ordinal = self.ordinals.get(&(kind, start))?;
-        Some(match offset {
-            0 => format!("{}#{ordinal}", kind_name(kind)),
-            _ => format!("{}#{ordinal}+{offset:#x}", kind_name(kind)),
+        let (range, &kind) = self.ranges.find(address)?;
+        let label = self.label(kind, range.start)?;
+        Some(match address - range.start {
+            0 => label,
+            offset => format!("{label}+{offset:#x}"),
         })
     }
-}
-
-/// Bytes of the memory or variable that the call gave.
-fn range_bytes(call: &Call<'_>) -> u64 {
-    let out = |name| {
-        call.signature
-            .parameter(name)
-            .and_then(|position| call.out(position))
-    };
-    if let Some(pitch) = out("pPitch") {
-        return pitch.saturating_mul(call.argument_named("Height").unwrap_or(0));
-    }
-    let asked = call
-        .argument_named("bytesize")
-        .or_else(|| call.argument_named("size"));
-    asked.or_else(|| out("bytes")).unwrap_or(0)
-}
-
-/// As in messages: `host-memory`.
-pub(crate) fn kind_name(kind: Kind) -> String {
-    let mut name = String::new();
-    for letter in format!("{kind:?}").chars() {
-        if letter.is_ascii_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.push(letter.to_ascii_lowercase());
-    }
-    name
 }
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
         let mut labels = Labels::default();
         for call in trace.calls() {
             labels.observe(
-                cutape_registry::function(&call.signature.name).unwrap(),
+                &Effects::of(cutape_registry::function(&call.signature.name).unwrap()),
                 &call,
             );
         }

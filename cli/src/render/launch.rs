@@ -1,101 +1,83 @@
-//! What a launch launches: kernel, shape, parameters by size.
+//! Decodes launches: kernel, shape, parameters.
 
-use cutape_analyzer::decode::{Names, Value, attributes, block, handle, word, write_joined};
+use cutape_analyzer::decode::{self, Names, Value, attributes, block, word, write_joined};
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
 use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
+use crate::launch::LaunchShape;
 
 /// A decoded launch.
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// The function or kernel handle.
     function: Value,
-    /// Its name in the image, if that is known.
+    /// Its name in the image, if known.
     kernel: Option<String>,
-    /// Blocks.
-    grid: Option<[u64; 3]>,
-    /// Threads a block.
-    block: Option<[u64; 3]>,
-    /// Dynamic shared memory in bytes.
-    shared: Option<u64>,
+    shape: LaunchShape,
     stream: Option<Value>,
     /// The kernel's parameters: offset, size, value.
     parameters: Vec<(u32, u32, Value)>,
-    /// Where the parameters were not captured or their layout is not known, what there is.
+    /// The parameters' bytes, if their layout is unknown.
     buffer: Option<Value>,
     attributes: Option<Value>,
 }
 
 impl Launch {
-    /// Decodes a launch of the handle `launched`; `layout` is the offset and size of each of its parameters.
+    /// Decodes a launch of a handle; `layout` has the offset and size of each kernel parameter.
     pub(crate) fn of(
         call: &Call<'_>,
-        launched: u64,
+        handle: u64,
+        shape: LaunchShape,
         kernel: Option<&str>,
         layout: Option<&[(u32, u32)]>,
         signatures: &Signatures,
         labels: &Labels,
-    ) -> Option<Self> {
-        let config = call
-            .signature
-            .parameter("config")
-            .and_then(|position| call.snapshot(position, field::POINTEE)?.bytes.inline());
-        let number = |name: &str| match (call.argument_named(name), config) {
-            (Some(value), _) => Some(value),
-            (None, Some(bytes)) => signatures.structure("CUlaunchConfig")?.number(bytes, name),
-            (None, None) => None,
+    ) -> Self {
+        let piece = |wanted| {
+            let snapshot = call.snapshots().find(|snapshot| snapshot.field == wanted);
+            snapshot.and_then(|snapshot| snapshot.bytes.inline())
         };
-        let shape = |stem: &str| {
-            Some([
-                number(&format!("{stem}X"))?,
-                number(&format!("{stem}Y"))?,
-                number(&format!("{stem}Z"))?,
-            ])
-        };
-        let piece = |wanted| call.snapshots().find(|snapshot| snapshot.field == wanted);
         let (mut parameters, mut buffer) = (Vec::new(), None);
-        if let Some(bytes) = piece(field::KERNEL_PARAMETERS).and_then(|c| c.bytes.inline()) {
+        if let Some(bytes) = piece(field::KERNEL_PARAMETERS) {
             match layout.and_then(|layout| split(bytes, layout, labels)) {
                 Some(values) => parameters = values,
                 None => buffer = Some(block(bytes, 64)),
             }
         }
-        // A kernel may be launched by its own handle, cast to CUfunction (CUDA driver API, "cuLaunchKernel").
-        let function = match handle(labels, Kind::Function, launched) {
-            Value::Address(_, None) => handle(labels, Kind::Kernel, launched),
+        // A kernel may be launched by its own handle, cast to CUfunction (CUDA driver API,
+        // "cuLaunchKernel").
+        let function = match decode::handle(labels, Kind::Function, handle) {
+            Value::Address(_, None) => decode::handle(labels, Kind::Kernel, handle),
             known => known,
         };
-        Some(Self {
+        let stream = shape.stream;
+        Self {
             function,
             kernel: kernel.map(str::to_owned),
-            grid: shape("gridDim"),
-            block: shape("blockDim"),
-            shared: number("sharedMemBytes"),
-            stream: number("hStream").map(|stream| handle(labels, Kind::Stream, stream)),
+            stream: stream.map(|stream| decode::handle(labels, Kind::Stream, stream)),
+            shape,
             parameters,
             buffer,
-            attributes: piece(field::ATTRIBUTES)
-                .and_then(|snapshot| snapshot.bytes.inline())
-                .map(|bytes| attributes(bytes, signatures, labels)),
-        })
+            attributes: piece(field::ATTRIBUTES).map(|bytes| attributes(bytes, signatures, labels)),
+        }
     }
 
-    /// Appends what stands between the parentheses of the call.
+    /// Appends the call's arguments, without parentheses.
     pub(crate) fn write(&self, out: &mut String) {
         out.push_str("f = ");
         self.function.write(out);
         if let Some(kernel) = &self.kernel {
             out.push_str(&format!(" {kernel:?}"));
         }
-        for (name, shape) in [("grid", self.grid), ("block", self.block)] {
+        for (name, shape) in [("grid", self.shape.grid), ("block", self.shape.block)] {
             if let Some([x, y, z]) = shape {
                 out.push_str(&format!(", {name} = {x}x{y}x{z}"));
             }
         }
-        if let Some(shared) = self.shared {
+        if let Some(shared) = self.shape.shared {
             out.push_str(&format!(", shared = {shared}"));
         }
         if let Some(stream) = &self.stream {
@@ -119,7 +101,7 @@ impl Launch {
         }
     }
 
-    /// With keys that stay the same.
+    /// As JSON; keys are only ever added.
     pub(crate) fn json(&self) -> Json {
         let parameters: Vec<Json> = self
             .parameters
@@ -134,9 +116,9 @@ impl Launch {
         json!({
             "function": self.function.json(),
             "kernel": self.kernel,
-            "grid": self.grid,
-            "block": self.block,
-            "shared_bytes": self.shared,
+            "grid": self.shape.grid,
+            "block": self.shape.block,
+            "shared_bytes": self.shape.shared,
             "stream": self.stream.as_ref().map(Value::json),
             "parameters": parameters,
             "parameter_buffer": self.buffer.as_ref().map(Value::json),
@@ -145,7 +127,7 @@ impl Launch {
     }
 }
 
-/// The parameters in the buffer; `None` if the layout is not of this buffer.
+/// The parameters in a buffer; `None` if the layout does not fit the buffer.
 fn split(bytes: &[u8], layout: &[(u32, u32)], labels: &Labels) -> Option<Vec<(u32, u32, Value)>> {
     layout
         .iter()
@@ -157,25 +139,25 @@ fn split(bytes: &[u8], layout: &[(u32, u32)], labels: &Labels) -> Option<Vec<(u3
         .collect()
 }
 
-/// A kernel parameter, whose type nobody tells: an address if it lies in known memory, a float if its bits make a sensible
-/// one and no sensible integer, else an integer; other sizes are bytes.
+/// A kernel parameter; its type is a guess from its size and value. An address if it lies in known
+/// memory, a float if that is the more plausible number, else an integer; other sizes are bytes.
 fn parameter(raw: &[u8], labels: &Labels) -> Value {
     let bits = word(raw);
     match raw.len() {
         8 => match labels.place(bits) {
             Some(place) => Value::Address(bits, Some(place)),
-            // What large integers and doubles look like is not distinguished: hexadecimal shows all.
+            // A large integer and a double look alike: hexadecimal suits both.
             None if bits > u64::from(u32::MAX) => match f64::from_bits(bits) {
-                float if sensible(float) => Value::Float(float),
+                float if is_plausible(float) => Value::Float(float),
                 _ => Value::Address(bits, None),
             },
             None => Value::Unsigned(bits),
         },
         4 => {
             let float = f32::from_bits(bits as u32);
-            // Integers below 2^24 and above -2^24 are taken as such.
+            // Small magnitudes are integers, not tiny floats.
             let small = (bits as u32 as i32).unsigned_abs() < 1 << 24;
-            match !small && sensible(f64::from(float)) {
+            match !small && is_plausible(f64::from(float)) {
                 true => Value::Float(f64::from(float)),
                 false => Value::Signed(i64::from(bits as u32 as i32)),
             }
@@ -185,8 +167,8 @@ fn parameter(raw: &[u8], labels: &Labels) -> Value {
     }
 }
 
-/// Within what programs compute with, so that other bits rarely look like it.
-fn sensible(float: f64) -> bool {
+/// Whether a float is in the range that programs use; arbitrary bits rarely are.
+fn is_plausible(float: f64) -> bool {
     (1e-9..1e12).contains(&float.abs())
 }
 
@@ -218,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_of_another_buffer_are_refused() {
+    fn layouts_must_fit_the_buffer() {
         let labels = Labels::default();
         for (length, layout, fits) in [
             (8, &[(0, 4), (4, 4)][..], true),

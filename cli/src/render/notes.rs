@@ -165,7 +165,7 @@ pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Opti
         return None;
     };
     let mut out = String::new();
-    renderer.arrived(*snapshot).write(&mut out);
+    renderer.readback(*snapshot).write(&mut out);
     Some(out)
 }
 
@@ -174,5 +174,5 @@ pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Opti
     let (Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
         return None;
     };
-    Some(renderer.arrived(*snapshot).json())
+    Some(renderer.readback(*snapshot).json())
 }

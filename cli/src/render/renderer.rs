@@ -1,4 +1,4 @@
-//! The calls of a trace decoded, with the labels of objects, what their images are, and what launches launch.
+//! Decodes the calls of a trace: labels for objects, facts of images, kernels of launches.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,15 +7,17 @@ use std::rc::Rc;
 
 use cutape_analyzer::decode::{self, Argument, CallPlan, Decoded, Decoding, Value, write_joined};
 use cutape_format::{Bytes, Call, Enumeration, Note, Signature, Snapshot, Trace};
-use cutape_registry::{Function, Param, Role};
+use cutape_model::{Changes, Effects};
+use cutape_registry::{Family, Function, LaunchOp};
 use serde_json::json;
 
 use super::images::ImageReader;
 use super::labels::Labels;
 use super::launch::Launch;
-use crate::call_set::Kernels;
+use crate::launch::LaunchShape;
+use crate::trace_state::{Scope, TraceState};
 
-/// How much of long things is decoded.
+/// How much of long values to decode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Elements of an array, and bytes of a block.
@@ -32,11 +34,11 @@ impl Limits {
 /// A decoded call.
 #[derive(Debug)]
 pub(crate) struct RenderedCall<'t> {
-    /// Arguments, and what the call left behind pointers.
+    /// Arguments, and what the call wrote behind pointers.
     pub(crate) decoded: Decoded<'t>,
-    /// What a launch launches.
+    /// Set if the call is a launch.
     pub(crate) launch: Option<Launch>,
-    /// Name of the result, if the function returns a `CUresult`.
+    /// The name of the result, if the function returns a `CUresult`.
     pub(crate) result: Option<String>,
 }
 
@@ -54,7 +56,7 @@ fn write_argument(argument: &Argument<'_>, out: &mut String) {
     out.push_str(argument.name);
     out.push_str(" = ");
     match &argument.pointee {
-        // What is there says more than where it is.
+        // The content says more than the address.
         Some(
             pointee @ (Value::Text(_) | Value::Described(..) | Value::Fields(_) | Value::List(..)),
         ) => pointee.write(out),
@@ -75,12 +77,13 @@ fn write_argument(argument: &Argument<'_>, out: &mut String) {
     }
 }
 
-/// What is the same for all calls of a function.
+/// What all calls of a function share.
 #[derive(Debug)]
 struct Plan<'t> {
-    function: Option<&'static Function>,
-    /// Calls of it give objects that get labels.
-    introduces: bool,
+    /// Set if the calls create labels.
+    labels: Option<Effects>,
+    /// Set if they launch kernels.
+    launch: Option<(&'static Function, LaunchOp)>,
     call: CallPlan<'t>,
     result: Option<&'t Enumeration>,
 }
@@ -92,30 +95,28 @@ impl<'t> Plan<'t> {
         let result = signatures
             .enumeration("CUresult")
             .filter(|_| signature.returns == "CUresult");
-        let introduces = |param: &Param| {
-            matches!(
-                param.role,
-                Role::Make(..) | Role::Find(..) | Role::FindMany(..)
-            )
-        };
         Self {
-            function,
-            introduces: function.is_some_and(|function| function.params.iter().any(introduces)),
+            labels: function.map(Effects::of).filter(Labels::depend_on),
+            launch: function.and_then(|function| match function.family {
+                Family::Launch(op) => Some((function, op)),
+                _ => None,
+            }),
             call: CallPlan::of(signature, signatures),
             result,
         }
     }
 }
 
-/// Decodes calls; knows what the calls before have made.
+/// Decodes calls, with what earlier calls created.
 #[derive(Debug)]
 pub(crate) struct Renderer<'t> {
     trace: &'t Trace,
     limits: Limits,
-    /// By number of the function.
+    /// By signature number.
     plans: Vec<Option<Rc<Plan<'t>>>>,
     labels: Labels,
-    kernels: Kernels,
+    /// The driver's state after the calls observed.
+    pub(crate) state: TraceState,
     /// By function or kernel handle: offset and size of each parameter.
     layouts: HashMap<u64, Vec<(u32, u32)>>,
     images: ImageReader,
@@ -123,42 +124,35 @@ pub(crate) struct Renderer<'t> {
 
 impl<'t> Renderer<'t> {
     /// For the calls of that trace.
-    pub(crate) fn new(trace: &'t Trace, limits: Limits) -> Self {
+    pub(crate) fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
         Self {
             trace,
             limits,
             plans: Vec::new(),
             labels: Labels::default(),
-            kernels: Kernels::default(),
+            state: TraceState::new(scope),
             layouts: HashMap::new(),
             images: ImageReader::default(),
         }
     }
 
-    /// Which kernel a launch runs.
-    pub(crate) fn kernels(&self) -> &Kernels {
-        &self.kernels
-    }
-
-    /// Learns from a call; to be shown every call, in order, before it is rendered.
-    pub(crate) fn observe(&mut self, call: &Call<'_>) {
-        let plan = self.plan(call.signature.id);
-        if plan.introduces
-            && let Some(function) = plan.function
-        {
-            self.labels.observe(function, call);
+    /// Applies a call, before it is rendered; expects every call, in order.
+    pub(crate) fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
+        let plan = Rc::clone(self.plan(call.signature.id));
+        if let Some(effects) = &plan.labels {
+            self.labels.observe(effects, call);
         }
-        self.kernels.observe(call);
         for note in call.notes() {
             if let Note::Layout(handle, layout) = note {
                 self.layouts.insert(handle, layout);
             }
         }
+        self.state.observe(call)
     }
 
-    /// Whether calls of that function have to be shown; if not, only those that have notes.
-    pub(crate) fn learns_from(&mut self, call: &Call<'_>) -> bool {
-        self.plan(call.signature.id).introduces || self.kernels.learns_from(call)
+    /// Whether calls of this function must be observed; of the others, only those with notes.
+    pub(crate) fn depends_on(&mut self, call: &Call<'_>) -> bool {
+        self.plan(call.signature.id).labels.is_some() || self.state.depends_on(call)
     }
 
     fn plan(&mut self, function: u16) -> &Rc<Plan<'t>> {
@@ -188,9 +182,10 @@ impl<'t> Renderer<'t> {
             }
             bytes_of(trace, snapshot.bytes)
         });
+        let launch = self.launch(&plan, call);
         RenderedCall {
             decoded,
-            launch: self.launch(call),
+            launch,
             result: call.result().zip(plan.result).map(|(code, results)| {
                 let name = results.name_of(i64::from(code));
                 name.map_or_else(|| format!("CUresult {code}"), str::to_owned)
@@ -206,23 +201,23 @@ impl<'t> Renderer<'t> {
         text
     }
 
-    /// What a call launches, if it is a launch.
-    pub(crate) fn launch(&self, call: &Call<'_>) -> Option<Launch> {
-        let handle = self.kernels.launched_handle(call)?;
+    fn launch(&mut self, plan: &Plan<'_>, call: &Call<'_>) -> Option<Launch> {
+        let (function, op) = plan.launch?;
+        let handle = self.state.launched_handle(call)?;
         let layout = self.layouts.get(&handle).map(Vec::as_slice);
-        let kernel = self.kernels.launched(call);
-        Launch::of(
+        Some(Launch::of(
             call,
             handle,
-            kernel,
+            LaunchShape::of(function, op, call),
+            self.state.kernel_name(handle),
             layout,
             self.trace.signatures(),
             &self.labels,
-        )
+        ))
     }
 
-    /// Decodes what an earlier copy brought.
-    pub(crate) fn arrived(&self, snapshot: Snapshot<'_>) -> Value {
+    /// Decodes the bytes of an async readback.
+    pub(crate) fn readback(&self, snapshot: Snapshot<'_>) -> Value {
         bytes_of(self.trace, snapshot.bytes).map_or_else(
             |missing| missing,
             |bytes| decode::block(&bytes, self.limits.elements),
@@ -230,7 +225,7 @@ impl<'t> Renderer<'t> {
     }
 }
 
-/// The bytes of a snapshot, or the value that says why they are not there.
+/// The bytes of a snapshot, or a value that says why they are missing.
 fn bytes_of<'b>(trace: &'b Trace, bytes: Bytes<'b>) -> Result<Cow<'b, [u8]>, Value> {
     trace.resolve(bytes).map_err(|_| Value::missing(bytes))
 }

@@ -1,0 +1,65 @@
+//! The shape of a kernel launch: grid, block, shared memory and stream.
+
+use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_registry::{Function, LaunchOp, layout};
+
+const GRID: usize = layout::offset_of("CUlaunchConfig", "gridDimX");
+const BLOCK: usize = layout::offset_of("CUlaunchConfig", "blockDimX");
+const SHARED: usize = layout::offset_of("CUlaunchConfig", "sharedMemBytes");
+const STREAM: usize = layout::offset_of("CUlaunchConfig", "hStream");
+
+/// The shape of a launch, as far as the call has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaunchShape {
+    /// Blocks.
+    pub(crate) grid: Option<[u64; 3]>,
+    /// Threads of a block.
+    pub(crate) block: Option<[u64; 3]>,
+    /// Bytes of dynamic shared memory.
+    pub(crate) shared: Option<u64>,
+    pub(crate) stream: Option<u64>,
+}
+
+impl LaunchShape {
+    /// Reads the arguments or the `CUlaunchConfig` of a launch.
+    pub(crate) fn of(function: &Function, op: LaunchOp, call: &Call<'_>) -> Self {
+        match op {
+            LaunchOp::Arguments(at) => {
+                let argument =
+                    |position: u8, offset: usize| call.argument(usize::from(position) + offset);
+                let three = |offset| [0, 1, 2_usize].map(|axis| argument(at.grid, offset + axis));
+                Self {
+                    grid: Some(three(0)),
+                    block: Some(three(3)),
+                    shared: Some(argument(at.shared, 0)),
+                    stream: Some(argument(at.stream, 0)),
+                }
+            }
+            LaunchOp::Config(at) => {
+                let snapshot = call.snapshot(usize::from(at.config), field::POINTEE);
+                let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
+                bytes.map(Self::of_config).unwrap_or_default()
+            }
+            LaunchOp::MultiDevice { .. } | LaunchOp::Legacy { .. } => Self {
+                stream: function.stream.map(|at| call.argument(usize::from(at))),
+                ..Self::default()
+            },
+        }
+    }
+
+    fn of_config(bytes: &[u8]) -> Self {
+        let word = |offset: usize| {
+            let word = bytes.get(offset..)?.first_chunk()?;
+            Some(u64::from(u32::from_le_bytes(*word)))
+        };
+        let three = |offset| Some([word(offset)?, word(offset + 4)?, word(offset + 8)?]);
+        let stream = bytes.get(STREAM..).and_then(|bytes| bytes.first_chunk());
+        Self {
+            grid: three(GRID),
+            block: three(BLOCK),
+            shared: word(SHARED),
+            stream: stream.map(|word| u64::from_le_bytes(*word)),
+        }
+    }
+}

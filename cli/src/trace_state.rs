@@ -1,0 +1,305 @@
+//! The driver's state along a trace: which objects exist, and which kernel a handle names.
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Signature, Snapshots};
+use cutape_model::{Changes, Effect, Effects, Lookup, NewObject, Origin, Retention, Site, State};
+use cutape_registry::{ContextOp, Family, FunctionOp, Kind};
+
+/// Which objects to track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Functions, kernels and what owns them.
+    Kernels,
+    /// Everything.
+    All,
+}
+
+/// The driver's state after the calls observed so far.
+///
+/// Handles are values of the recorded process, and may be reused: the last object has the handle.
+#[derive(Debug)]
+pub(crate) struct TraceState {
+    pub(crate) state: State<()>,
+    scope: Scope,
+    /// By signature number; `None` before the first call.
+    functions: Vec<Option<Tracked>>,
+    names_changed: u64,
+}
+
+/// What the calls of one function do.
+#[derive(Debug)]
+struct Tracked {
+    /// `None` if they change nothing in scope.
+    effects: Option<Effects>,
+    event: KernelEvent,
+}
+
+/// What a call says about a kernel; numbers are parameter positions.
+#[derive(Clone, Copy, Debug)]
+enum KernelEvent {
+    None,
+    /// It finds a handle by its name.
+    Found {
+        output: u8,
+        name: u8,
+        kind: Kind,
+    },
+    /// It returns the name of a handle.
+    NameQuery {
+        name: u8,
+        handle: u8,
+        kind: Kind,
+    },
+    /// It launches a handle.
+    Launch(u8),
+}
+
+impl Tracked {
+    fn of(signature: &Signature, scope: Scope) -> Self {
+        let Some(function) = cutape_analyzer::decode::function_of(signature) else {
+            return Self {
+                effects: None,
+                event: KernelEvent::None,
+            };
+        };
+        let event = |op, kind| match op {
+            FunctionOp::Find { output, name, .. } => KernelEvent::Found { output, name, kind },
+            FunctionOp::Name { name, handle } => KernelEvent::NameQuery { name, handle, kind },
+            _ => KernelEvent::None,
+        };
+        let event = match function.family {
+            Family::Function(op) => event(op, Kind::Function),
+            Family::Kernel(op) => event(op, Kind::Kernel),
+            Family::Launch(op) => op.function().map_or(KernelEvent::None, KernelEvent::Launch),
+            _ => KernelEvent::None,
+        };
+        let changes_context = match function.family {
+            Family::PrimaryContext(_) => true,
+            Family::Context(op) => match op {
+                ContextOp::Create
+                | ContextOp::Destroy
+                | ContextOp::Push
+                | ContextOp::Pop
+                | ContextOp::Set
+                | ContextOp::Detach => true,
+                ContextOp::Current
+                | ContextOp::Device
+                | ContextOp::Synchronize
+                | ContextOp::EnablePeer => false,
+            },
+            _ => false,
+        };
+        let effects = Effects::of(function);
+        let in_scope = changes_context
+            || effects.objects.iter().any(|&(_, effect)| match effect {
+                Effect::Create(kind, _)
+                | Effect::Find(kind, _)
+                | Effect::FindMany(kind, _)
+                | Effect::Destroy(kind) => scope == Scope::All || owns_kernels(kind),
+                Effect::Get(_) => false,
+            });
+        Self {
+            effects: in_scope.then_some(effects),
+            event,
+        }
+    }
+}
+
+fn owns_kernels(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Context | Kind::Module | Kind::Library | Kind::Kernel | Kind::Function
+    )
+}
+
+impl TraceState {
+    /// The state before the first call.
+    pub(crate) fn new(scope: Scope) -> Self {
+        Self {
+            state: State::new(Retention::PerHandle),
+            scope,
+            functions: Vec::new(),
+            names_changed: 0,
+        }
+    }
+
+    /// Whether calls of this function change the state; the others need not be observed.
+    pub(crate) fn depends_on(&mut self, call: &Call<'_>) -> bool {
+        let tracked = self.tracked(call);
+        tracked.effects.is_some() || matches!(tracked.event, KernelEvent::NameQuery { .. })
+    }
+
+    fn tracked(&mut self, call: &Call<'_>) -> &Tracked {
+        let place = usize::from(call.signature.id);
+        if self.functions.len() <= place {
+            self.functions.resize_with(place + 1, || None);
+        }
+        let scope = self.scope;
+        self.functions[place].get_or_insert_with(|| Tracked::of(call.signature, scope))
+    }
+
+    /// Applies a call; expects every call, in order. Returns what it changed.
+    pub(crate) fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
+        if !self.depends_on(call) || !call.succeeded() {
+            return None;
+        }
+        self.state.settle(call.ticks, call.thread);
+        let place = usize::from(call.signature.id);
+        let tracked = self.functions.get(place)?.as_ref()?;
+        if let Some(effects) = &tracked.effects {
+            self.state.apply(effects, call, &mut |_| None);
+        }
+        match tracked.event {
+            // The handle may be reused although nothing showed the end of its owner.
+            KernelEvent::Found { output, name, kind } => {
+                if let Some(handle) = call.out(usize::from(output))
+                    && let Some(name) = call.string(usize::from(name))
+                {
+                    self.set_name(kind, handle, name, call);
+                }
+            }
+            KernelEvent::NameQuery { name, handle, kind } => {
+                let snapshots = call.leave.map(|leave| leave.snapshots());
+                let name = snapshots.and_then(|snapshots| text_of(snapshots, usize::from(name)));
+                if let Some(name) = name {
+                    self.set_name(kind, call.argument(usize::from(handle)), name, call);
+                }
+            }
+            KernelEvent::None | KernelEvent::Launch(_) => {}
+        }
+        self.state.take_changes()
+    }
+
+    /// Applies what calls of other threads still leave open.
+    pub(crate) fn finish(&mut self) -> Option<Changes> {
+        self.state.settle(u64::MAX, 0);
+        self.state.take_changes()
+    }
+
+    fn set_name(&mut self, kind: Kind, handle: u64, name: String, call: &Call<'_>) {
+        if self.kernel_name(handle) == Some(&name) {
+            return;
+        }
+        self.names_changed += 1;
+        let objects = &mut self.state.objects;
+        let id = match objects.resolve(kind, handle) {
+            Lookup::Live(id) | Lookup::Ended(id) => id,
+            Lookup::Unknown => {
+                let new = NewObject {
+                    kind,
+                    handle,
+                    origin: Origin::FirstSeen,
+                    created: Site::of("", call),
+                    created_ticks: call.ticks,
+                    parent: None,
+                    context: None,
+                };
+                objects.create(new, Default::default()).0
+            }
+        };
+        if let Some(object) = objects.get_mut(id) {
+            object.name = Some(name.into());
+        }
+    }
+
+    /// Changes whenever a handle may name another kernel than before.
+    pub(crate) fn kernel_version(&self) -> u64 {
+        let versions = [Kind::Function, Kind::Kernel].map(|kind| self.state.objects.version(kind));
+        versions.iter().sum::<u64>() + self.names_changed
+    }
+
+    /// The name of a kernel in its image, if known.
+    pub(crate) fn kernel_name(&self, handle: u64) -> Option<&str> {
+        let objects = &self.state.objects;
+        let id = objects.resolve(Kind::Function, handle).known()?;
+        objects.get(id)?.name.as_deref()
+    }
+
+    /// The handle that a call launches, if it is a launch.
+    pub(crate) fn launched_handle(&mut self, call: &Call<'_>) -> Option<u64> {
+        match self.tracked(call).event {
+            KernelEvent::Launch(position) => Some(call.argument(usize::from(position))),
+            _ => None,
+        }
+    }
+
+    /// The name of the kernel that a call launches, if it is a launch and the name is known.
+    pub(crate) fn launched_kernel(&mut self, call: &Call<'_>) -> Option<&str> {
+        let handle = self.launched_handle(call)?;
+        self.kernel_name(handle)
+    }
+}
+
+/// The driver's string behind an out pointer.
+fn text_of(mut snapshots: Snapshots<'_>, position: usize) -> Option<String> {
+    let snapshot =
+        snapshots.find(|s| usize::from(s.parameter) == position && s.field == field::TEXT)?;
+    let bytes = snapshot.bytes.inline()?;
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
+
+    use super::*;
+    use crate::test_trace;
+
+    #[test]
+    fn names_follow_handles() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        test_trace::get_function(&mut builder, 0x51, "first");
+        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        // A kernel's function has the kernel's name.
+        builder
+            .call(NewCall {
+                name: "cuLibraryGetKernel",
+                arguments: &[0x7000, 0x11, 0x400000],
+                snapshots: &[NewSnapshot::pointee(2, b"second\0")],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[NewSnapshot::pointee(0, &0x60_u64.to_le_bytes())])
+            .call(NewCall {
+                name: "cuKernelGetFunction",
+                arguments: &[0x7000, 0x60],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[NewSnapshot::pointee(0, &0x61_u64.to_le_bytes())]);
+        test_trace::launch(&mut builder, 0x60, [1, 1, 1]);
+        test_trace::launch(&mut builder, 0x61, [1, 1, 1]);
+        // The handle comes again, for another kernel.
+        test_trace::get_function(&mut builder, 0x51, "third");
+        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        // Only the driver tells the name.
+        builder
+            .call(NewCall {
+                name: "cuFuncGetName",
+                arguments: &[0x7000, 0x70],
+                ..NewCall::default()
+            })
+            .leave(
+                0,
+                0,
+                &[
+                    NewSnapshot::pointee(0, &0x9000_u64.to_le_bytes()),
+                    NewSnapshot::piece(0, field::TEXT, b"fourth\0"),
+                ],
+            );
+        test_trace::launch(&mut builder, 0x70, [1, 1, 1]);
+        let trace = test_trace::open(&builder, "kernels");
+        let mut state = TraceState::new(Scope::Kernels);
+        let mut names = Vec::new();
+        for call in trace.calls() {
+            state.observe(&call);
+            if state.launched_handle(&call).is_some() {
+                names.push(state.launched_kernel(&call).unwrap_or("?").to_owned());
+            }
+        }
+        assert_eq!(names, ["?", "first", "second", "second", "third", "fourth"]);
+    }
+}
