@@ -41,49 +41,6 @@ pub(crate) fn result_name(code: Code) -> String {
     }
 }
 
-/// cuLaunchKernel as cuda.h declares it, handles and pointers as words.
-type LaunchKernel =
-    unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> Code;
-
-/// One of the driver's cuLaunchKernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaunchEntry(LaunchKernel);
-
-impl LaunchEntry {
-    /// Launches; `shape` is grid, block, and bytes of shared memory.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Api::call`].
-    #[inline]
-    pub(crate) unsafe fn call(
-        self,
-        function: u64,
-        shape: &[u32; 7],
-        stream: u64,
-        kernel_params: u64,
-        extra: u64,
-    ) -> Code {
-        let [x, y, z, block_x, block_y, block_z, shared] = *shape;
-        // SAFETY: the caller vouches for the arguments.
-        unsafe {
-            (self.0)(
-                function,
-                x,
-                y,
-                z,
-                block_x,
-                block_y,
-                block_z,
-                shared,
-                stream,
-                kernel_params,
-                extra,
-            )
-        }
-    }
-}
-
 /// Most parameters of a kernel, and bytes of all of them (CUDA C++ Programming Guide: 32,764 bytes).
 const LONGEST_PARAMETERS: u32 = 32 << 10;
 
@@ -132,17 +89,6 @@ impl Api {
     pub(crate) unsafe fn call(&self, id: u16, args: &[u64]) -> Result<Code, CallError> {
         // SAFETY: the caller vouches for the arguments.
         unsafe { self.driver.call(id, args) }
-    }
-
-    /// The driver's cuLaunchKernel, or that with per-thread default streams.
-    pub(crate) fn launch_entry(&self, per_thread: bool) -> Option<LaunchEntry> {
-        let id = if per_thread {
-            id::cuLaunchKernel_ptsz
-        } else {
-            id::cuLaunchKernel
-        };
-        // SAFETY: the type is that of these two functions in cuda.h; handles and pointers are passed as words are.
-        unsafe { self.driver.function(id) }.map(LaunchEntry)
     }
 
     /// Offset and size of each parameter of a live function, or kernel; `None` if the driver does not say (before 12.4).

@@ -17,8 +17,7 @@ use crate::measure::timing::{Measure, Measuring};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
-use crate::schedule::concurrent;
-use crate::schedule::lockstep;
+use crate::schedule::threads;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
@@ -172,11 +171,7 @@ fn play_all<'t>(
     player.begin()?;
     let done = || position.done.load(Ordering::Relaxed);
     let mut tell = || progress(done());
-    let mut player = if options.threads {
-        concurrent::play(trace, player, options, end, &mut tell)?
-    } else {
-        lockstep::play(trace, player, options, end, &mut tell)?
-    };
+    let mut player = threads::play(trace, player, options, end, &mut tell)?;
     player.finish();
     player.report.wall_seconds = begin.elapsed().as_secs_f64();
     Ok(player)

@@ -87,8 +87,8 @@ pub(crate) struct Handles {
     children: HashMap<Key, Keys, FxBuildHasher>,
     /// The alive objects that end with a context, by its live handle.
     in_context: HashMap<u64, Keys, FxBuildHasher>,
-    /// How often a function or kernel, and how often a stream, has come or gone.
-    changes: (u64, u64),
+    /// How often a function or kernel was made or ended.
+    changes: u64,
 }
 
 type Keys = HashSet<Key, FxBuildHasher>;
@@ -152,23 +152,13 @@ impl Handles {
     }
 
     fn changed(&mut self, kind: Kind) {
-        match kind {
-            Kind::Function | Kind::Kernel => self.changes.0 += 1,
-            Kind::Stream => self.changes.1 += 1,
-            _ => {}
-        }
+        self.changes += u64::from(matches!(kind, Kind::Function | Kind::Kernel));
     }
 
     /// While this number stays the same, every handle of a function or kernel stands for what it stood for.
     #[inline]
     pub(crate) fn changes_of_functions(&self) -> u64 {
-        self.changes.0
-    }
-
-    /// As above, of streams.
-    #[inline]
-    pub(crate) fn changes_of_streams(&self) -> u64 {
-        self.changes.1
+        self.changes
     }
 
     /// The object for which [`Handles::resolve`] says [`Resolved::Live`].

@@ -2,7 +2,6 @@
 
 pub(crate) mod frame;
 pub(crate) mod handles;
-pub(crate) mod launches;
 pub(crate) mod player;
 pub(crate) mod stream_capture;
 pub(crate) mod structs;

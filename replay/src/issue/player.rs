@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::guard::Position;
 use crate::issue::frame::{Frame, Skip, length_of};
 use crate::issue::handles::Handles;
-use crate::issue::launches::Launches;
 use crate::issue::stream_capture::StreamCaptures;
 use crate::issue::structs::Tokens;
 use crate::issue::traits::{self, Functions, Traits};
@@ -25,6 +24,7 @@ use crate::machine;
 use crate::machine::devices::Devices;
 use crate::measure::clock;
 use crate::measure::timing::{Measure, Measuring};
+use crate::overrides::launch::Kernels;
 use crate::overrides::{self, link::LinkState};
 use crate::place::address::{Ranges, Way};
 use crate::place::host_memory::HostMemory;
@@ -35,7 +35,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{self, Rerun, steps::Recorder};
 use crate::run::Options;
-use crate::schedule::concurrent::Lease;
+use crate::schedule::threads::Lease;
 
 /// The state of a replay.
 pub(crate) struct Player<'t> {
@@ -86,10 +86,8 @@ pub(crate) struct Player<'t> {
     functions: Functions,
     /// Frames of calls that are over, to be filled again.
     pub frames: Vec<Frame>,
-    /// Memory for the parameters of launches, to be filled again.
-    pub parameters: Vec<Buffer>,
-    /// What usual launches need.
-    pub launches: Launches,
+    /// How kernels are given their parameters.
+    pub kernels: Kernels,
     /// What was enqueued before the call in hand.
     pub enqueued_before: Mark,
     /// The call in hand was given to the driver, succeeded, and waits for work as the recorded one did.
@@ -155,8 +153,7 @@ impl<'t> Player<'t> {
             recorder: None,
             functions: Functions::default(),
             frames: Vec::new(),
-            parameters: Vec::new(),
-            launches: Launches::default(),
+            kernels: Kernels::default(),
             enqueued_before: Mark::default(),
             waited: false,
             polling: HashMap::default(),

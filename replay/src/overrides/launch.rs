@@ -1,9 +1,14 @@
 //! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed translated.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind};
+use rustc_hash::FxBuildHasher;
 
 use crate::buffer::{Buffer, number};
+use crate::compare::values::Payload;
 use crate::issue::frame::{Frame, Skip};
 use crate::issue::player::{Played, Player};
 use crate::overrides::module::piece;
@@ -30,11 +35,15 @@ const PROGRAMMATIC_EVENT: u64 = 7;
 const LAUNCH_COMPLETION_EVENT: u64 = 12;
 const DEVICE_UPDATABLE_KERNEL_NODE: u64 = 13;
 
-/// The parameters of a launch in memory of the replayer's own: arguments `kernelParams` and `extra`.
+/// The parameters of a launch in memory of the replay's own: arguments `kernelParams` and `extra`.
+#[derive(Default)]
 pub(crate) struct Parameters {
     pub kernel_params: u64,
     pub extra: u64,
+    /// What the two point into, but for `prepared`.
     pub buffers: Vec<Buffer>,
+    /// From [`Kernels`], with the recorded handle.
+    prepared: Option<(u64, Buffer)>,
 }
 
 impl Parameters {
@@ -43,6 +52,146 @@ impl Parameters {
         self.buffers.push(buffer);
         address
     }
+
+    /// Gives memory back after the launch: the driver has copied the parameters when it returns.
+    fn release(self, player: &mut Player<'_>) {
+        let prepared = self.prepared;
+        match (&mut player.recorder, prepared) {
+            // What is going to be repeated keeps its memory.
+            (Some(recorder), prepared) => {
+                recorder.keep(
+                    self.buffers
+                        .into_iter()
+                        .chain(prepared.map(|known| known.1)),
+                );
+            }
+            (None, Some((handle, buffer))) => player.kernels.put_back(handle, buffer),
+            (None, None) => {}
+        }
+    }
+}
+
+/// How a function takes its parameters, and memory for them.
+#[derive(Debug)]
+struct Kernel {
+    /// The state of the handles in which the object was looked up.
+    changes: u64,
+    /// The live handle, and the call that made the recorded one: together the object.
+    object: (u64, u64),
+    /// Where each parameter begins. Empty if neither the driver nor the trace says.
+    offsets: Vec<u32>,
+    /// The last parameter ends where the packed ones end.
+    is_whole: bool,
+    /// Bytes of all parameters together.
+    length: usize,
+    /// An array of pointers, and the parameters behind it. Empty while launches use them.
+    spare: Vec<Buffer>,
+}
+
+impl Kernel {
+    /// Where the parameters are behind the array.
+    fn at(&self) -> usize {
+        ((self.offsets.len() + 1) * 8).next_multiple_of(64)
+    }
+
+    /// New memory for parameters.
+    fn memory(&self) -> Buffer {
+        // The driver may take more parameters than the trace knows: room for the longest.
+        let mut memory = Buffer::zeroed(self.at() + self.length + PARAMETER_BYTES);
+        let base = memory.address() + self.at() as u64;
+        // One pointer more, so that a driver that looks behind the last finds memory.
+        let offsets = self.offsets.iter().copied().chain([0]);
+        let words = memory.bytes_mut().chunks_exact_mut(8);
+        for (word, offset) in words.zip(offsets) {
+            word.copy_from_slice(&(base + u64::from(offset)).to_le_bytes());
+        }
+        memory
+    }
+}
+
+/// What is known of functions that were launched, by recorded handle.
+#[derive(Debug, Default)]
+pub(crate) struct Kernels {
+    known: HashMap<u64, Kernel, FxBuildHasher>,
+}
+
+impl Kernels {
+    fn put_back(&mut self, handle: u64, buffer: Buffer) {
+        if let Some(kernel) = self.known.get_mut(&handle) {
+            kernel.spare.push(buffer);
+        }
+    }
+}
+
+/// Puts parameters behind an array of pointers; false if it is not known where each begins.
+fn point_at(
+    player: &mut Player<'_>,
+    (handle, takes_extra): (u64, bool),
+    packed: &[u8],
+    built: &mut Parameters,
+) -> bool {
+    let changes = player.handles.changes_of_functions();
+    let length = packed.len();
+    let current = |kernel: &&mut Kernel| (kernel.changes, kernel.length) == (changes, length);
+    let kernel = match player.kernels.known.get_mut(&handle).filter(current) {
+        Some(kernel) => kernel,
+        None => match look_up(player, handle, packed.len()) {
+            Some(kernel) => kernel,
+            None => return false,
+        },
+    };
+    // A driver may refuse a list of another length than the function takes, and so must this one.
+    if kernel.offsets.is_empty() || (takes_extra && !kernel.is_whole) {
+        return false;
+    }
+    let mut memory = kernel.spare.pop().unwrap_or_else(|| kernel.memory());
+    let place = memory.bytes_mut().get_mut(kernel.at()..);
+    let Some(place) = place.and_then(|place| place.get_mut(..packed.len())) else {
+        return false;
+    };
+    place.copy_from_slice(packed);
+    built.kernel_params = memory.address();
+    built.prepared = Some((handle, memory));
+    true
+}
+
+/// Finds out how a function takes its parameters, which are `length` bytes.
+#[cold]
+fn look_up<'p>(player: &'p mut Player<'_>, handle: u64, length: usize) -> Option<&'p mut Kernel> {
+    let object = player.handles.live_object(Kind::Function, handle)?;
+    let object = (object.live?, object.made);
+    let changes = player.handles.changes_of_functions();
+    let known = player.kernels.known.remove(&handle);
+    let known = known.filter(|known| known.object == object && known.length == length);
+    let mut kernel = known.unwrap_or_else(|| {
+        let is_whole = |layout: &Vec<(u32, u32)>| {
+            let ends = layout
+                .iter()
+                .map(|&(offset, size)| u64::from(offset) + u64::from(size));
+            ends.max() == Some(length as u64)
+        };
+        let is_kernel = player.handles.is_live_kernel(object.0);
+        // A question about a function may load it, which is not for the time of a capture.
+        let asked = match player.captures.any_open() {
+            true => None,
+            false => player.api.parameters_of(object.0, is_kernel),
+        };
+        let recorded = || player.layouts.get(&handle).cloned();
+        let layout = asked.filter(is_whole).or_else(recorded).unwrap_or_default();
+        Kernel {
+            changes,
+            object,
+            is_whole: is_whole(&layout),
+            offsets: layout
+                .iter()
+                .map(|known| known.0.min(length as u32))
+                .collect(),
+            length,
+            spare: Vec::new(),
+        }
+    });
+    kernel.changes = changes;
+    Some(player.kernels.known.entry(handle).or_insert(kernel))
 }
 
 /// cuLaunchKernel.
@@ -57,31 +206,25 @@ pub(crate) fn kernel<'t>(
     const EXTRA: usize = 10;
     let mut args = [0; EXTRA + 1];
     call.arguments(&mut args);
-    if args[KERNEL_PARAMS] != 0
-        && args[EXTRA] == 0
-        && let Some(packed) = as_recorded(player, call, KERNEL_PARAMS)
-    {
-        args[FUNCTION] = player.live_handle(call, Kind::Function, args[FUNCTION])?;
-        args[STREAM] = player.live_handle(call, Kind::Stream, args[STREAM])?;
-        args[KERNEL_PARAMS] = 0;
-        args[EXTRA] = packed.address();
-        let result = player.issue_with(call, function, &args)?;
-        // The driver has copied the parameters when it returns.
-        if player.parameters.len() < PACKED_KEPT {
-            player.parameters.push(packed);
-        }
-        // A launch that succeeded gives nothing back and ends nothing.
-        if result != 0 || !call.succeeded() {
-            player.conclude(call, function, Frame::default(), result);
-        }
-        return Ok(());
+    let given = Given {
+        handle: args[FUNCTION],
+        has_params: args[KERNEL_PARAMS] != 0,
+        params: KERNEL_PARAMS,
+        extra: (args[EXTRA] != 0).then_some(EXTRA),
+        takes_extra: true,
+    };
+    let parameters = rebuild(player, call, given)?;
+    args[FUNCTION] = player.live_handle(call, Kind::Function, args[FUNCTION])?;
+    args[STREAM] = player.live_handle(call, Kind::Stream, args[STREAM])?;
+    args[KERNEL_PARAMS] = parameters.kernel_params;
+    args[EXTRA] = parameters.extra;
+    let result = player.issue_with(call, function, &args)?;
+    parameters.release(player);
+    // A launch that succeeded gives nothing back and ends nothing.
+    if result != 0 || !call.succeeded() {
+        player.conclude(call, function, Frame::default(), result);
     }
-    let parameters = parameters(player, call, (FUNCTION, KERNEL_PARAMS, Some(EXTRA)))?;
-    let presets = [
-        (KERNEL_PARAMS, parameters.kernel_params),
-        (EXTRA, parameters.extra),
-    ];
-    launch(player, call, function, &presets, parameters.buffers)
+    Ok(())
 }
 
 /// cuLaunchCooperativeKernel: has no `extra`.
@@ -91,13 +234,8 @@ pub(crate) fn cooperative<'t>(
     function: &'static Function,
 ) -> Played {
     let parameters = parameters(player, call, (0, 9, None))?;
-    launch(
-        player,
-        call,
-        function,
-        &[(9, parameters.kernel_params)],
-        parameters.buffers,
-    )
+    let presets = [(9, parameters.kernel_params)];
+    launch(player, call, function, &presets, parameters)
 }
 
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not recorded.
@@ -111,22 +249,6 @@ pub(crate) fn kernel_ex<'t>(
     call: &Call<'t>,
     function: &'static Function,
 ) -> Played {
-    if call.argument(2) != 0
-        && call.argument(3) == 0
-        && let Some(packed) = as_recorded(player, call, 2)
-    {
-        let mut built = Parameters {
-            kernel_params: 0,
-            extra: packed.address(),
-            buffers: vec![packed],
-        };
-        let presets = [
-            (0, config(player, call, 0, &mut built)?),
-            (2, 0),
-            (3, built.extra),
-        ];
-        return launch(player, call, function, &presets, built.buffers);
-    }
     let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
     let config = config(player, call, 0, &mut parameters)?;
     let presets = [
@@ -134,7 +256,7 @@ pub(crate) fn kernel_ex<'t>(
         (2, parameters.kernel_params),
         (3, parameters.extra),
     ];
-    launch(player, call, function, &presets, parameters.buffers)
+    launch(player, call, function, &presets, parameters)
 }
 
 /// cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters.
@@ -144,14 +266,10 @@ pub(crate) fn clusters<'t>(
     function: &'static Function,
 ) -> Played {
     const CONFIG: usize = 2;
-    let mut built = Parameters {
-        kernel_params: 0,
-        extra: 0,
-        buffers: Vec::new(),
-    };
+    let mut built = Parameters::default();
     let config = config(player, call, CONFIG, &mut built)?;
     let mut frame = player.marshal(call, function, &[(CONFIG, config)])?;
-    frame.buffers.extend(built.buffers);
+    frame.buffers.append(&mut built.buffers);
     player.reissue(call, function, frame)
 }
 
@@ -160,16 +278,13 @@ fn launch<'t>(
     call: &Call<'t>,
     function: &'static Function,
     presets: &[(usize, u64)],
-    buffers: Vec<Buffer>,
+    mut parameters: Parameters,
 ) -> Played {
-    let mut frame: Frame = player.marshal(call, function, presets)?;
-    frame.buffers.extend(buffers);
+    let mut frame = player.marshal(call, function, presets)?;
     let result = player.issue(call, function, &frame)?;
-    // The driver has copied the parameters when it returns, and a launch writes nothing: no memory of the frame is read again.
-    match &mut player.recorder {
-        Some(recorder) => recorder.keep(frame.buffers.drain(..)),
-        None => frame.buffers.clear(),
-    }
+    // A launch writes nothing: no memory of the frame is read again.
+    parameters.buffers.append(&mut frame.buffers);
+    parameters.release(player);
     player.conclude(call, function, frame, result);
     Ok(())
 }
@@ -208,7 +323,10 @@ pub(crate) fn node_parameters<'t>(
         extra: given.1.then_some(position),
         takes_extra,
     };
-    rebuild(player, call, given)
+    let mut built = rebuild(player, call, given)?;
+    let prepared = built.prepared.take();
+    built.buffers.extend(prepared.map(|known| known.1));
+    Ok(built)
 }
 
 /// What a call gave as parameters of a kernel.
@@ -231,11 +349,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         extra,
         takes_extra,
     } = given;
-    let mut built = Parameters {
-        kernel_params: 0,
-        extra: 0,
-        buffers: Vec::new(),
-    };
+    let mut built = Parameters::default();
     if !has_params && extra.is_none() {
         return Ok(built);
     }
@@ -245,14 +359,13 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
         return Ok(built);
     }
-    let layout = player.layouts.get(&handle).cloned().unwrap_or_default();
-    let packed = piece(player, call, params, field::KERNEL_PARAMETERS)
-        .or_else(|| extra.and_then(|extra| piece(player, call, extra, field::KERNEL_PARAMETERS)));
+    let packed = recorded(player, call, params)
+        .or_else(|| extra.and_then(|extra| recorded(player, call, extra)));
     let Some(mut packed) = packed else {
         let unreadable = call
             .snapshot(params, field::KERNEL_PARAMETERS)
             .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
-        if call.succeeded() && (unreadable || !layout.is_empty()) {
+        if call.succeeded() && (unreadable || has_layout(player, handle)) {
             return Err(Skip::because("its parameters are not in the trace"));
         }
         // No parameters, or a launch that was refused before they mattered.
@@ -273,30 +386,43 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         return Ok(built);
     };
     note_host_memory(player, &packed);
-    if let Some((address, words)) = player.ranges.translate_words(&mut packed, &layout) {
-        player.name_stale(call, address, words);
+    if player.ranges.any_translated() || player.captures.has_moved_conditions() {
+        let layout = player.layouts.get(&handle).cloned().unwrap_or_default();
+        let packed = packed.to_mut();
+        if let Some((address, words)) = player.ranges.translate_words(packed, &layout) {
+            player.name_stale(call, address, words);
+        }
+        player.captures.translate_conditions(packed, &layout);
     }
     if packed.is_empty() {
         built.kernel_params = stub(player);
-        return Ok(built);
+    } else if !point_at(player, (handle, takes_extra), &packed, &mut built) {
+        match takes_extra {
+            true => built.extra = built.lend(as_list(&packed)),
+            false => built.kernel_params = as_one(&mut built, &packed),
+        }
     }
-    player.captures.translate_conditions(&mut packed, &layout);
-    if !takes_extra {
-        built.kernel_params = pointers(&mut built, &packed, &layout);
-        return Ok(built);
-    }
-    let mut buffer = Buffer::zeroed(PARAMETERS_AT + packed.len());
-    put_packed(&mut buffer, &packed);
-    built.extra = built.lend(buffer);
     Ok(built)
 }
 
-/// Where the length and the packed parameters stand behind the list for `extra`, in one piece of memory.
-const LENGTH_AT: usize = 48;
-pub(crate) const PARAMETERS_AT: usize = 64;
+fn has_layout(player: &Player<'_>, handle: u64) -> bool {
+    let layout = player.layouts.get(&handle);
+    layout.is_some_and(|layout| !layout.is_empty())
+}
 
-/// Writes the list for `extra`, the length, and the packed parameters.
-pub(crate) fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
+/// The packed parameters that were recorded with a parameter.
+fn recorded<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Option<Cow<'t, [u8]>> {
+    match player.payload(&call.snapshot(position, field::KERNEL_PARAMETERS)?) {
+        Payload::Here(bytes) => Some(bytes),
+        Payload::Left(..) | Payload::Unreadable => None,
+    }
+}
+
+/// The list for `extra`, the length, and the packed parameters, in one piece of memory.
+fn as_list(packed: &[u8]) -> Buffer {
+    const LENGTH_AT: usize = 48;
+    const PARAMETERS_AT: usize = 64;
+    let mut buffer = Buffer::zeroed(PARAMETERS_AT + packed.len());
     let address = buffer.address();
     let list = [
         BUFFER_POINTER,
@@ -311,34 +437,17 @@ pub(crate) fn put_packed(buffer: &mut Buffer, packed: &[u8]) {
     for (place, word) in bytes.chunks_exact_mut(8).zip(list) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    bytes[PARAMETERS_AT..PARAMETERS_AT + packed.len()].copy_from_slice(packed);
+    bytes[PARAMETERS_AT..].copy_from_slice(packed);
+    buffer
 }
 
-/// Buffers for packed parameters that are kept: as many as threads may use at once on most machines.
-const PACKED_KEPT: usize = 64;
-
-/// The usual case: `kernelParams` that are sent again byte by byte. A buffer with the list for `extra`.
-fn as_recorded<'t>(player: &mut Player<'t>, call: &Call<'t>, params: usize) -> Option<Buffer> {
-    // What is to be repeated keeps its own memory.
-    if player.recorder.is_some() || player.captures.has_moved_conditions() {
-        return None;
-    }
-    let packed = call
-        .snapshot(params, field::KERNEL_PARAMETERS)?
-        .bytes
-        .inline()?;
-    // The words that `translate_words` looks at, and all between them.
-    if packed.is_empty() || player.ranges.stale_words(packed, 4).is_some() {
-        return None;
-    }
-    note_host_memory(player, packed);
-    let needed = PARAMETERS_AT + packed.len();
-    let mut buffer = match player.parameters.pop() {
-        Some(buffer) if buffer.len() >= needed => buffer,
-        _ => Buffer::zeroed(needed.next_power_of_two()),
-    };
-    put_packed(&mut buffer, packed);
-    Some(buffer)
+/// An array with a pointer to the packed parameters, as if they were one.
+fn as_one(built: &mut Parameters, packed: &[u8]) -> u64 {
+    let mut padded = packed.to_vec();
+    padded.resize(packed.len() + PARAMETER_BYTES, 0);
+    let base = built.lend(Buffer::of(&padded));
+    // One more, so that a driver that looks behind the last finds memory.
+    built.lend(Buffer::of_words(&[base, base + packed.len() as u64]))
 }
 
 /// How the note about that begins.
@@ -370,23 +479,6 @@ fn stub(player: &mut Player<'_>) -> u64 {
         player.kept.extend([zeros, array]);
     }
     player.stub
-}
-
-/// An array of pointers into packed parameters, as the layout says; one parameter if there is no layout.
-fn pointers(built: &mut Parameters, packed: &[u8], layout: &[(u32, u32)]) -> u64 {
-    let mut padded = packed.to_vec();
-    padded.resize(packed.len() + PARAMETER_BYTES, 0);
-    let base = built.lend(Buffer::of(&padded));
-    let mut words: Vec<u64> = layout
-        .iter()
-        .map(|&(offset, _)| base + u64::from(offset).min(packed.len() as u64))
-        .collect();
-    if words.is_empty() {
-        words.push(base);
-    }
-    // One more, so that a driver that looks behind the last finds memory.
-    words.push(base + packed.len() as u64);
-    built.lend(Buffer::of_words(&words))
 }
 
 /// Rebuilds a launch configuration with live stream and attributes.
@@ -482,39 +574,32 @@ mod tests {
         assert_eq!(function.params.len(), 11);
     }
 
+    fn words(buffer: &Buffer, count: usize) -> Vec<u64> {
+        let words = buffer.bytes().chunks_exact(8);
+        words.take(count).map(number).collect()
+    }
+
     #[test]
-    fn packed_parameters_stand_behind_their_list() {
-        let mut buffer = Buffer::zeroed(PARAMETERS_AT + 100);
-        put_packed(&mut buffer, &[9; 12]);
-        put_packed(&mut buffer, &[7; 5]);
+    fn packed_parameters_are_behind_their_list() {
+        let buffer = as_list(&[7; 5]);
         let base = buffer.address();
-        let words: Vec<u64> = buffer.bytes()[..PARAMETERS_AT]
-            .chunks_exact(8)
-            .map(number)
-            .collect();
-        let list = [1, base + 64, 2, base + 48, 0, 0, 5, 0];
-        assert_eq!(words, list);
-        assert_eq!(buffer.bytes()[PARAMETERS_AT..][..6], [7, 7, 7, 7, 7, 9]);
+        assert_eq!(words(&buffer, 8), [1, base + 64, 2, base + 48, 0, 0, 5, 0]);
+        assert_eq!(buffer.bytes()[64..], [7; 5]);
     }
 
     #[test]
     fn parameters_are_pointed_at_by_the_layout() {
-        let mut built = Parameters {
-            kernel_params: 0,
-            extra: 0,
-            buffers: Vec::new(),
+        let kernel = Kernel {
+            changes: 0,
+            object: (0, 0),
+            offsets: vec![0, 8, 16],
+            is_whole: true,
+            length: 24,
+            spare: Vec::new(),
         };
-        pointers(&mut built, &[0; 24], &[(0, 8), (8, 4), (16, 8), (4000, 8)]);
-        let base = built.buffers[0].address();
-        let words: Vec<u64> = built.buffers[1]
-            .bytes()
-            .chunks_exact(8)
-            .map(number)
-            .collect();
-        assert_eq!(
-            words,
-            [base, base + 8, base + 16, base + 24, base + 24],
-            "an offset behind the end stays inside"
-        );
+        let memory = kernel.memory();
+        let base = memory.address() + 64;
+        assert_eq!(words(&memory, 5), [base, base + 8, base + 16, base, 0]);
+        assert!(memory.len() >= kernel.at() + kernel.length);
     }
 }

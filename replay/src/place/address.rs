@@ -276,17 +276,6 @@ impl Ranges {
         (address < end).then(|| self.live.get(start)).flatten()
     }
 
-    /// True if a word of some parameters may point into memory that the program's CPU code can write.
-    #[inline]
-    pub(crate) fn any_of_host(&self, packed: &[u8]) -> bool {
-        let (first, behind) = self.host_span;
-        behind != 0
-            && packed.chunks_exact(8).any(|word| {
-                let word = crate::buffer::number(word);
-                (first..behind).contains(&word) && self.find_of_host(word).is_some()
-            })
-    }
-
     /// The live translated range that an address lies in, and how far from its start.
     fn find_translated(&self, address: u64) -> Option<(&Range, u64)> {
         if !(self.moved.0..self.moved.1).contains(&address) {

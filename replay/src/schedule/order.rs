@@ -1,86 +1,145 @@
-//! The order in which calls are re-issued when threads take turns: as they were entered, but a call that gives out a handle or
-//! waits, when it returned.
+//! The order of a replay: what each call waits for.
 //!
-//! Threads overlap: one may enter a create that returns only after another thread has destroyed the object that had the same
-//! handle before. Nobody can use a handle before the call that gives it out has returned, so that moment is its place; an
-//! object that is being destroyed is used by nobody from the moment that the destroying call is entered.
+//! Calls come as they were entered, except those that give out a handle: they come when they
+//! returned. Threads overlap, so one may enter a create that returns only after another thread has
+//! destroyed the object that had the same handle. No thread can use a handle before the call that
+//! gives it out returns, and none uses an object after its destroying call is entered.
+//!
+//! In lockstep each call waits for its predecessor, and calls that wait for the device also come
+//! when they returned. Otherwise a call waits for what [`overlap`](super::overlap) says. Either way
+//! a call comes after everything it waits for, so the first call that is not done can always run.
 
 use cutape_format::{Call, Calls, Trace};
-use cutape_registry::Waits;
+use cutape_registry::{Function, Waits};
 
-use crate::issue::traits::{self, Functions};
+use super::overlap::{Done, Overlap, Step};
+use crate::issue::traits::{self, Functions, Traits};
 
-/// The calls of a trace in the order of a replay.
-pub(crate) struct Ordered<'t> {
-    calls: Calls<'t>,
-    functions: Functions,
-    /// The next in the order of enter.
-    next: Option<Call<'t>>,
-    /// Entered already, with the moment of their return.
-    held: Vec<(u64, Call<'t>)>,
-    /// Calls from that index on are left out.
-    end: u64,
+/// A call between its enter and its return.
+struct Held<'t> {
+    returned: u64,
+    step: Step<'t>,
+    function: &'static Function,
 }
 
-impl<'t> Ordered<'t> {
-    /// The calls before the index `end`.
-    pub(crate) fn new(trace: &'t Trace, end: u64) -> Self {
+/// The calls of a trace in the order of a replay.
+pub(crate) struct Steps<'t> {
+    calls: Calls<'t>,
+    functions: Functions,
+    /// Calls from that index on are left out.
+    end: u64,
+    next: Option<Call<'t>>,
+    held: Vec<Held<'t>>,
+    order: Order,
+}
+
+/// What decides what a call waits for.
+enum Order {
+    Lockstep {
+        /// How many calls of each thread have come.
+        calls: Vec<u64>,
+        last: Option<Done>,
+    },
+    Overlapping(Overlap),
+}
+
+impl<'t> Steps<'t> {
+    /// The calls before the index `end`; one after the other, or overlapping as recorded.
+    pub(crate) fn new(trace: &'t Trace, end: u64, overlapping: bool) -> Self {
+        let threads = trace.thread_count();
         Self {
             calls: trace.calls(),
             functions: Functions::default(),
+            end,
             next: None,
             held: Vec::new(),
-            end,
+            order: match overlapping {
+                true => Order::Overlapping(Overlap::new(threads)),
+                false => Order::Lockstep {
+                    calls: vec![0; threads],
+                    last: None,
+                },
+            },
         }
     }
 
-    /// True for a call whose place is where it returned.
-    fn is_late(&mut self, call: &Call<'t>) -> bool {
-        self.functions
-            .of(call)
-            .is_some_and(|function| traits::of(function).gives || function.waits != Waits::No)
+    fn read(&mut self) -> Option<Call<'t>> {
+        let next = self.next.take();
+        next.or_else(|| self.calls.next().filter(|call| call.index < self.end))
+    }
+
+    /// True for a call that comes when it returned.
+    fn is_held(&self, traits: &Traits, function: &Function) -> bool {
+        let waits = matches!(self.order, Order::Lockstep { .. }) && function.waits != Waits::No;
+        traits.gives || waits
     }
 
     /// Takes the held call that returned first, if that was before `moment`.
-    fn returned_before(&mut self, moment: u64) -> Option<Call<'t>> {
-        let (at, &(ticks, _)) = self
-            .held
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, (ticks, call))| (*ticks, call.index))?;
-        (ticks <= moment).then(|| self.held.swap_remove(at).1)
+    fn returned_before(&mut self, moment: u64) -> Option<Step<'t>> {
+        let held = self.held.iter().enumerate();
+        let first = held.min_by_key(|(_, held)| (held.returned, held.step.call.index))?;
+        if first.1.returned > moment {
+            return None;
+        }
+        let mut held = self.held.swap_remove(first.0);
+        if let Order::Overlapping(overlap) = &self.order {
+            overlap.add_recycled(&mut held.step, held.function, held.returned);
+        }
+        Some(held.step)
+    }
+
+    /// What a call waits for that is about to come; in lockstep, what comes before it.
+    fn follow(&mut self, mut step: Step<'t>) -> Step<'t> {
+        if let Order::Lockstep { calls, last } = &mut self.order
+            && let Some(count) = calls.get_mut(step.call.thread as usize)
+        {
+            *count += 1;
+            let done = (step.call.thread, *count);
+            step.after.extend(last.filter(|last| last.0 != done.0));
+            *last = Some(done);
+        }
+        step
+    }
+
+    /// A call as it was entered; `None` if it comes later.
+    fn enter(&mut self, call: Call<'t>) -> Option<Step<'t>> {
+        let function = self.functions.of(&call);
+        let oldest = self.held.iter().map(|held| held.step.call.ticks).min();
+        let after = match &mut self.order {
+            Order::Overlapping(overlap) => overlap.enter(&call, function, oldest),
+            Order::Lockstep { .. } => Vec::new(),
+        };
+        let step = Step { call, after };
+        let (Some(leave), Some(function)) = (step.call.leave, function) else {
+            return Some(step);
+        };
+        if !self.is_held(traits::of(function), function) {
+            return Some(step);
+        }
+        self.held.push(Held {
+            returned: leave.ticks,
+            step,
+            function,
+        });
+        None
     }
 }
 
-impl<'t> Iterator for Ordered<'t> {
-    type Item = Call<'t>;
+impl<'t> Iterator for Steps<'t> {
+    type Item = Step<'t>;
 
-    #[inline]
-    fn next(&mut self) -> Option<Call<'t>> {
-        // Nearly always: nothing is held, and the call keeps its place.
-        while self.held.is_empty() && self.next.is_none() {
-            let call = self.calls.next().filter(|call| call.index < self.end)?;
-            match call.leave.filter(|_| self.is_late(&call)) {
-                Some(leave) => self.held.push((leave.ticks, call)),
-                None => return Some(call),
-            }
-        }
+    fn next(&mut self) -> Option<Step<'t>> {
         loop {
-            if self.next.is_none() {
-                self.next = self.calls.next().filter(|call| call.index < self.end);
+            if !self.held.is_empty() {
+                self.next = self.read();
+                let entered = self.next.as_ref().map_or(u64::MAX, |call| call.ticks);
+                if let Some(step) = self.returned_before(entered) {
+                    return Some(self.follow(step));
+                }
             }
-            let Some(entered) = self.next.as_ref().map(|call| call.ticks) else {
-                return self.returned_before(u64::MAX);
-            };
-            if !self.held.is_empty()
-                && let Some(call) = self.returned_before(entered)
-            {
-                return Some(call);
-            }
-            let call = self.next.take()?;
-            match call.leave.filter(|_| self.is_late(&call)) {
-                Some(leave) => self.held.push((leave.ticks, call)),
-                None => return Some(call),
+            let call = self.read()?;
+            if let Some(step) = self.enter(call) {
+                return Some(self.follow(step));
             }
         }
     }
@@ -91,22 +150,103 @@ mod tests {
     use super::*;
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
-    fn event<'a>(thread: u32, name: &'a str, arguments: &'a [u64]) -> NewCall<'a> {
-        NewCall {
-            thread,
-            name,
-            arguments,
-            ..NewCall::default()
-        }
-    }
-
-    fn indices(builder: &TraceBuilder, name: &str, end: u64) -> Vec<u64> {
-        let file = format!("cutape-order-{}-{name}.cutape", std::process::id());
+    fn steps(
+        builder: &TraceBuilder,
+        name: &str,
+        end: u64,
+        overlapping: bool,
+    ) -> Vec<(u64, Vec<Done>)> {
+        let file = format!("cutape-steps-{}-{name}.cutape", std::process::id());
         let path = std::env::temp_dir().join(file);
         builder.write(&path).unwrap();
         let trace = Trace::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        Ordered::new(&trace, end).map(|call| call.index).collect()
+        let steps = Steps::new(&trace, end, overlapping);
+        steps.map(|step| (step.call.index, step.after)).collect()
+    }
+
+    fn overlapping(builder: &TraceBuilder, name: &str) -> Vec<(u64, Vec<Done>)> {
+        steps(builder, name, u64::MAX, true)
+    }
+
+    fn enter(builder: &mut TraceBuilder, thread: u32, name: &str, arguments: &[u64]) {
+        builder.call(NewCall {
+            thread,
+            name,
+            arguments,
+            ..NewCall::default()
+        });
+    }
+
+    #[test]
+    fn a_call_waits_for_what_had_returned_and_for_nothing_else() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        enter(&mut builder, 0, "cuInit", &[0]); // 0
+        builder.leave(0, 0, &[]);
+        enter(&mut builder, 1, "cuCtxSynchronize", &[]); // 1, overlaps with 2 and 3
+        enter(&mut builder, 0, "cuCtxSynchronize", &[]); // 2
+        builder.leave(0, 0, &[]);
+        enter(&mut builder, 0, "cuCtxSynchronize", &[]); // 3
+        builder.leave(1, 0, &[]);
+        enter(&mut builder, 1, "cuCtxSynchronize", &[]); // 4: 2 had returned, 3 had not
+        builder.leave(0, 0, &[]);
+        builder.leave(1, 0, &[]);
+        enter(&mut builder, 0, "cuCtxSynchronize", &[]); // 5
+        builder.leave(0, 0, &[]);
+        enter(&mut builder, 2, "cuCtxSynchronize", &[]); // 6: a thread that is new
+        builder.leave(2, 0, &[]);
+        let expected = [
+            (0, vec![]),
+            (1, vec![(0, 1)]),
+            (2, vec![]),
+            (3, vec![]),
+            (4, vec![(0, 2)]),
+            (5, vec![(1, 2)]),
+            (6, vec![(1, 2), (0, 4)]),
+        ];
+        assert_eq!(overlapping(&builder, "returned"), expected);
+    }
+
+    /// The create begins before the destroy of what had its handle, and ends after it, or before.
+    #[test]
+    fn a_recycled_handle_waits_for_its_end() {
+        for destroy_returns_first in [true, false] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            let handle = 0x5500_u64.to_le_bytes();
+            let made = [NewSnapshot::pointee(0, &handle)];
+            enter(&mut builder, 0, "cuStreamCreate", &[8, 0]);
+            builder.leave(0, 0, &made);
+            enter(&mut builder, 1, "cuStreamCreate", &[16, 0]);
+            enter(&mut builder, 0, "cuStreamDestroy_v2", &[0x5500]);
+            if destroy_returns_first {
+                builder.leave(0, 0, &[]);
+                builder.leave(1, 0, &made);
+            } else {
+                builder.leave(1, 0, &made);
+                builder.leave(0, 0, &[]);
+            }
+            let expected = [(0, vec![]), (2, vec![]), (1, vec![(0, 1), (0, 2)])];
+            assert_eq!(overlapping(&builder, "recycled"), expected);
+        }
+    }
+
+    /// Memory that is freed by a call which returns after another thread has been given some of it.
+    #[test]
+    fn memory_that_is_given_out_again_waits_for_its_end() {
+        for (given, waits) in [(0x7000_0f00, true), (0x7000_1000, false)] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            let (first, second) = (0x7000_0000_u64.to_le_bytes(), u64::to_le_bytes(given));
+            enter(&mut builder, 0, "cuMemAlloc_v2", &[8, 0x1000]);
+            builder.leave(0, 0, &[NewSnapshot::pointee(0, &first)]);
+            enter(&mut builder, 0, "cuMemFree_v2", &[0x7000_0000]);
+            enter(&mut builder, 1, "cuMemAlloc_v2", &[8, 0x100]);
+            builder.leave(1, 0, &[NewSnapshot::pointee(0, &second)]);
+            builder.leave(0, 0, &[]);
+            let mut after = vec![(0, 1)];
+            after.extend(waits.then_some((0, 2)));
+            let expected = [(0, vec![]), (1, vec![]), (2, after)];
+            assert_eq!(overlapping(&builder, "memory"), expected);
+        }
     }
 
     /// One thread's create is entered before, and returns after, another thread's destroy of the same handle.
@@ -114,21 +254,25 @@ mod tests {
     fn a_recycled_handle_is_given_out_after_it_was_given_back() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let handle = 0x5500_u64.to_le_bytes();
-        builder.call(event(0, "cuStreamCreate", &[8, 0])).leave(
-            0,
-            0,
-            &[NewSnapshot::pointee(0, &handle)],
-        );
-        builder.call(event(1, "cuStreamCreate", &[16, 0]));
-        builder.call(event(0, "cuStreamDestroy_v2", &[0x5500]));
+        enter(&mut builder, 0, "cuStreamCreate", &[8, 0]);
+        builder.leave(0, 0, &[NewSnapshot::pointee(0, &handle)]);
+        enter(&mut builder, 1, "cuStreamCreate", &[16, 0]);
+        enter(&mut builder, 0, "cuStreamDestroy_v2", &[0x5500]);
         builder.leave(0, 0, &[]);
         builder.leave(1, 0, &[NewSnapshot::pointee(0, &handle)]);
-        builder
-            .call(event(1, "cuStreamDestroy_v2", &[0x5500]))
-            .leave(1, 0, &[]);
-        builder.call(event(0, "cuCtxSynchronize", &[]));
+        enter(&mut builder, 1, "cuStreamDestroy_v2", &[0x5500]);
+        builder.leave(1, 0, &[]);
+        enter(&mut builder, 0, "cuCtxSynchronize", &[]);
         // The call in flight at the end keeps its place.
-        assert_eq!(indices(&builder, "handle", u64::MAX), [0, 2, 1, 3, 4]);
-        assert_eq!(indices(&builder, "handle", 2), [0, 1]);
+        let all = [
+            (0, vec![]),
+            (2, vec![]),
+            (1, vec![(0, 2)]),
+            (3, vec![]),
+            (4, vec![(1, 2)]),
+        ];
+        assert_eq!(steps(&builder, "lockstep", u64::MAX, false), all);
+        let some = [(0, vec![]), (1, vec![(0, 1)])];
+        assert_eq!(steps(&builder, "end", 2, false), some);
     }
 }

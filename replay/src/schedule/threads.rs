@@ -1,0 +1,542 @@
+//! The threads that issue calls: one for each recorded thread, so that the driver keeps current
+//! contexts and per-thread streams apart. Another thread reads the trace ahead.
+//!
+//! A call begins when the calls are done that it waits for ([`Step::after`]). In lockstep that is
+//! its predecessor. The thread is then woken [`EARLY`] calls before and spins until its turn,
+//! because waking a sleeping thread takes some 50 µs on a virtual machine, and threads of a
+//! framework take turns within a millisecond.
+//!
+//! There is one player. A thread has it while it prepares a call and while it looks at the result.
+//! If calls overlap, it lends the player to the others while the driver has the call ([`Lease`]).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{Scope, Thread};
+use std::time::{Duration, Instant};
+
+use cutape_format::Trace;
+
+use super::order::Steps;
+use super::overlap::{Done, Step};
+use crate::error::Error;
+use crate::guard::Position;
+use crate::issue::player::Player;
+use crate::run::{Options, Running, is_selected, start};
+
+/// Calls that are read together. To wake the reader costs the playing thread a system call.
+const BATCH: usize = 1024;
+/// Calls that are read and not taken by a thread before the reader waits.
+const READ_AHEAD: usize = 4096;
+/// How many calls before its turn a thread is woken.
+const EARLY: u64 = 64;
+
+/// How long a thread spins before it sleeps.
+fn patience(overlapping: bool) -> Duration {
+    // The playing thread, the reader and the driver's own threads need processors more than one
+    // that waits.
+    match std::thread::available_parallelism() {
+        Ok(processors) if processors.get() >= 4 && !overlapping => Duration::from_micros(200),
+        _ => Duration::ZERO,
+    }
+}
+
+/// A step, and whether it is compared.
+type Next<'t> = (Step<'t>, bool);
+
+/// Plays the calls before the index `end`; gives the player back.
+pub(crate) fn play<'t>(
+    trace: &'t Trace,
+    player: Player<'t>,
+    options: &Options,
+    end: u64,
+    tell: &mut dyn FnMut(),
+) -> Result<Player<'t>, Error> {
+    let threads = trace.thread_count();
+    let position = Arc::clone(&player.position);
+    let blank = || {
+        options
+            .threads
+            .then(|| Box::new(player.blank(trace, options)))
+    };
+    let mut blanks: Vec<_> = (0..threads).map(|_| blank()).collect();
+    let shared = Arc::new(Shared {
+        table: Mutex::new(Table {
+            player: Some(Box::new(player)),
+            wanting: VecDeque::new(),
+            threads: (0..threads).map(|_| State::default()).collect(),
+            queued: 0,
+            spent: Vec::new(),
+            all_read: false,
+            over: false,
+            broken: false,
+            error: None,
+        }),
+        gates: (0..threads).map(|_| Gate::default()).collect(),
+        room: Condvar::new(),
+        position,
+        patience: patience(options.threads),
+        overlapping: options.threads,
+        keep_going: options.keep_going,
+    });
+    let running = Running::default();
+    std::thread::scope(|scope| {
+        let reader = running.enter();
+        let (running, shared) = (&running, &shared);
+        scope.spawn(move || {
+            let _reader = reader;
+            let steps = Steps::new(trace, end, options.threads).map(|step| {
+                let compared = is_selected(options, &step.call);
+                (step, compared)
+            });
+            read(scope, running, shared, steps, &mut blanks);
+        });
+        running.wait(tell);
+    });
+    let mut table = shared.lock();
+    if let Some(error) = table.error.take() {
+        return Err(error);
+    }
+    let mut player = table.player.take().ok_or_else(|| Error::Child {
+        what: "a replaying thread",
+        source: std::io::Error::other("panicked"),
+    })?;
+    player.report.in_call_order();
+    Ok(*player)
+}
+
+/// What a thread that sleeps waits for.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Asleep {
+    #[default]
+    No,
+    /// For its next call to be read.
+    Unread,
+    /// For calls of other threads, of which this is one.
+    Undone,
+    /// For the player.
+    Player,
+}
+
+/// A thread, as the others see it.
+#[derive(Default)]
+struct State<'t> {
+    /// What has been read and not taken.
+    queue: VecDeque<Vec<Next<'t>>>,
+    /// Calls done.
+    done: u64,
+    asleep: Asleep,
+    /// What it waits for, the last first.
+    after: Vec<Done>,
+    /// Threads that wait for calls of this one: how many must be done, who waits.
+    waiting: Vec<(u64, usize)>,
+    /// When so many calls are done, the threads in `waiting` are looked at.
+    alarm: Option<u64>,
+}
+
+struct Table<'t> {
+    /// `None` while a thread has it.
+    player: Option<Box<Player<'t>>>,
+    /// The threads that wait for it, in order.
+    wanting: VecDeque<usize>,
+    threads: Vec<State<'t>>,
+    /// Calls in all queues.
+    queued: usize,
+    /// Played, for the reader to empty and to fill again.
+    spent: Vec<Vec<Next<'t>>>,
+    all_read: bool,
+    over: bool,
+    /// A thread panicked, perhaps with the player.
+    broken: bool,
+    error: Option<Error>,
+}
+
+impl Table<'_> {
+    /// Whether all is done that a thread waits for. If not, it is registered with one thread whose
+    /// calls it waits for.
+    fn may_go_on(&mut self, thread: usize, early: u64) -> bool {
+        while let Some(&(other, calls)) = self.threads[thread].after.last() {
+            let other = &mut self.threads[other as usize];
+            if other.done < calls {
+                other.waiting.push((calls, thread));
+                let alarm = calls.saturating_sub(early).max(other.done + 1);
+                other.alarm = Some(other.alarm.map_or(alarm, |known| known.min(alarm)));
+                return false;
+            }
+            self.threads[thread].after.pop();
+        }
+        true
+    }
+
+    /// Looks at the threads that wait for calls of one. Puts those that may go on into `go`, and
+    /// those that soon may into `soon`.
+    fn ring(&mut self, thread: usize, early: u64, wakes: &mut Wakes) {
+        let done = self.threads[thread].done;
+        self.threads[thread].alarm = None;
+        for (calls, other) in std::mem::take(&mut self.threads[thread].waiting) {
+            if done >= calls {
+                if self.may_go_on(other, early) {
+                    self.threads[other].asleep = Asleep::No;
+                    wakes.go.push(other);
+                }
+                continue;
+            }
+            let state = &mut self.threads[thread];
+            state.waiting.push((calls, other));
+            let is_soon = done + early >= calls;
+            if is_soon {
+                wakes.soon.push(other);
+            }
+            let alarm = if is_soon { calls } else { calls - early };
+            state.alarm = Some(state.alarm.map_or(alarm, |known| known.min(alarm)));
+        }
+    }
+}
+
+/// Threads to be woken when the table is left.
+#[derive(Default)]
+struct Wakes {
+    go: Vec<usize>,
+    soon: Vec<usize>,
+}
+
+/// What a thread waits at. Each has a cache line of its own, because threads spin on it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Gate {
+    is_open: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Gate {
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Lets the thread spin instead of sleeping.
+    fn nudge(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Waits until it is open, and closes it.
+    fn pass(&self, patience: Duration) {
+        let mut since = Instant::now();
+        while !self.is_open.swap(false, Ordering::Acquire) {
+            while !self.is_open.load(Ordering::Relaxed) {
+                if since.elapsed() < patience {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::park();
+                    since = Instant::now();
+                }
+            }
+        }
+    }
+}
+
+/// What the threads share.
+struct Shared<'t> {
+    table: Mutex<Table<'t>>,
+    /// By thread.
+    gates: Vec<Gate>,
+    /// There is room for more calls to be read.
+    room: Condvar,
+    position: Arc<Position>,
+    patience: Duration,
+    overlapping: bool,
+    keep_going: bool,
+}
+
+/// With what a thread lends the player and gets it back.
+pub(crate) struct Lease<'t> {
+    shared: Arc<Shared<'t>>,
+    thread: usize,
+    /// Takes the player's place meanwhile.
+    pub blank: Box<Player<'t>>,
+}
+
+impl<'t> Lease<'t> {
+    /// Lends the player, does something, and gets it back. `player` is a blank one meanwhile.
+    pub(crate) fn without<T>(
+        mut self,
+        player: &mut Player<'t>,
+        work: impl FnOnce() -> T,
+    ) -> (T, Self) {
+        std::mem::swap(player, &mut *self.blank);
+        self.shared.give(self.blank);
+        let result = work();
+        let table = self.shared.lock();
+        self.blank = self.shared.take(table, self.thread, &mut Wakes::default());
+        std::mem::swap(player, &mut *self.blank);
+        (result, self)
+    }
+}
+
+impl<'t> Shared<'t> {
+    fn lock(&self) -> MutexGuard<'_, Table<'t>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn early(&self) -> u64 {
+        if self.patience.is_zero() { 0 } else { EARLY }
+    }
+
+    /// Leaves the table, and wakes who may go on.
+    fn leave(&self, table: MutexGuard<'_, Table<'t>>, wakes: &mut Wakes) {
+        drop(table);
+        wakes
+            .go
+            .drain(..)
+            .for_each(|thread| self.gates[thread].open());
+        let soon = wakes.soon.drain(..);
+        soon.for_each(|thread| self.gates[thread].nudge());
+    }
+
+    /// Leaves the table until the thread's gate is opened.
+    fn sleep<'a>(
+        &'a self,
+        table: MutexGuard<'a, Table<'t>>,
+        thread: usize,
+        wakes: &mut Wakes,
+    ) -> MutexGuard<'a, Table<'t>> {
+        self.leave(table, wakes);
+        self.gates[thread].pass(self.patience);
+        self.lock()
+    }
+
+    /// Puts the player back for the next thread that wants it.
+    fn give(&self, player: Box<Player<'t>>) {
+        let mut table = self.lock();
+        table.player = Some(player);
+        let mut wakes = Wakes::default();
+        wakes.go.extend(table.wanting.front());
+        self.leave(table, &mut wakes);
+    }
+
+    /// Takes the player when it is there, and leaves the table.
+    fn take<'a>(
+        &'a self,
+        mut table: MutexGuard<'a, Table<'t>>,
+        thread: usize,
+        wakes: &mut Wakes,
+    ) -> Box<Player<'t>> {
+        loop {
+            if let Some(player) = table.player.take() {
+                if table.threads[thread].asleep == Asleep::Player {
+                    table.threads[thread].asleep = Asleep::No;
+                    table.wanting.retain(|&wanting| wanting != thread);
+                }
+                self.leave(table, wakes);
+                return player;
+            }
+            assert!(!table.broken, "another replaying thread has panicked");
+            if table.threads[thread].asleep != Asleep::Player {
+                table.threads[thread].asleep = Asleep::Player;
+                table.wanting.push_back(thread);
+            }
+            table = self.sleep(table, thread, wakes);
+        }
+    }
+
+    /// The next calls of a thread, and the table; `None` when there are no more.
+    fn next_calls<'a>(
+        &'a self,
+        mut table: MutexGuard<'a, Table<'t>>,
+        thread: usize,
+        wakes: &mut Wakes,
+    ) -> Option<(Vec<Next<'t>>, MutexGuard<'a, Table<'t>>)> {
+        while !table.over {
+            if let Some(calls) = table.threads[thread].queue.pop_front() {
+                table.queued -= calls.len();
+                self.room.notify_one();
+                return Some((calls, table));
+            }
+            if table.all_read {
+                break;
+            }
+            table.threads[thread].asleep = Asleep::Unread;
+            table = self.sleep(table, thread, wakes);
+        }
+        self.leave(table, wakes);
+        None
+    }
+
+    /// Waits until a call may begin; `None` if the replay is over.
+    fn wait_for_turn<'a>(
+        &'a self,
+        mut table: MutexGuard<'a, Table<'t>>,
+        thread: usize,
+        step: &mut Step<'t>,
+        wakes: &mut Wakes,
+    ) -> Option<MutexGuard<'a, Table<'t>>> {
+        if !step.after.is_empty() {
+            table.threads[thread].after = std::mem::take(&mut step.after);
+            if !table.may_go_on(thread, self.early()) {
+                if self.overlapping {
+                    self.position.waits(thread, step.call.index);
+                }
+                table.threads[thread].asleep = Asleep::Undone;
+                while table.threads[thread].asleep == Asleep::Undone && !table.over {
+                    table = self.sleep(table, thread, wakes);
+                }
+            }
+        }
+        if table.over {
+            self.leave(table, wakes);
+            return None;
+        }
+        Some(table)
+    }
+
+    /// A recorded thread: plays its calls until there are no more.
+    fn play_all(self: &Arc<Self>, thread: usize, blank: Option<Box<Player<'t>>>) {
+        let _end = EndOnPanic(self);
+        let _ = self.gates[thread].thread.set(std::thread::current());
+        let mut lease = blank.map(|blank| Lease {
+            shared: Arc::clone(self),
+            thread,
+            blank,
+        });
+        let mut wakes = Wakes::default();
+        let mut table = self.lock();
+        while let Some((mut calls, found)) = self.next_calls(table, thread, &mut wakes) {
+            table = found;
+            for (step, compared) in &mut calls {
+                let Some(ready) = self.wait_for_turn(table, thread, step, &mut wakes) else {
+                    return;
+                };
+                let mut player = self.take(ready, thread, &mut wakes);
+                player.lease = lease.take();
+                let outcome = player.play_selected(&step.call, *compared);
+                lease = player.lease.take();
+                table = self.lock();
+                self.is_done(&mut table, (thread, player), outcome, &mut wakes);
+            }
+            table.spent.push(calls);
+        }
+    }
+
+    /// A call of a thread is done, which gives the player back.
+    fn is_done(
+        &self,
+        table: &mut Table<'t>,
+        (thread, player): (usize, Box<Player<'t>>),
+        outcome: Result<(), Error>,
+        wakes: &mut Wakes,
+    ) {
+        table.over |= player.report.divergence_count > 0 && !self.keep_going;
+        table.player = Some(player);
+        if let Err(error) = outcome {
+            table.error.get_or_insert(error);
+            table.over = true;
+        }
+        let done = &self.position.done;
+        done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if self.overlapping {
+            self.position.leaves(thread);
+        }
+        if table.over {
+            return self.wake_all();
+        }
+        let state = &mut table.threads[thread];
+        state.done += 1;
+        if state.alarm.is_some_and(|alarm| state.done >= alarm) {
+            table.ring(thread, self.early(), wakes);
+        }
+        wakes.go.extend(table.wanting.front());
+    }
+
+    fn wake_all(&self) {
+        self.gates.iter().for_each(Gate::open);
+        self.room.notify_one();
+    }
+}
+
+/// Ends the replay if a thread panics, so that no other waits for it.
+struct EndOnPanic<'a, 't>(&'a Shared<'t>);
+
+impl Drop for EndOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut table = self.0.lock();
+            table.over = true;
+            table.broken = true;
+            drop(table);
+            self.0.wake_all();
+        }
+    }
+}
+
+/// Reads calls ahead, and starts the thread of each recorded thread with its first.
+fn read<'scope, 't: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    running: &'scope Running,
+    shared: &Arc<Shared<'t>>,
+    mut steps: impl Iterator<Item = Next<'t>>,
+    blanks: &mut [Option<Box<Player<'t>>>],
+) {
+    let mut started = vec![false; blanks.len()];
+    let mut spent: Vec<Vec<Next<'t>>> = Vec::new();
+    loop {
+        let mut parts: Vec<(usize, Vec<Next<'t>>)> = Vec::new();
+        let mut count = 0;
+        for next in steps.by_ref().take(BATCH) {
+            let thread = next.0.call.thread as usize;
+            let last = parts.last().is_some_and(|part| part.0 == thread);
+            let known = match last {
+                true => Some(parts.len() - 1),
+                false => parts.iter().position(|part| part.0 == thread),
+            };
+            let at = known.unwrap_or_else(|| {
+                let mut empty = spent.pop().unwrap_or_default();
+                empty.clear();
+                parts.push((thread, empty));
+                parts.len() - 1
+            });
+            parts[at].1.push(next);
+            count += 1;
+        }
+        let mut table = shared.lock();
+        while table.queued >= READ_AHEAD && !table.over {
+            let waited = shared.room.wait(table);
+            table = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if table.over {
+            return;
+        }
+        table.all_read = count == 0;
+        if table.all_read {
+            drop(table);
+            return shared.wake_all();
+        }
+        table.queued += count;
+        let mut wakes = Wakes::default();
+        spent.append(&mut table.spent);
+        for (thread, part) in parts {
+            let state = &mut table.threads[thread];
+            state.queue.push_back(part);
+            if state.asleep == Asleep::Unread {
+                state.asleep = Asleep::No;
+                wakes.go.push(thread);
+            }
+            if std::mem::replace(&mut started[thread], true) {
+                continue;
+            }
+            let (runner, own, blank) = (running.enter(), Arc::clone(shared), blanks[thread].take());
+            let start = start(scope, thread as u32, move || {
+                let _runner = runner;
+                own.play_all(thread, blank);
+            });
+            if let Err(error) = start {
+                table.error = Some(error);
+                table.over = true;
+                drop(table);
+                return shared.wake_all();
+            }
+        }
+        shared.leave(table, &mut wakes);
+    }
+}
