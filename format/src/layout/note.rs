@@ -1,0 +1,120 @@
+//! Notes: records about a call in progress or about a thread.
+
+use crate::codec::{Decode, Encode};
+
+/// What a note holds.
+pub mod note_kind {
+    /// [`super::ThreadNote`].
+    pub const THREAD: u16 = 1;
+    /// [`super::LayoutNote`], then as many `(u32 offset, u32 size)`.
+    pub const LAYOUT: u16 = 2;
+    /// [`super::ReadbackNote`], then one snapshot.
+    pub const READBACK: u16 = 3;
+    /// Text: why recording stops here.
+    pub const STOPPED: u16 = 4;
+    /// Text: a name that the program asked for and that the signature table lacks.
+    pub const UNKNOWN_SYMBOL: u16 = 5;
+    /// Further snapshots of the `ENTER` before. The recorder reads memory that may fault only when
+    /// the call itself is already in the trace.
+    pub const SNAPSHOTS: u16 = 6;
+    /// [`super::OriginNote`], then the function's name as text.
+    pub const ORIGIN: u16 = 7;
+    /// [`super::HostChangedNote`], then one snapshot.
+    pub const HOST_CHANGED: u16 = 8;
+    /// [`super::HostSkippedNote`].
+    pub const HOST_SKIPPED: u16 = 9;
+    /// [`super::BufferNote`].
+    pub const BUFFER: u16 = 10;
+}
+
+/// Identifies the thread; in its first call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ThreadNote {
+    /// The operating system's number.
+    pub number: u32,
+    /// Its name, padded with zeros.
+    pub name: [u8; 16],
+}
+
+/// First record of a thread buffer: what the head of its chunk of calls will say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BufferNote {
+    /// Position among the chunks of the thread, from 0.
+    pub sequence: u32,
+    /// Number in its thread of the first call that is entered here.
+    pub first: u64,
+    /// Clock when the buffer was begun.
+    pub ticks: u64,
+    /// Nanoseconds of the monotonic clock at that moment.
+    pub nanoseconds: u64,
+}
+
+/// Length of the record with a [`BufferNote`], head and padding included.
+pub const BUFFER_NOTE_LENGTH: usize = 40;
+/// Length that recorders give that record, with zeros at its end. The records behind it then have
+/// the alignment that they have behind a chunk head; otherwise copying them takes a quarter longer.
+pub const BUFFER_NOTE_PADDED_LENGTH: usize = 64;
+
+/// How a kernel takes its parameters; before its first launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LayoutNote {
+    /// The function or kernel handle.
+    pub handle: u64,
+    /// How many `(offset, size)` follow.
+    pub count: u32,
+}
+
+/// Origin of a function that no recorded call returned; in the first call that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct OriginNote {
+    /// The function or kernel handle.
+    pub handle: u64,
+    /// Its module, or its library if it is a kernel.
+    pub owner: u64,
+    /// 0 for a `CUfunction`, 1 for a `CUkernel`.
+    pub is_kernel: u8,
+}
+
+/// Bytes of an asynchronous copy, read when this call proved the copy complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReadbackNote {
+    /// Thread of the copy.
+    pub thread: u32,
+    /// Number of the copy in its thread, from 0.
+    pub number: u64,
+    /// Host address of the bytes.
+    pub address: u64,
+}
+
+/// Host memory that the device accesses without a copy has changed since it was last compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostChangedNote {
+    /// Host address of the snapshot that follows.
+    pub address: u64,
+    /// 0 if read before the call, 1 if read after it returned (it waits for the device).
+    pub is_after: u8,
+}
+
+/// Host memory that the device can read and that is not compared; once a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostSkippedNote {
+    /// Start of the range.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// A number of [`host_skip`].
+    pub reason: u8,
+}
+
+/// Why host memory is not compared.
+pub mod host_skip {
+    /// The range is longer than the limit for one range (64 MiB).
+    pub const LONG: u8 = 1;
+    /// All ranges together exceed the limit (1 GiB), or memory for the copy ran out.
+    pub const FULL: u8 = 2;
+    /// Managed memory that the host must not touch while the device works (no
+    /// concurrentManagedAccess).
+    pub const EXCLUSIVE: u8 = 3;
+    /// Its pages could not be read.
+    pub const UNREADABLE: u8 = 4;
+}

@@ -1,0 +1,21 @@
+//! Reading traces: files, compression, damage, calls.
+
+mod body;
+pub(crate) mod call;
+pub(crate) mod compress;
+pub(crate) mod contents;
+pub(crate) mod cursor;
+pub(crate) mod error;
+mod follow;
+mod growth;
+mod index;
+pub(crate) mod note;
+mod outline;
+pub(crate) mod record;
+mod scan;
+pub(crate) mod signature;
+pub(crate) mod snapshot;
+pub(crate) mod source;
+pub(crate) mod trace;
+pub(crate) mod verify;
+pub(crate) mod walk;

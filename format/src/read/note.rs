@@ -1,0 +1,93 @@
+//! Notes as a reader sees them.
+
+use crate::codec::{self, Decode};
+use crate::layout::{
+    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, note_kind,
+};
+use crate::read::snapshot::{Snapshot, Snapshots};
+
+/// What was noted while a call was in progress.
+#[derive(Clone, Debug)]
+pub enum Note<'a> {
+    /// Number and name of the calling thread.
+    Thread(ThreadNote),
+    /// How a kernel takes its parameters: handle, `(offset, size)` of each.
+    Layout(u64, Vec<(u32, u32)>),
+    /// Origin and name of a function that no recorded call returned.
+    Origin(OriginNote, String),
+    /// Bytes of an earlier asynchronous copy, proved complete by this call.
+    Readback(ReadbackNote, Snapshot<'a>),
+    /// Content of host memory that the device can read.
+    HostChanged(HostChangedNote, Snapshot<'a>),
+    /// Host memory that the device can read and whose changes are not recorded.
+    HostSkipped(HostSkippedNote),
+    /// Why recording stopped here.
+    Stopped(String),
+    /// The program asked for a function that the signature table lacks.
+    UnknownSymbol(String),
+    /// Snapshots of the call's enter part; [`crate::Call::snapshots`] gives them too.
+    Snapshots(Snapshots<'a>),
+    /// A note of a later version: kind and bytes.
+    Other(u16, &'a [u8]),
+}
+
+impl<'a> Note<'a> {
+    pub(crate) fn read(kind: u16, bytes: &'a [u8]) -> Self {
+        Self::decode(kind, bytes).unwrap_or(Note::Other(kind, bytes))
+    }
+
+    fn decode(kind: u16, bytes: &'a [u8]) -> Option<Self> {
+        Some(match kind {
+            note_kind::THREAD => Note::Thread(head(bytes)?.0),
+            note_kind::LAYOUT => {
+                let (head, rest) = head::<LayoutNote>(bytes)?;
+                let pairs = rest.chunks_exact(8).take(head.count as usize);
+                let pairs: Vec<_> = pairs
+                    .map(|pair| Some(codec::decode(pair)?.0))
+                    .collect::<Option<_>>()?;
+                if pairs.len() != head.count as usize {
+                    return None;
+                }
+                Note::Layout(head.handle, pairs)
+            }
+            note_kind::READBACK => {
+                let (head, rest) = head(bytes)?;
+                Note::Readback(head, Snapshots::of(rest).next()?)
+            }
+            note_kind::ORIGIN => {
+                let (head, rest) = head(bytes)?;
+                Note::Origin(head, text(rest))
+            }
+            note_kind::HOST_CHANGED => {
+                let (head, rest) = head(bytes)?;
+                Note::HostChanged(head, Snapshots::of(rest).next()?)
+            }
+            note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
+            note_kind::STOPPED => Note::Stopped(text(bytes)),
+            note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
+            note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),
+            _ => return None,
+        })
+    }
+}
+
+fn head<T: Decode<()>>(bytes: &[u8]) -> Option<(T, &[u8])> {
+    let (head, used) = codec::decode(bytes)?;
+    Some((head, bytes.get(used..)?))
+}
+
+/// The encoded snapshots of a note; `None` if it has none.
+pub(crate) fn snapshots_of(kind: u16, bytes: &[u8]) -> Option<&[u8]> {
+    match kind {
+        note_kind::SNAPSHOTS => Some(bytes),
+        note_kind::READBACK => Some(head::<ReadbackNote>(bytes)?.1),
+        note_kind::HOST_CHANGED => Some(head::<HostChangedNote>(bytes)?.1),
+        _ => None,
+    }
+}
+
+/// Bytes up to the first NUL as text; lossy where they are not UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or(bytes);
+    String::from_utf8_lossy(bytes).into_owned()
+}
