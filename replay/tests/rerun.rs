@@ -142,13 +142,13 @@ fn each_call_is_measured_where_the_trace_has_it() {
             .all(|subject| subject.restored_bytes == LENGTH)
     );
     assert!(
-        measured.outcome.put_off.is_empty(),
+        measured.outcome.deferred.is_empty(),
         "the trace goes on as it was"
     );
 }
 
 #[test]
-fn what_is_no_work_is_done_once_and_what_ends_an_object_is_put_off() {
+fn other_calls_run_once_and_ends_are_deferred() {
     let mut recorder = Recorder::new();
     let context = recorder.begin();
     let first = recorder.index;
@@ -178,7 +178,7 @@ fn what_is_no_work_is_done_once_and_what_ends_an_object_is_put_off() {
         counts.collect()
     };
     assert_eq!(
-        counts(&outcome.put_off),
+        counts(&outcome.deferred),
         [("cuMemFree_v2".into(), 2), ("cuCtxDestroy_v2".into(), 1)]
     );
     assert_eq!(
@@ -225,13 +225,13 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
             "fails-at-once",
             all.as_str(),
             ("CUTAPE_NULL_FAIL", "cuMemcpyDtoD_v2=999"),
-            "cuMemcpyDtoD_v2 answers CUDA_ERROR_UNKNOWN here and cannot be measured",
+            "cuMemcpyDtoD_v2 returns CUDA_ERROR_UNKNOWN here and cannot be measured",
         ),
         (
             "fails-later",
             &all,
             ("CUTAPE_NULL_FAIL", "cuMemcpyDtoD_v2@5=999"),
-            "answers CUDA_ERROR_UNKNOWN when it is repeated",
+            "returned CUDA_ERROR_UNKNOWN when it is repeated",
         ),
         (
             "dies",
@@ -289,13 +289,13 @@ fn captures_are_left_alone() {
     assert!(
         reasons
             .into_iter()
-            .any(|reason| reason.contains("captures"))
+            .any(|reason| reason.contains("capturing"))
     );
 
     let flags = format!("calls={inside}..{behind}");
     let error = measured(&recorder, "inside", &flags, &[]).unwrap_err();
     assert!(
-        error.to_string().contains("a stream captures at call"),
+        error.to_string().contains("a stream is capturing at call"),
         "{error}"
     );
 }

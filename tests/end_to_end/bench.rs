@@ -77,7 +77,7 @@ fn the_whole_trace_is_measured_as_one() {
     assert_eq!(all(&report, "benchmarks", "clock"), ["gpu", "host"]);
     assert_eq!(all(&report, "benchmarks", "verdict"), ["not-compared"; 2]);
     assert!(all(&report, "not_repeated", "function").contains(&"cuMemAlloc_v2"));
-    assert!(all(&report, "put_off", "function").contains(&"cuMemFree_v2"));
+    assert!(all(&report, "deferred", "function").contains(&"cuMemFree_v2"));
     // The two buffers that the program copies something into; the third is set to the zeros that it holds.
     assert_eq!(report["memory"][0]["restored_bytes"], 800_000);
     assert_eq!(report["memory"][0]["calls"], 17);
@@ -249,7 +249,7 @@ fn a_replaced_kernel_must_have_the_same_name_and_parameters() {
         (
             format!("saxpy={narrow}"),
             2,
-            "takes other parameters than the recorded kernel: 0+4 there, 0+4 4+4 8+8 16+8 in the recording",
+            "takes other parameters than the recorded kernel: 0+4, recorded 0+4 4+4 8+8 16+8",
         ),
         (
             format!("sgemm={good}"),
@@ -335,7 +335,7 @@ fn a_driver_that_fails_or_dies_is_told_with_the_call() {
         (
             "CUTAPE_NULL_FAIL",
             "cuLaunchKernel@30=700",
-            "cuLaunchKernel answers CUDA_ERROR_ILLEGAL_ADDRESS when it is repeated",
+            "cuLaunchKernel returned CUDA_ERROR_ILLEGAL_ADDRESS when it is repeated",
         ),
     ] {
         let mut command = parts().cutape(&[

@@ -46,7 +46,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     launches(&mut out, report, settings);
     memory(&mut out, report, settings);
     by_reason(&mut out, "done once, not repeated", &report.not_repeated);
-    by_reason(&mut out, "put off to the end", &report.put_off);
+    by_reason(&mut out, "deferred to the end", &report.deferred);
     by_reason(&mut out, "not re-issued at all", &report.not_reissued);
     if report.between > 0 {
         let _ = writeln!(

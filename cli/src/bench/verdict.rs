@@ -52,7 +52,7 @@ pub(super) struct Report {
     pub subjects: Vec<Subject>,
     pub memory: Vec<Measured>,
     pub not_repeated: Vec<cutape_replay::Skipped>,
-    pub put_off: Vec<cutape_replay::Skipped>,
+    pub deferred: Vec<cutape_replay::Skipped>,
     pub not_reissued: Vec<cutape_replay::Skipped>,
     /// Calls between the measured ones that were issued once.
     pub between: u64,
@@ -103,7 +103,7 @@ impl Report {
         let replay = outcome.report;
         self.memory = outcome.subjects;
         self.not_repeated = outcome.not_repeated;
-        self.put_off = outcome.put_off;
+        self.deferred = outcome.deferred;
         self.not_reissued = replay.skipped;
         self.between = outcome.between;
         self.compared_bytes += outcome.compared_bytes;

@@ -1,4 +1,4 @@
-//! The calls of the driver that measuring makes for itself, typed.
+//! Typed driver calls that a measurement itself makes.
 
 use std::ffi::CStr;
 
@@ -6,16 +6,16 @@ use cutape_registry::id;
 
 use crate::api::{Api, Code, INVALID_VALUE};
 
-/// What a function that the driver does not have counts as (CUDA_ERROR_NOT_SUPPORTED).
+/// CUDA_ERROR_NOT_SUPPORTED, for a function that the driver lacks.
 const NOT_SUPPORTED: Code = 801;
-/// Most parameters of a kernel that are asked for; a kernel's parameters are at most 32,764 bytes.
+/// Upper bound of a kernel's parameters, which take at most 32,764 bytes.
 const PARAMETERS: u64 = 32 << 10;
 
 impl Api {
-    /// Calls a function whose pointer arguments point at locals of the caller, or at memory that the caller vouches for.
+    /// Calls a function whose pointer arguments point to locals of the caller, or to memory that the caller guarantees.
     fn ask(&self, id: u16, args: &[u64]) -> Result<(), Code> {
-        // SAFETY: all callers are in this file; they pass numbers, live handles, addresses that the books or the snapshot
-        // know, and addresses of locals that outlive the call, sized as the API says.
+        // SAFETY: all callers are in this file. They pass numbers, live handles, addresses of live ranges, and addresses
+        // of locals that outlive the call, sized as the API requires.
         match unsafe { self.call(id, args) } {
             Ok(0) => Ok(()),
             Ok(code) => Err(code),
@@ -33,7 +33,7 @@ impl Api {
         self.ask(id::cuMemFree_v2, &[address])
     }
 
-    /// Device memory into `bytes`, when all work has been waited for.
+    /// Copies device memory to `bytes`. All work must be done.
     pub(super) fn read_device(&self, address: u64, bytes: &mut [u8]) -> Result<(), Code> {
         let args = [bytes.as_mut_ptr() as u64, address, bytes.len() as u64];
         self.ask(id::cuMemcpyDtoH_v2, &args)
@@ -81,7 +81,7 @@ impl Api {
         self.ask(id::cuEventSynchronize, &[event])
     }
 
-    /// Nanoseconds between two events that are complete.
+    /// Nanoseconds between two completed events.
     pub(super) fn elapsed(&self, start: u64, end: u64) -> Result<f64, Code> {
         let mut milliseconds = 0f32;
         let args = [&raw mut milliseconds as u64, start, end];
@@ -89,7 +89,7 @@ impl Api {
         Ok(f64::from(milliseconds) * 1e6)
     }
 
-    /// Loads an image, which lies in memory that outlives the call and is followed by zeros.
+    /// Loads an image in memory that outlives the call and has zeros after it.
     pub(super) fn load_module(&self, image: u64) -> Result<u64, Code> {
         let mut module = 0u64;
         self.ask(id::cuModuleLoadData, &[&raw mut module as u64, image])?;
@@ -111,7 +111,7 @@ impl Api {
         Ok(function)
     }
 
-    /// Offset and size of each parameter of a function; an error where the driver cannot tell (before 12.4).
+    /// Offset and size of each parameter of a function; an error if the driver does not report them (before 12.4).
     pub(super) fn parameter_layout(&self, function: u64) -> Result<Vec<(u32, u32)>, Code> {
         let mut layout = Vec::new();
         for index in 0..PARAMETERS {

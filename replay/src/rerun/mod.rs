@@ -1,10 +1,10 @@
-//! Calls of a trace issued again and again, each time on the same memory: what a measurement needs.
+//! Repeats calls of a trace for a measurement, each time on the same memory.
 //!
-//! The trace is replayed as always. While the wanted calls are played, what the driver gets is kept (`steps`); before the
-//! first of them the memory that lives is read (`snapshot`), after the last it is compared, and what has changed is put back
-//! before each iteration (`work`). What ends an object is put off from the first wanted call on, so that all that the kept
-//! calls use lives as long as they are repeated; what is no work and no wait is done once (`repeatable`). `replacement`
-//! launches another kernel in the place of a recorded one, `outputs` holds its results against those of the recorded one.
+//! The trace is replayed as usual. `steps` keeps what the driver is given for the selected calls. `snapshot` reads live
+//! memory before the first of them, finds what they changed after the last, and restores that before each iteration.
+//! `work` runs and times iterations. From the first selected call on, calls that end objects are deferred, so that the
+//! repeated calls find their objects alive; calls that are neither work nor waits run once (`repeatable`). `replacement`
+//! launches another kernel instead of a recorded one, and `outputs` compares the results of the two.
 
 mod driver;
 mod outputs;
@@ -34,29 +34,29 @@ pub use outputs::{Element, Mismatch, Tolerance, compare};
 pub use replacement::Replacement;
 pub use work::{Clock, Work};
 
-use outputs::{bytes_of, hold_against};
+use outputs::{bytes_of, compare_regions};
 use repeatable::{ends_something, why_once};
 use snapshot::{Region, Snapshot};
 use steps::{Recorder, Step, calls_of};
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// The wanted calls by index.
+    /// Indices of the selected calls.
     pub calls: BTreeSet<u64>,
-    /// Each of them, all launches, is measured by itself where the trace has it, instead of all as one.
+    /// Measure each of them by itself, at its place in the trace; all must be launches.
     pub each: bool,
     /// Put memory back before each iteration.
     pub restore: bool,
-    /// Kernels that are launched in the place of recorded ones, by the launch's index; only with `each`.
+    /// Kernels to launch instead of recorded ones, by the index of the launch; only with `each`.
     pub replacements: HashMap<u64, Replacement>,
-    /// How much the results of a replacement may differ.
+    /// By how much the results of a replacement may differ.
     pub tolerance: Tolerance,
     /// Measure the recorded kernels of replaced launches, too.
     pub recorded_too: bool,
 }
 
-/// What is measured at the moment.
+/// What is being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// Index of the launch, or of the first call.
@@ -65,42 +65,42 @@ pub struct Subject {
     pub replaced: bool,
 }
 
-/// Measures one subject, with calls that are ready; an error ends the replay.
+/// Measures one subject; an error ends the replay.
 pub type Measure = Box<dyn FnMut(Subject, &mut Work<'_>) -> Result<(), String> + Send>;
 
-/// What came of it, besides the measurements.
+/// The outcome of a job, without the measurements.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The replay that has built the state up.
+    /// The replay that built the state.
     pub report: Report,
-    /// What was measured, with its memory.
+    /// The measured subjects and their memory.
     pub subjects: Vec<Measured>,
-    /// Wanted calls that were not repeated, by reason and name.
+    /// Selected calls that were not repeated, by reason and name.
     pub not_repeated: Vec<Skipped>,
-    /// Calls that were put off because they end what the measured ones use.
-    pub put_off: Vec<Skipped>,
-    /// Calls between the wanted ones that were issued once.
+    /// Calls that were deferred because they end what the measured ones use.
+    pub deferred: Vec<Skipped>,
+    /// Calls between the selected ones, which were issued once.
     pub between: u64,
-    /// Bytes of memory that a recorded kernel or its replacement has changed, and that were compared.
+    /// Compared bytes of memory that a recorded kernel or its replacement changed.
     pub compared_bytes: u64,
-    /// Memory that a replacement has left in another state than the recorded kernel.
+    /// Memory that differs after the replacement and after the recorded kernel.
     pub mismatches: Vec<Differing>,
-    /// What else the reader must know.
+    /// Further notes, with how often each applies.
     pub notes: BTreeMap<String, u64>,
 }
 
-/// A subject and the memory that goes with it.
+/// A measured subject and its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// Index of the launch, or of the first call.
     pub call: u64,
     /// Calls in one iteration.
     pub calls: u64,
-    /// Bytes of memory that lived before and were kept.
+    /// Bytes of live memory that were saved before the first call.
     pub saved_bytes: u64,
-    /// Bytes that the calls change and that are put back before each iteration.
+    /// Bytes that the calls change, which are restored before each iteration.
     pub restored_bytes: u64,
-    /// Of these, bytes that are put back from host memory, because the device has no room for a copy.
+    /// Of these, bytes restored from host memory because the device has no room for a copy.
     pub spilled_bytes: u64,
 }
 
@@ -109,7 +109,7 @@ pub struct Measured {
 pub struct Differing {
     /// The launch.
     pub call: u64,
-    /// The memory, in words.
+    /// The memory, described for a message.
     pub memory: String,
     /// Its first address, as recorded.
     pub address: u64,
@@ -117,7 +117,7 @@ pub struct Differing {
     pub mismatch: Mismatch,
 }
 
-/// A measurement under way; the player hands each call to it.
+/// A job in progress; the player passes each call to it.
 pub(crate) struct Rerun {
     job: Job,
     measure: Measure,
@@ -179,13 +179,18 @@ impl Rerun {
         }
     }
 
-    /// All wanted calls are measured as one, when the last of them has been played.
+    /// Measures all selected calls together, after the last of them was played.
     fn play_together<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
         let wanted = self.job.calls.contains(&call.index);
         let once = match self.function(call) {
             Some(function) if self.begun && call.succeeded() && ends_something(function) => {
                 let reason = "it ends what measured calls may use";
-                tally(&mut self.outcome.put_off, function.name, reason, call.index);
+                tally(
+                    &mut self.outcome.deferred,
+                    function.name,
+                    reason,
+                    call.index,
+                );
                 return self.done_with(player, wanted);
             }
             Some(function) => why_once(call, function),
@@ -212,7 +217,7 @@ impl Rerun {
         self.done_with(player, wanted)
     }
 
-    /// Measures if that was the last wanted call.
+    /// Measures if that was the last selected call.
     fn done_with(&mut self, player: &mut Player<'_>, wanted: bool) -> Result<(), Error> {
         if !wanted {
             return Ok(());
@@ -253,7 +258,7 @@ impl Rerun {
         Ok(())
     }
 
-    /// Each wanted launch is measured by itself, on the memory that it has in the trace.
+    /// Measures a selected launch by itself, on the memory that it has in the trace.
     fn play_each<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
         if !self.job.calls.contains(&call.index) {
             player.play(call)?;
@@ -265,7 +270,7 @@ impl Rerun {
             None => Some("this build does not know the function"),
         };
         let once = match player.captures.any_open() {
-            true => Some("a stream captures at that moment"),
+            true => Some("a stream is capturing at that call"),
             false => once,
         };
         if let Some(reason) = once {
@@ -289,7 +294,7 @@ impl Rerun {
         Ok(())
     }
 
-    /// One launch that has been played once: measures it, or its replacement, and leaves memory as one launch leaves it.
+    /// Measures a launch that was played once, or its replacement, and leaves memory as one launch would.
     fn measure_launch(
         &mut self,
         player: &mut Player<'_>,
@@ -311,7 +316,7 @@ impl Rerun {
                 let changes = snapshot.changes(&player.api).map_err(cannot)?;
                 let mut changed: BTreeSet<usize> = changes.iter().map(|change| change.0).collect();
                 if let Some(replaced) = &replaced {
-                    changed.extend(self.hold_against(
+                    changed.extend(self.compare_outputs(
                         player,
                         call,
                         steps,
@@ -341,8 +346,8 @@ impl Rerun {
             self.measure(player, subject, &replaced.steps, snapshot, saved)?;
         }
         if snapshot.is_some() {
-            // The trace goes on from here.
-            self.again(player, steps, snapshot)?;
+            // The rest of the trace needs the state after one launch.
+            self.reissue(player, steps, snapshot)?;
         }
         if let Some(replaced) = replaced {
             replaced.release(&player.api);
@@ -350,9 +355,9 @@ impl Rerun {
         Ok(())
     }
 
-    /// Runs the replacement on the memory that the recorded kernel had, and compares what both have written. Returns what the
-    /// replacement has changed.
-    fn hold_against(
+    /// Runs the replacement on the memory that the recorded kernel had, and compares what both wrote. Returns the regions
+    /// that changed.
+    fn compare_outputs(
         &mut self,
         player: &Player<'_>,
         call: u64,
@@ -361,20 +366,20 @@ impl Rerun {
         snapshot: &Snapshot,
         changes: &[(usize, Vec<u8>)],
     ) -> Result<Vec<usize>, Error> {
-        // What the recorded kernel writes differently each time is nothing to measure a replacement by.
-        self.again(player, recorded, Some(snapshot))?;
+        // Bytes that the recorded kernel does not reproduce itself say nothing about the replacement.
+        self.reissue(player, recorded, Some(snapshot))?;
         let second = snapshot.changes(&player.api).map_err(cannot)?;
         let unsteady: Vec<usize> = (0..snapshot.pieces.len())
             .filter(|&number| bytes_of(changes, number) != bytes_of(&second, number))
             .collect();
-        self.again(player, replaced, Some(snapshot))?;
+        self.reissue(player, replaced, Some(snapshot))?;
         let other = snapshot.changes(&player.api).map_err(cannot)?;
         let before: Vec<&[u8]> = snapshot
             .pieces
             .iter()
             .map(|piece| &piece.bytes[..])
             .collect();
-        for (number, mismatch) in hold_against(&before, changes, &other, &self.job.tolerance) {
+        for (number, mismatch) in compare_regions(&before, changes, &other, &self.job.tolerance) {
             let piece = &snapshot.pieces[number];
             self.outcome.compared_bytes += piece.region.length;
             let Some(mismatch) = mismatch else {
@@ -382,7 +387,7 @@ impl Rerun {
             };
             if unsteady.contains(&number) {
                 let note = format!(
-                    "call {call}: the recorded kernel does not write the same bytes twice into the memory at {:#x}",
+                    "call {call}: the recorded kernel itself writes other bytes each time to the memory at {:#x}",
                     piece.region.recorded
                 );
                 *self.outcome.notes.entry(note).or_default() += 1;
@@ -399,8 +404,8 @@ impl Rerun {
         Ok(changed)
     }
 
-    /// Puts memory back and does the steps once.
-    fn again(
+    /// Restores memory and issues the steps once.
+    fn reissue(
         &self,
         player: &Player<'_>,
         steps: &[Step],
@@ -408,12 +413,7 @@ impl Rerun {
     ) -> Result<(), Error> {
         let api = &player.api;
         let answered = |what: &'static str| {
-            move |code| {
-                cannot(format!(
-                    "the driver answers {} to {what}",
-                    result_name(code)
-                ))
-            }
+            move |code| cannot(format!("{what} returned {}", result_name(code)))
         };
         let before = api.current_context().map_err(answered("cuCtxGetCurrent"))?;
         if let Some(snapshot) = snapshot {
@@ -425,7 +425,7 @@ impl Rerun {
         steps::issue(api, steps, &mut current, &self.position).map_err(cannot)?;
         api.synchronize().map_err(|code| {
             cannot(format!(
-                "the driver answers {} to waiting for a repeated launch",
+                "cuCtxSynchronize after a repeated launch returned {}",
                 result_name(code)
             ))
         })?;
@@ -443,7 +443,7 @@ impl Rerun {
         let api = &player.api;
         let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
         if !work.is_busy_before() {
-            let note = "no scratch memory could be had on the device: times on its clock hold the time that the host needs to enqueue the calls";
+            let note = "the device has no room for scratch memory: times on its clock include the time that the host takes to enqueue the calls";
             *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
         }
         let measured = (self.measure)(subject, &mut work);
@@ -464,7 +464,7 @@ impl Rerun {
         Ok(())
     }
 
-    /// Plays a call and keeps what the driver got.
+    /// Plays a call and keeps what the driver was given.
     fn record<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
         player.recorder = Some(Recorder::default());
         let played = player.play(call);
@@ -473,7 +473,7 @@ impl Rerun {
         let name = &call.signature.name;
         if let Some(code) = recorder.failed {
             return Err(cannot(format!(
-                "call {} {name} answers {} here and cannot be measured",
+                "call {} {name} returns {} here and cannot be measured",
                 call.index,
                 result_name(code)
             )));
@@ -488,13 +488,13 @@ impl Rerun {
                 return Ok(());
             }
         };
-        // What a graph was given must last as long as the graph.
+        // A graph uses its parameters as long as it exists.
         self.buffers.extend(recorder.buffers);
         tally(&mut self.outcome.not_repeated, name, why, call.index);
         Ok(())
     }
 
-    /// Keeps the memory that lives before a call.
+    /// Saves the memory that is live before a call.
     fn save(&mut self, player: &mut Player<'_>, call: &Call<'_>) -> Result<(), Error> {
         self.wait(player, call.index)?;
         if !self.job.restore {
@@ -510,22 +510,22 @@ impl Rerun {
         }));
         let snapshot = Snapshot::take(&player.api, regions).map_err(cannot)?;
         if player.handles.any_array() {
-            let note = "arrays (of textures and surfaces) are not put back";
+            let note = "arrays (of textures and surfaces) are not restored";
             *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
         }
         for line in &snapshot.unreadable {
-            let note = format!("memory that is not put back: {line}");
+            let note = format!("memory that is not restored: {line}");
             *self.outcome.notes.entry(note).or_default() += 1;
         }
         self.snapshot = Some(snapshot);
         Ok(())
     }
 
-    /// Waits for all work in all contexts that live and hold memory.
+    /// Waits for all work in all live contexts that own memory.
     fn wait(&self, player: &Player<'_>, call: u64) -> Result<(), Error> {
         if player.captures.any_open() {
             return Err(cannot(format!(
-                "a stream captures at call {call}: choose calls that begin and end outside of captures"
+                "a stream is capturing at call {call}: choose calls that begin and end outside of captures"
             )));
         }
         let api = &player.api;
@@ -543,7 +543,7 @@ impl Rerun {
             let waited = api.set_current(context).and_then(|()| api.synchronize());
             waited.map_err(|code| {
                 cannot(format!(
-                    "the driver answers {} to waiting for the work before call {call}",
+                    "cuCtxSynchronize before call {call} returned {}",
                     result_name(code)
                 ))
             })?;
@@ -552,7 +552,7 @@ impl Rerun {
             && let Err(code) = api.set_current(before)
         {
             return Err(cannot(format!(
-                "the driver answers {} to cuCtxSetCurrent",
+                "cuCtxSetCurrent returned {}",
                 result_name(code)
             )));
         }
@@ -566,7 +566,7 @@ impl Rerun {
             .or_insert_with(|| function_of(call))
     }
 
-    /// Follows what is mapped into reservations, which the books do not say.
+    /// Tracks what is mapped into reservations, which the table of ranges does not have.
     fn follow_mappings(&mut self, call: &Call<'_>) {
         if !call.succeeded() {
             return;

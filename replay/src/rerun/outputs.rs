@@ -1,8 +1,8 @@
-//! What two kernels have written, compared: bit by bit, or as numbers with a tolerance.
+//! Compares what two kernels wrote: bit by bit, or as numbers with a tolerance.
 
 use serde::{Deserialize, Serialize};
 
-/// What the elements of a buffer are.
+/// The type of a buffer's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Element {
@@ -17,7 +17,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// By the name that users write.
+    /// The type that the command line calls so.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "f16" => Self::F16,
@@ -28,7 +28,7 @@ impl Element {
         })
     }
 
-    /// The name that users write.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -59,7 +59,7 @@ impl Element {
     }
 }
 
-/// The value of a half.
+/// The value of an IEEE half.
 fn half(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
@@ -71,28 +71,28 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-/// A first difference between what two kernels have written into one allocation.
+/// The first difference between what two kernels wrote to one allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// As what the bytes were compared: `bytes`, or the name of an element type.
+    /// How the bytes were compared: `bytes`, or the name of an element type.
     pub compared_as: String,
     /// Offset in bytes of the first element that differs.
     pub offset: u64,
-    /// What the recorded kernel has written there.
+    /// What the recorded kernel wrote there.
     pub expected: String,
-    /// What the other one has.
+    /// What the other kernel wrote there.
     pub received: String,
     /// How many elements differ.
     pub differing: u64,
-    /// Of how many.
+    /// Number of elements compared.
     pub elements: u64,
 }
 
-/// Element types with the tolerance of each; none: bits.
+/// Element types with the tolerance of each. Empty: compare bits.
 pub type Tolerance = Vec<(Element, f64)>;
 
-/// Compares two buffers of one length. With tolerances, they agree if all their elements do as numbers of one of the types;
-/// numbers agree if they differ by at most the tolerance times the largest of 1 and their magnitudes.
+/// Compares two buffers of the same length. With tolerances, they agree if all their elements agree as numbers of one of
+/// the types. Numbers agree if they differ by at most the tolerance times the largest of 1 and their magnitudes.
 pub fn compare(expected: &[u8], received: &[u8], tolerance: &Tolerance) -> Option<Mismatch> {
     if expected == received {
         return None;
@@ -126,7 +126,7 @@ fn compare_bytes(expected: &[u8], received: &[u8]) -> Option<Mismatch> {
     })
 }
 
-/// `None` if all elements agree, and so do the bytes behind the last whole one.
+/// `None` if all elements agree, and the bytes after the last whole one.
 fn compare_as(
     expected: &[u8],
     received: &[u8],
@@ -166,14 +166,14 @@ fn agree(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0) && a.is_finite() && b.is_finite()
 }
 
-/// The bytes of a region that has changed; `changes` has the regions' numbers.
+/// The bytes of a region, if it changed.
 pub(super) fn bytes_of(changes: &[(usize, Vec<u8>)], number: usize) -> Option<&[u8]> {
     let change = changes.iter().find(|change| change.0 == number);
     change.map(|change| &change.1[..])
 }
 
-/// Compares what two kernels have made of the same memory: each region that one of them has changed, with what differs there.
-pub(super) fn hold_against(
+/// Compares each region that one of two kernels changed, starting from the same memory.
+pub(super) fn compare_regions(
     before: &[&[u8]],
     recorded: &[(usize, Vec<u8>)],
     other: &[(usize, Vec<u8>)],
@@ -208,7 +208,7 @@ mod tests {
             (2, b"ccc4".to_vec()),
             (3, b"3339".to_vec()),
         ];
-        let found: Vec<_> = hold_against(&before, &recorded, &other, &vec![])
+        let found: Vec<_> = compare_regions(&before, &recorded, &other, &vec![])
             .into_iter()
             .map(|(number, mismatch)| (number, mismatch.map(|mismatch| mismatch.offset)))
             .collect();

@@ -1,4 +1,4 @@
-//! Another kernel in the place of a recorded one: loaded, held against it, and launched with its parameters.
+//! Loads a kernel and launches it instead of a recorded one, with the recorded parameters.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::issue::player::Player;
 use crate::rerun::repeatable::launched_position;
 use crate::rerun::steps::Step;
 
-/// A kernel that is launched in the place of a recorded one.
+/// A kernel to launch instead of a recorded one.
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    /// The image that it is in: a cubin, a fatbin or PTX.
+    /// Its image: a cubin, a fatbin or PTX.
     pub image: Arc<[u8]>,
-    /// Its name there.
+    /// Its name in the image.
     pub name: String,
-    /// Where the image comes from, for messages.
+    /// The file of the image, for messages.
     pub path: String,
 }
 
-// Numbers of CUfunction_attribute that programs set.
+// Values of CUfunction_attribute that a program can set.
 const MAX_DYNAMIC_SHARED_SIZE: u32 = 8;
 const PREFERRED_CARVEOUT: u32 = 9;
 const NON_PORTABLE_CLUSTERS: u32 = 14;
@@ -31,28 +31,25 @@ const CLUSTER_SCHEDULING: u32 = 15;
 pub(super) struct Replaced {
     module: u64,
     pub steps: Vec<Step>,
-    /// What could not be checked.
+    /// A check that was not possible.
     pub note: Option<String>,
 }
 
 impl Replacement {
-    /// Loads the kernel into the current context and puts it into the launch among the steps.
+    /// Loads the kernel into the current context, and replaces the launched function in the steps.
     ///
     /// # Errors
-    /// If it cannot be loaded, or takes other parameters; in one line.
+    /// If it cannot be loaded, or takes other parameters.
     pub(super) fn load(&self, player: &Player<'_>, steps: &[Step]) -> Result<Replaced, String> {
         let api = &player.api;
         let path = &self.path;
         let mut padded = self.image.to_vec();
-        // Text ends with NUL, and a parser that runs over the end of damaged bytes finds zeros.
+        // PTX needs a NUL at its end. A driver that reads beyond damaged bytes finds zeros.
         padded.extend([0; 64]);
         let image = Buffer::of(&padded);
-        let module = api.load_module(image.address()).map_err(|code| {
-            format!(
-                "{path}: the driver answers {} to loading it",
-                result_name(code)
-            )
-        })?;
+        let module = api
+            .load_module(image.address())
+            .map_err(|code| format!("{path}: the driver cannot load it: {}", result_name(code)))?;
         let prepared = self.prepare(player, module, steps);
         if prepared.is_err()
             && let Err(code) = api.unload_module(module)
@@ -74,7 +71,7 @@ impl Replacement {
             .map_err(|_| format!("{path}: the kernel's name holds a NUL"))?;
         let function = api.module_function(module, &c_name).map_err(|code| {
             format!(
-                "{path}: the driver answers {} to looking for {name}",
+                "{path}: the driver does not find the kernel {name}: {}",
                 result_name(code)
             )
         })?;
@@ -95,7 +92,7 @@ impl Replacement {
             ) {
                 (Ok(old), Ok(new)) if old != new => {
                     return Err(format!(
-                        "{path}: {name} takes other parameters than the recorded kernel: {} there, {} in the recording (offset+size)",
+                        "{path}: {name} takes other parameters than the recorded kernel: {}, recorded {} (offset+size)",
                         layout_text(&new),
                         layout_text(&old)
                     ));
@@ -103,11 +100,11 @@ impl Replacement {
                 (Ok(_), Ok(_)) => {}
                 _ => {
                     note = Some(format!(
-                        "{path}: this driver cannot tell the parameters of kernels: that {name} takes those of the recorded one was not checked"
+                        "{path}: this driver does not report kernel parameters: whether {name} takes those of the recorded kernel was not checked"
                     ));
                 }
             }
-            take_attributes(api, recorded, function)
+            copy_attributes(api, recorded, function)
                 .map_err(|what| format!("{path}: {name}: {what}"))?;
             issued.args[position] = function;
         }
@@ -128,21 +125,21 @@ impl Replaced {
     }
 }
 
-/// The function of a launched handle, which may be a kernel's.
+/// The function of a launched handle, which may be a `CUkernel`.
 fn live_function(player: &Player<'_>, handle: u64) -> Result<u64, String> {
     if !player.handles.is_live_kernel(handle) {
         return Ok(handle);
     }
     player.api.kernel_function(handle).map_err(|code| {
         format!(
-            "the driver answers {} to cuKernelGetFunction of the recorded kernel",
+            "cuKernelGetFunction of the recorded kernel returned {}",
             result_name(code)
         )
     })
 }
 
-/// Gives the new function what the program has set on the old one.
-fn take_attributes(api: &Api, old: u64, new: u64) -> Result<(), String> {
+/// Sets the attributes on the new function that the program set on the old one.
+fn copy_attributes(api: &Api, old: u64, new: u64) -> Result<(), String> {
     for attribute in [
         MAX_DYNAMIC_SHARED_SIZE,
         PREFERRED_CARVEOUT,
@@ -158,7 +155,7 @@ fn take_attributes(api: &Api, old: u64, new: u64) -> Result<(), String> {
         let set = api.set_function_attribute(new, attribute, wanted);
         if let (MAX_DYNAMIC_SHARED_SIZE, Err(code)) = (attribute, set) {
             return Err(format!(
-                "the driver answers {} to allowing it {wanted} bytes of dynamic shared memory, as the recorded kernel has",
+                "the driver does not allow it {wanted} bytes of dynamic shared memory, as the recorded kernel has: {}",
                 result_name(code)
             ));
         }
@@ -182,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_told_in_one_line() {
+    fn layouts_are_printed_in_one_line() {
         assert_eq!(layout_text(&[]), "none");
         assert_eq!(layout_text(&[(0, 8), (8, 4)]), "0+8 8+4");
     }

@@ -1,4 +1,4 @@
-//! Memory as it was before the measured calls: kept, compared afterwards, and put back before each iteration.
+//! Memory before the measured calls: saved, compared afterwards, and restored before each iteration.
 
 use std::fs;
 
@@ -8,25 +8,25 @@ use crate::api::{Api, Code, result_name};
 use crate::compare::received::read_memory;
 use crate::place::address::Range;
 
-/// How much is read and compared at a time.
+/// Bytes that are read and compared at a time.
 const CHUNK: usize = 64 << 20;
-/// Device memory that is left to the driver and to the measured calls.
+/// Device memory that stays free for the driver and the measured calls.
 const DEVICE_MARGIN: u64 = 256 << 20;
 
-/// Memory of the recorded program that lives.
+/// Live memory of the recorded program.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     pub recorded: u64,
     pub live: u64,
     pub length: u64,
-    /// Host memory that both sides reach; else it is read and written by copies.
+    /// Host memory, which this process reads and writes directly. Other memory needs copies.
     pub is_host: bool,
-    /// In words.
+    /// Description for messages.
     pub what: String,
 }
 
 impl Region {
-    /// `None` for what holds no bytes.
+    /// `None` if the range has no bytes of its own.
     pub(super) fn of(range: &Range) -> Option<Self> {
         let is_host = match range.kind {
             Kind::Memory | Kind::Global => false,
@@ -52,7 +52,7 @@ impl Region {
     }
 }
 
-/// One region with the bytes that it had.
+/// One region with its saved bytes.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub region: Region,
@@ -61,11 +61,11 @@ pub(super) struct Piece {
     copy: Option<u64>,
 }
 
-/// All of them.
+/// Saved regions.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub pieces: Vec<Piece>,
-    /// What could not be read, in one line each.
+    /// Regions that could not be read, with the reason.
     pub unreadable: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Snapshot {
     /// Reads all regions into host memory. All work must be done.
     ///
     /// # Errors
-    /// If they are more than half of what this machine has available.
+    /// If they take more than half of this machine's available memory.
     pub(super) fn take(api: &Api, regions: Vec<Region>) -> Result<Self, String> {
         let lengths = regions.iter().map(|region| region.length);
         let bytes = lengths.fold(0u64, u64::saturating_add);
@@ -81,7 +81,7 @@ impl Snapshot {
             && bytes > available / 2
         {
             return Err(format!(
-                "{bytes} bytes of memory live before the measured calls, more than half of what this machine has available ({available} bytes): they cannot be kept; --no-restore measures without"
+                "{bytes} bytes of memory are live before the measured calls, more than half of the available host memory ({available} bytes): they cannot be saved; use --no-restore to measure without restoring memory"
             ));
         }
         let mut snapshot = Self::default();
@@ -98,7 +98,7 @@ impl Snapshot {
                     copy: None,
                 }),
                 Err(code) => snapshot.unreadable.push(format!(
-                    "{}: the driver answers {} to reading it",
+                    "{}: reading it failed: the driver returned {}",
                     region.what,
                     result_name(code)
                 )),
@@ -107,12 +107,12 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// How many bytes are kept.
+    /// Number of saved bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.region.length).sum()
     }
 
-    /// The bytes of each region as they are now, where they differ from those that are kept. All work must be done.
+    /// The current bytes of each region that changed. All work must be done.
     pub(super) fn changes(&self, api: &Api) -> Result<Vec<(usize, Vec<u8>)>, String> {
         let mut changes = Vec::new();
         for (number, piece) in self.pieces.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Snapshot {
                 let read = piece.region.read(api, at * CHUNK, chunk);
                 read.map_err(|code| {
                     format!(
-                        "{}: the driver answers {} to reading it",
+                        "{}: reading it failed: the driver returned {}",
                         piece.region.what,
                         result_name(code)
                     )
@@ -134,7 +134,7 @@ impl Snapshot {
         Ok(changes)
     }
 
-    /// Drops all regions but these, and puts copies of them into device memory as far as there is room.
+    /// Drops all regions but these, and copies their saved bytes to device memory while there is room.
     pub(super) fn keep_only(&mut self, api: &Api, changed: &[usize]) {
         let mut number = 0;
         self.pieces.retain(|_| {
@@ -158,14 +158,14 @@ impl Snapshot {
         }
     }
 
-    /// Bytes that are put back from host memory, for want of room on the device.
+    /// Bytes that are restored from host memory because the device has no room for a copy.
     pub(super) fn spilled(&self) -> u64 {
         let from_host = |piece: &&Piece| piece.copy.is_none() && !piece.region.is_host;
         let pieces = self.pieces.iter().filter(from_host);
         pieces.map(|piece| piece.region.length).sum()
     }
 
-    /// Puts the bytes back; copies on the device are enqueued on `stream`. All work must be done before.
+    /// Restores the bytes; copies on the device are enqueued on `stream`. All work must be done before.
     pub(super) fn restore(&self, api: &Api, stream: u64) -> Result<(), String> {
         for Piece {
             region,
@@ -175,8 +175,8 @@ impl Snapshot {
         {
             let restored = match copy {
                 _ if region.is_host => {
-                    // SAFETY: the region is live host memory of this process as long as what ends it is put off, or the
-                    // call in hand is played; no work is under way.
+                    // SAFETY: the region is live host memory of this process: calls that would end it are
+                    // deferred, or this is the only call between; no work is in progress.
                     unsafe {
                         std::ptr::copy_nonoverlapping(
                             bytes.as_ptr(),
@@ -191,7 +191,7 @@ impl Snapshot {
             };
             restored.map_err(|code| {
                 format!(
-                    "{}: the driver answers {} to putting its bytes back",
+                    "{}: restoring its bytes failed: the driver returned {}",
                     region.what,
                     result_name(code)
                 )
@@ -200,7 +200,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Gives the copies on the device back.
+    /// Frees the copies on the device.
     pub(super) fn release(&mut self, api: &Api) {
         for piece in &mut self.pieces {
             if let Some(copy) = piece.copy.take()
@@ -212,7 +212,7 @@ impl Snapshot {
     }
 }
 
-/// Bytes of memory that this machine can give out; `None` if it does not say.
+/// Available host memory in bytes; `None` if the kernel does not report it.
 fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -228,12 +228,12 @@ mod tests {
     use crate::place::address::Way;
 
     #[test]
-    fn this_machine_says_how_much_memory_it_has() {
+    fn available_memory_is_reported() {
         assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]
-    fn what_holds_bytes_is_kept() {
+    fn memory_with_bytes_is_saved() {
         for (kind, length, expected) in [
             (Kind::Memory, 16, Some(false)),
             (Kind::Global, 16, Some(false)),

@@ -1,4 +1,4 @@
-//! Calls made ready to be issued again: arguments with live handles and addresses, and the memory that they point into.
+//! Calls to repeat: arguments with live handles and addresses, and the memory that they point to.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,39 +11,39 @@ use crate::buffer::Buffer;
 use crate::guard::Position;
 use crate::issue::player::is_query;
 
-/// How long the device may take until a query of the program answers that its work is done.
+/// How long the device may take until a query reports that its work is done.
 const PATIENCE_SECONDS: u64 = 30;
 
-/// A call as the driver got it.
+/// A call as it was issued to the driver.
 #[derive(Clone, Debug)]
 pub(super) struct Issued {
     pub index: u64,
     pub function: &'static Function,
     pub args: Vec<u64>,
-    /// The current context then.
+    /// The current context at the call.
     pub context: u64,
 }
 
-/// What one iteration does, in order.
+/// One step of an iteration.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// What the program had written into pinned or managed memory.
+    /// Writes what the program had written to pinned or managed memory.
     Store { address: u64, bytes: Vec<u8> },
-    /// A call of the driver.
+    /// Calls the driver.
     Call(Issued),
 }
 
-/// Keeps what is done for one call of the trace; the player has one while a call is played that is to be repeated.
+/// Collects the steps of one call of the trace. The player has one while it plays a call to repeat.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(super) steps: Vec<Step>,
     pub(super) buffers: Vec<Buffer>,
-    /// What the driver answered first other than success.
+    /// The first result other than success.
     pub(super) failed: Option<Code>,
 }
 
 impl Recorder {
-    /// The driver was called.
+    /// Adds a call of the driver.
     pub(crate) fn issued(
         &mut self,
         call: &Call,
@@ -63,19 +63,19 @@ impl Recorder {
         }));
     }
 
-    /// Bytes were put into host memory of the program.
+    /// Adds bytes that were written to host memory of the program.
     pub(crate) fn stored(&mut self, address: u64, bytes: &[u8]) {
         let bytes = bytes.to_vec();
         self.steps.push(Step::Store { address, bytes });
     }
 
-    /// Memory that arguments point into.
+    /// Keeps memory that arguments point to.
     pub(crate) fn keep(&mut self, buffers: impl IntoIterator<Item = Buffer>) {
         self.buffers.extend(buffers);
     }
 }
 
-/// The calls among some steps.
+/// The calls among the steps.
 pub(super) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) => Some(issued),
@@ -83,7 +83,7 @@ pub(super) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     })
 }
 
-/// Does all steps once. `current` is the thread's current context, before and after.
+/// Issues all steps once. `current` is the thread's current context, before and after.
 ///
 /// # Errors
 /// The first call that does not succeed, in one line.
@@ -96,8 +96,8 @@ pub(super) fn issue(
     for step in steps {
         match step {
             Step::Store { address, bytes } => {
-                // SAFETY: the player found these bytes inside live host memory of this process when the step was made,
-                // and what ends such memory is put off from then on.
+                // SAFETY: the player found these bytes inside live host memory of this process when it made the
+                // step, and calls that end such memory are deferred from then on.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
                 };
@@ -109,7 +109,7 @@ pub(super) fn issue(
                     *current = issued.context;
                 }
                 position.call.store(issued.index, Ordering::Relaxed);
-                let mut code = give(api, issued)?;
+                let mut code = call_driver(api, issued)?;
                 if code == NOT_READY && is_query(issued.function) {
                     code = wait_until_ready(api, issued)?;
                 }
@@ -125,23 +125,23 @@ pub(super) fn issue(
 fn wait_until_ready(api: &Api, issued: &Issued) -> Result<Code, String> {
     let begin = Instant::now();
     loop {
-        match give(api, issued)? {
+        match call_driver(api, issued)? {
             NOT_READY if begin.elapsed().as_secs() < PATIENCE_SECONDS => std::hint::spin_loop(),
             code => return Ok(code),
         }
     }
 }
 
-fn give(api: &Api, issued: &Issued) -> Result<Code, String> {
-    // SAFETY: the player has issued these very arguments; the memory that they point into is kept beside the steps, and
-    // nothing that the call uses ends as long as they are.
+fn call_driver(api: &Api, issued: &Issued) -> Result<Code, String> {
+    // SAFETY: the player has issued the same arguments; the memory that they point to is kept with the steps, and
+    // nothing that the call uses ends before them.
     unsafe { api.call(issued.function.id, &issued.args) }
         .map_err(|error| format!("call {} {}: {error}", issued.index, issued.function.name))
 }
 
 fn failed(issued: &Issued, code: Code) -> String {
     format!(
-        "call {} {} answers {} when it is repeated",
+        "call {} {} returned {} when it was repeated",
         issued.index,
         issued.function.name,
         result_name(code)

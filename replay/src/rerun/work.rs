@@ -1,4 +1,4 @@
-//! One iteration after the other, on one of two clocks.
+//! Runs and times iterations, on the device's or the host's clock.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -10,35 +10,34 @@ use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
 use crate::rerun::steps::{Step, calls_of, issue};
 
-/// Bytes that are written before each iteration on the device's clock: enough that the device is still busy with them while
-/// the host enqueues the first event and the first call, so that their distance is no part of the time; and enough to leave
-/// caches in the same state each time.
-const FILLER: u64 = 64 << 20;
+/// Bytes of scratch memory that are written before each iteration on the device's clock: enough to keep the device busy
+/// until the host has enqueued the first event and call, and to leave the caches in the same state each time.
+const SCRATCH_BYTES: u64 = 64 << 20;
 
-/// What time is measured.
+/// The clock of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Between two events around the calls, on the device.
     Gpu,
-    /// That the calls take on the host until the last has returned, which waits for the device only where a call does.
+    /// From the first call to the return of the last, on the host. Waits for the device only where a call does.
     Host,
 }
 
-/// Calls that can be issued again and again.
+/// Calls that can be repeated.
 #[derive(Debug)]
 pub struct Work<'a> {
     api: &'a Api,
     steps: &'a [Step],
     snapshot: Option<&'a Snapshot>,
     position: &'a Position,
-    /// Where the first call is issued.
+    /// The context of the first call.
     context: u64,
     stream: u64,
     /// Other streams that the calls use: context, stream, an event.
     others: Vec<(u64, u64, u64)>,
     start: u64,
     end: u64,
-    filler: Option<u64>,
+    scratch: Option<u64>,
 }
 
 impl<'a> Work<'a> {
@@ -71,7 +70,7 @@ impl<'a> Work<'a> {
             others: Vec::new(),
             start: 0,
             end: 0,
-            filler: None,
+            scratch: None,
         };
         work.prepare(places)?;
         work.enter(before)?;
@@ -87,16 +86,16 @@ impl<'a> Work<'a> {
         self.enter(self.context)?;
         self.start = event(self.api)?;
         self.end = event(self.api)?;
-        // The null driver does all work on the spot: there is nothing to hide, and its memory is the host's.
+        // The null driver does all work at once, in host memory: there is nothing to hide.
         if !self.api.is_null_driver() {
-            self.filler = self.api.allocate(FILLER).ok();
+            self.scratch = self.api.allocate(SCRATCH_BYTES).ok();
         }
         Ok(())
     }
 
-    /// Whether the device has something to do while the host enqueues the calls.
+    /// Whether the device is busy while the host enqueues the calls.
     pub(super) fn is_busy_before(&self) -> bool {
-        self.filler.is_some() || self.api.is_null_driver()
+        self.scratch.is_some() || self.api.is_null_driver()
     }
 
     fn enter(&self, context: u64) -> Result<(), String> {
@@ -105,10 +104,10 @@ impl<'a> Work<'a> {
             .map_err(refused("cuCtxSetCurrent"))
     }
 
-    /// Nanoseconds that so many iterations took in all, without what is done between them.
+    /// Nanoseconds of all iterations together, without the time between them.
     ///
     /// # Errors
-    /// What a repeated call answered other than success, in one line.
+    /// The first repeated call that fails, as one line.
     pub fn run(&mut self, iterations: u64, clock: Clock) -> Result<f64, String> {
         let before = self
             .api
@@ -117,7 +116,7 @@ impl<'a> Work<'a> {
         let mut sum = 0.0;
         for _ in 0..iterations {
             sum += self.once(clock)?;
-            // The guard sees that something happens.
+            // The watchdog sees progress.
             self.position.done.fetch_add(1, Ordering::Relaxed);
         }
         self.enter(before)?;
@@ -132,8 +131,8 @@ impl<'a> Work<'a> {
         }
         api.synchronize().map_err(refused("cuCtxSynchronize"))?;
         let nanoseconds = match clock {
-            Clock::Host => self.on_the_host()?,
-            Clock::Gpu => self.on_the_device()?,
+            Clock::Host => self.time_on_host()?,
+            Clock::Gpu => self.time_on_device()?,
         };
         for &(context, ..) in &self.others {
             self.enter(context)?;
@@ -144,22 +143,22 @@ impl<'a> Work<'a> {
         Ok(nanoseconds)
     }
 
-    fn on_the_host(&self) -> Result<f64, String> {
+    fn time_on_host(&self) -> Result<f64, String> {
         let mut current = self.context;
         let begin = Instant::now();
         issue(self.api, self.steps, &mut current, self.position)?;
         Ok(begin.elapsed().as_nanos() as f64)
     }
 
-    fn on_the_device(&self) -> Result<f64, String> {
+    fn time_on_device(&self) -> Result<f64, String> {
         let api = self.api;
-        if let Some(filler) = self.filler {
-            api.fill(filler, FILLER, self.stream)
+        if let Some(scratch) = self.scratch {
+            api.fill(scratch, SCRATCH_BYTES, self.stream)
                 .map_err(refused("cuMemsetD8Async"))?;
         }
         api.record_event(self.start, self.stream)
             .map_err(refused("cuEventRecord"))?;
-        // Nothing on another stream begins before the clock does.
+        // No other stream starts before the clock.
         for &(_, stream, _) in &self.others {
             api.wait_in_stream(stream, self.start)
                 .map_err(refused("cuStreamWaitEvent"))?;
@@ -182,7 +181,7 @@ impl<'a> Work<'a> {
             .map_err(refused("cuEventElapsedTime"))
     }
 
-    /// Gives events and memory back.
+    /// Destroys the events and frees the scratch memory.
     pub(super) fn release(&mut self) {
         let api = self.api;
         let events = self.others.iter().map(|other| other.2);
@@ -191,19 +190,19 @@ impl<'a> Work<'a> {
                 tracing::debug!("an event could not be destroyed: result {code}");
             }
         }
-        if let Some(filler) = self.filler.take()
-            && let Err(code) = api.free(filler)
+        if let Some(scratch) = self.scratch.take()
+            && let Err(code) = api.free(scratch)
         {
             tracing::debug!("scratch memory could not be freed: result {code}");
         }
     }
 }
 
-/// Says that the driver refuses what measuring itself needs.
+/// An error of a call that the measurement itself makes.
 fn refused(function: &'static str) -> impl Fn(Code) -> String {
     move |code| {
         format!(
-            "the driver answers {} to {function}, which measuring itself needs",
+            "{function}, which the measurement needs, returned {}",
             result_name(code)
         )
     }
