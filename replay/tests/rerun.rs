@@ -231,7 +231,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
             "fails-later",
             &all,
             ("CUTAPE_NULL_FAIL", "cuMemcpyDtoD_v2@5=999"),
-            "returned CUDA_ERROR_UNKNOWN when it is repeated",
+            "returned CUDA_ERROR_UNKNOWN when it was repeated",
         ),
         (
             "dies",

@@ -335,7 +335,7 @@ fn a_driver_that_fails_or_dies_is_told_with_the_call() {
         (
             "CUTAPE_NULL_FAIL",
             "cuLaunchKernel@30=700",
-            "cuLaunchKernel returned CUDA_ERROR_ILLEGAL_ADDRESS when it is repeated",
+            "cuLaunchKernel returned CUDA_ERROR_ILLEGAL_ADDRESS when it was repeated",
         ),
     ] {
         let mut command = parts().cutape(&[
