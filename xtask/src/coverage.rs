@@ -17,7 +17,6 @@ struct Row {
     plain: usize,
     overridden: usize,
     opaque: usize,
-    not_yet: usize,
     unreplayable: usize,
     /// Documented names.
     names: usize,
@@ -34,7 +33,6 @@ impl Row {
         self.plain += other.plain;
         self.overridden += other.overridden;
         self.opaque += other.opaque;
-        self.not_yet += other.not_yet;
         self.unreplayable += other.unreplayable;
         self.names += other.names;
         self.called += other.called;
@@ -50,7 +48,6 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
         &types,
         &Facts::load(root)?,
         &semantics::load(root)?,
-        false,
     )?;
     let mut called = BTreeSet::new();
     calls_below(&root.join(PROGRAMS), &mut called)?;
@@ -65,7 +62,6 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
             "opaque" => row.opaque += 1,
             _ => row.unreplayable += 1,
         }
-        row.not_yet += usize::from(meaning.class == "opaque" && meaning.reason == "not yet");
         if bases.insert(&function.base) {
             row.names += 1;
             row.called += usize::from(called.contains(function.base.as_str()));
@@ -76,16 +72,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
         total.add(row);
     }
     println!(
-        "{:<40} {:>7} {:>6} {:>8} {:>6} {:>8} {:>12} {:>6} {:>6}",
-        "section",
-        "symbols",
-        "plain",
-        "override",
-        "opaque",
-        "not yet",
-        "unreplayable",
-        "names",
-        "called"
+        "{:<40} {:>7} {:>6} {:>8} {:>6} {:>12} {:>6} {:>6}",
+        "section", "symbols", "plain", "override", "opaque", "unreplayable", "names", "called"
     );
     for (section, row) in rows
         .iter()
@@ -93,12 +81,11 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
         .chain([("total", &total)])
     {
         println!(
-            "{section:<40} {:>7} {:>6} {:>8} {:>6} {:>8} {:>12} {:>6} {:>6}",
+            "{section:<40} {:>7} {:>6} {:>8} {:>6} {:>12} {:>6} {:>6}",
             row.symbols(),
             row.plain,
             row.overridden,
             row.opaque,
-            row.not_yet,
             row.unreplayable,
             row.names,
             row.called
@@ -120,9 +107,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
         .iter()
         .filter(|function| function.last != newest)
         .count();
-    println!(
-        "\n{new} symbols are new in {newest}, {gone} are no longer declared there. `not yet` is part of `opaque`."
-    );
+    println!("\n{new} symbols are new in {newest}, {gone} are no longer declared there.");
     Ok(())
 }
 

@@ -70,9 +70,8 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
         ["import"] => import_task(),
-        ["codegen"] => codegen::run(&root(), false, false),
-        ["codegen", "--check"] => codegen::run(&root(), true, false),
-        ["codegen", "--allow-missing"] => codegen::run(&root(), false, true),
+        ["codegen"] => codegen::run(&root(), false),
+        ["codegen", "--check"] => codegen::run(&root(), true),
         ["coverage"] => coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
         ["package", folder] => package::run(&root(), folder, false),

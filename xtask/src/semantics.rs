@@ -91,13 +91,13 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
                 continue;
             }
         };
-        for (function, value) in table {
+        for (function, value) in each(table) {
             let place = format!("{name}:{}: [{function}]", line_of(&text, &function));
             match entry(&place, value) {
                 Ok(entry) => {
                     if let Some(other) = entries.insert(function.clone(), entry) {
                         errors.push(format!(
-                            "{place} is described a second time; first: {}",
+                            "{place} has two entries; the first: {}",
                             other.place
                         ));
                     }
@@ -107,6 +107,27 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
         }
     }
     all_or(errors, entries)
+}
+
+/// The entries of a file, by function: its tables, and for `[[same]]` one for each of its `functions`.
+fn each(table: toml::Table) -> Vec<(String, toml::Value)> {
+    let mut all = Vec::new();
+    for (key, value) in table {
+        let toml::Value::Array(groups) = value else {
+            all.push((key, value));
+            continue;
+        };
+        for mut group in groups {
+            let functions = group
+                .as_table_mut()
+                .and_then(|group| group.remove("functions"));
+            let names = functions.as_ref().and_then(toml::Value::as_array);
+            for name in names.into_iter().flatten() {
+                all.push((name.as_str().unwrap_or_default().to_owned(), group.clone()));
+            }
+        }
+    }
+    all
 }
 
 /// Reads all rule files, in the order of the ids.
@@ -151,7 +172,6 @@ pub(crate) fn join(
     types: &Types<'_>,
     facts: &Facts,
     entries: &BTreeMap<String, Entry>,
-    allow_missing: bool,
 ) -> Result<Vec<Meaning>, Failure> {
     let by_name: BTreeMap<&str, &Function> = signatures
         .functions
@@ -177,16 +197,12 @@ pub(crate) fn join(
                 Ok(meaning) => meanings.push(meaning),
                 Err(mut found) => errors.append(&mut found),
             },
-            None if allow_missing => match undescribed(types, function) {
-                Ok(meaning) => meanings.push(meaning),
-                Err(error) => errors.push(error),
-            },
             None => missing.push(function.name.as_str()),
         }
     }
     if !missing.is_empty() {
         errors.push(format!(
-            "{SEMANTICS}: {} symbols have no class (an entry speaks only for variants with the same parameter names): {}",
+            "{SEMANTICS}: no entry describes {} symbols (an entry covers only variants with the same parameter names): {}",
             missing.len(),
             missing.join(" ")
         ));
@@ -372,26 +388,6 @@ fn flags(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<String
     }
 }
 
-/// What `--allow-missing` puts where nothing is written yet.
-fn undescribed(types: &Types<'_>, function: &Function) -> Result<Meaning, String> {
-    let roles = function
-        .params
-        .iter()
-        .map(|(c_type, _, _)| roles::default_role(types, c_type, true))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("{}: {error}", function.name))?;
-    Ok(Meaning {
-        class: "opaque".to_owned(),
-        reason: "not yet".to_owned(),
-        roles,
-        stream: None,
-        waits: "Waits::No".to_owned(),
-        family: "Family::Plain".to_owned(),
-        size: "None".to_owned(),
-        flags: String::new(),
-    })
-}
-
 fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
     let toml::Value::Table(table) = value else {
         return Err(format!("{place}: not a table of keys"));
@@ -469,10 +465,11 @@ fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failur
     Ok(files)
 }
 
+/// The line of a function's table, or of its name in a list.
 fn line_of(text: &str, function: &str) -> usize {
-    let header = format!("[{function}]");
+    let (header, name) = (format!("[{function}]"), format!("{function:?}"));
     text.lines()
-        .position(|line| line.trim_start().starts_with(&header))
+        .position(|line| line.starts_with(&header) || line.contains(&name))
         .map_or(1, |index| index + 1)
 }
 
@@ -505,7 +502,7 @@ mod tests {
         }
     }
 
-    fn joined(text: &str, allow_missing: bool) -> Result<Vec<Meaning>, String> {
+    fn joined(text: &str) -> Result<Vec<Meaning>, String> {
         let signatures = Signatures {
             functions: vec![
                 function(0, "cuCopy", &[("void *", "host"), ("size_t", "n")]),
@@ -518,41 +515,38 @@ mod tests {
         let types = Types::new(&signatures);
         let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut entries = BTreeMap::new();
-        for (name, value) in table {
+        for (name, value) in each(table) {
             entries.insert(name.clone(), entry(&format!("t:1: [{name}]"), value)?);
         }
-        join(
-            &signatures,
-            &types,
-            &Facts::default(),
-            &entries,
-            allow_missing,
-        )
-        .map_err(|failure| failure.to_string())
+        join(&signatures, &types, &Facts::default(), &entries)
+            .map_err(|failure| failure.to_string())
     }
 
     #[test]
     fn an_entry_speaks_for_variants_of_the_same_parameters() {
         let text = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n\
                     [cuCopy_v2]\nclass = 'override'\nhost = 'host write n'\n'.family' = 'memset'\n\
-                    [cuCopy_v3]\nclass = 'opaque'\n'.reason' = 'not yet'";
-        let classes: Vec<String> = joined(text, false)
+                    [cuCopy_v3]\nclass = 'opaque'\n'.reason' = 'why'";
+        let classes: Vec<String> = joined(text)
             .unwrap()
             .into_iter()
             .map(|meaning| meaning.class)
             .collect();
         assert_eq!(classes, ["plain", "override", "override", "opaque"]);
 
-        let bare = "[cuCopy]\nclass = 'opaque'\n'.reason' = 'not yet'";
-        assert_eq!(joined(bare, false).unwrap().len(), 4);
+        let bare = "[cuCopy]\nclass = 'opaque'\n'.reason' = 'why'";
+        assert_eq!(joined(bare).unwrap().len(), 4);
+        let same =
+            "[[same]]\nclass = 'opaque'\n'.reason' = 'why'\nfunctions = ['cuCopy', 'cuCopy_v3']";
+        assert_eq!(joined(same).unwrap().len(), 4);
     }
 
     #[test]
     fn mistakes_are_named() {
         let plain = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n";
         for (text, message) in [
-            (plain.to_owned(), "1 symbols have no class"),
-            ("".to_owned(), "4 symbols have no class"),
+            (plain.to_owned(), "no entry describes 1 symbols"),
+            ("".to_owned(), "no entry describes 4 symbols"),
             (
                 format!("{plain}[cuGhost]\nclass = 'plain'"),
                 "[cuGhost]: no header declares",
@@ -609,12 +603,11 @@ mod tests {
                 "no parameter is called flags",
             ),
         ] {
-            let error = joined(&text, false).unwrap_err();
+            let error = joined(&text).unwrap_err();
             assert!(
                 error.contains(message),
                 "{text:?} gives {error:?}, not {message:?}"
             );
         }
-        assert_eq!(joined("", true).unwrap()[3].reason, "not yet");
     }
 }

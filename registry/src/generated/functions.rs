@@ -149,22 +149,22 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hCtx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 39, name: "cuCoredumpGetAttribute", base: "cuCoredumpGetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 39, name: "cuCoredumpGetAttribute", base: "cuCoredumpGetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 40, name: "cuCoredumpGetAttributeGlobal", base: "cuCoredumpGetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 40, name: "cuCoredumpGetAttributeGlobal", base: "cuCoredumpGetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 41, name: "cuCoredumpSetAttribute", base: "cuCoredumpSetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 41, name: "cuCoredumpSetAttribute", base: "cuCoredumpSetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 42, name: "cuCoredumpSetAttributeGlobal", base: "cuCoredumpSetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "settings of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 42, name: "cuCoredumpSetAttributeGlobal", base: "cuCoredumpSetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
@@ -215,7 +215,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 53, name: "cuDeviceGetNvSciSyncAttributes", base: "cuDeviceGetNvSciSyncAttributes", section: "Device Management", class: Class::Unreplayable, reason: "fills an attribute list that NvSciSync made in the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 53, name: "cuDeviceGetNvSciSyncAttributes", base: "cuDeviceGetNvSciSyncAttributes", section: "Device Management", class: Class::Unreplayable, reason: "needs an NvSciSync attribute list of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "nvSciSyncAttrList", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
@@ -271,59 +271,59 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "symbolStatus", c_type: "CUdriverProcAddressQueryResult *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 65, name: "cuEGLStreamConsumerAcquireFrame", base: "cuEGLStreamConsumerAcquireFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 65, name: "cuEGLStreamConsumerAcquireFrame", base: "cuEGLStreamConsumerAcquireFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "timeout", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 66, name: "cuEGLStreamConsumerConnect", base: "cuEGLStreamConsumerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 66, name: "cuEGLStreamConsumerConnect", base: "cuEGLStreamConsumerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 67, name: "cuEGLStreamConsumerConnectWithFlags", base: "cuEGLStreamConsumerConnectWithFlags", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 67, name: "cuEGLStreamConsumerConnectWithFlags", base: "cuEGLStreamConsumerConnectWithFlags", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 68, name: "cuEGLStreamConsumerDisconnect", base: "cuEGLStreamConsumerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 68, name: "cuEGLStreamConsumerDisconnect", base: "cuEGLStreamConsumerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 69, name: "cuEGLStreamConsumerReleaseFrame", base: "cuEGLStreamConsumerReleaseFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 69, name: "cuEGLStreamConsumerReleaseFrame", base: "cuEGLStreamConsumerReleaseFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaResource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 70, name: "cuEGLStreamProducerConnect", base: "cuEGLStreamProducerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 70, name: "cuEGLStreamProducerConnect", base: "cuEGLStreamProducerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "width", c_type: "EGLint", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "height", c_type: "EGLint", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 71, name: "cuEGLStreamProducerDisconnect", base: "cuEGLStreamProducerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 71, name: "cuEGLStreamProducerDisconnect", base: "cuEGLStreamProducerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 72, name: "cuEGLStreamProducerPresentFrame", base: "cuEGLStreamProducerPresentFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 72, name: "cuEGLStreamProducerPresentFrame", base: "cuEGLStreamProducerPresentFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglframe", c_type: "CUeglFrame", width: Width::Memory(64), role: Role::Value, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 73, name: "cuEGLStreamProducerReturnFrame", base: "cuEGLStreamProducerReturnFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 73, name: "cuEGLStreamProducerReturnFrame", base: "cuEGLStreamProducerReturnFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglframe", c_type: "CUeglFrame *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 74, name: "cuEventCreateFromEGLSync", base: "cuEventCreateFromEGLSync", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 74, name: "cuEventCreateFromEGLSync", base: "cuEventCreateFromEGLSync", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglSync", c_type: "EGLSyncKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 75, name: "cuGraphicsEGLRegisterImage", base: "cuGraphicsEGLRegisterImage", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 75, name: "cuGraphicsEGLRegisterImage", base: "cuGraphicsEGLRegisterImage", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "image", c_type: "EGLImageKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 76, name: "cuGraphicsResourceGetMappedEglFrame", base: "cuGraphicsResourceGetMappedEglFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 76, name: "cuGraphicsResourceGetMappedEglFrame", base: "cuGraphicsResourceGetMappedEglFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "eglFrame", c_type: "CUeglFrame *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "index", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -337,27 +337,27 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "error", c_type: "CUresult", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pStr", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
     ] },
-    Function { id: 79, name: "cuLogsCurrent", base: "cuLogsCurrent", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 79, name: "cuLogsCurrent", base: "cuLogsCurrent", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "iterator_out", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 80, name: "cuLogsDumpToFile", base: "cuLogsDumpToFile", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 80, name: "cuLogsDumpToFile", base: "cuLogsDumpToFile", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
         Param { name: "pathToFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 81, name: "cuLogsDumpToMemory", base: "cuLogsDumpToMemory", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 81, name: "cuLogsDumpToMemory", base: "cuLogsDumpToMemory", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
         Param { name: "buffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: true },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 82, name: "cuLogsRegisterCallback", base: "cuLogsRegisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 82, name: "cuLogsRegisterCallback", base: "cuLogsRegisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "callbackFunc", c_type: "CUlogsCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "callback_out", c_type: "CUlogsCallbackHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::LogCallback, Parent::None), may_differ: false },
     ] },
-    Function { id: 83, name: "cuLogsUnregisterCallback", base: "cuLogsUnregisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 83, name: "cuLogsUnregisterCallback", base: "cuLogsUnregisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "callback", c_type: "CUlogsCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::LogCallback), may_differ: false },
     ] },
     Function { id: 84, name: "cuEventCreate", base: "cuEventCreate", section: "Event Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "CUevent_flags", params: &[
@@ -1121,55 +1121,55 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 231, name: "cuGraphicsMapResources", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 231, name: "cuGraphicsMapResources", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 232, name: "cuGraphicsMapResources_ptsz", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 232, name: "cuGraphicsMapResources_ptsz", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 233, name: "cuGraphicsResourceGetMappedMipmappedArray", base: "cuGraphicsResourceGetMappedMipmappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 233, name: "cuGraphicsResourceGetMappedMipmappedArray", base: "cuGraphicsResourceGetMappedMipmappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 234, name: "cuGraphicsResourceGetMappedPointer", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 234, name: "cuGraphicsResourceGetMappedPointer", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pDevPtr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pSize", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 235, name: "cuGraphicsResourceGetMappedPointer_v2", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 235, name: "cuGraphicsResourceGetMappedPointer_v2", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pDevPtr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pSize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 236, name: "cuGraphicsResourceSetMapFlags", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 236, name: "cuGraphicsResourceSetMapFlags", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 237, name: "cuGraphicsResourceSetMapFlags_v2", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 237, name: "cuGraphicsResourceSetMapFlags_v2", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 238, name: "cuGraphicsSubResourceGetMappedArray", base: "cuGraphicsSubResourceGetMappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 238, name: "cuGraphicsSubResourceGetMappedArray", base: "cuGraphicsSubResourceGetMappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "arrayIndex", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mipLevel", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 239, name: "cuGraphicsUnmapResources", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 239, name: "cuGraphicsUnmapResources", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 240, name: "cuGraphicsUnmapResources_ptsz", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 240, name: "cuGraphicsUnmapResources_ptsz", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 241, name: "cuGraphicsUnregisterResource", base: "cuGraphicsUnregisterResource", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 241, name: "cuGraphicsUnregisterResource", base: "cuGraphicsUnregisterResource", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
     Function { id: 242, name: "cuCtxFromGreenCtx", base: "cuCtxFromGreenCtx", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
@@ -1331,7 +1331,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 272, name: "cuLibraryUnload", base: "cuLibraryUnload", section: "Library Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::LibraryUnload, size: None, flags: "", params: &[
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Destroy(Kind::Library), may_differ: false },
     ] },
-    Function { id: 273, name: "cuArray3DCreate", base: "cuArray3DCreate", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 273, name: "cuArray3DCreate", base: "cuArray3DCreate", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY3D_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
@@ -1339,7 +1339,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Make(Kind::Array, Parent::CurrentContext), may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY3D_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 275, name: "cuArray3DGetDescriptor", base: "cuArray3DGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 275, name: "cuArray3DGetDescriptor", base: "cuArray3DGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY3D_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
@@ -1347,7 +1347,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY3D_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(40)), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 277, name: "cuArrayCreate", base: "cuArrayCreate", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 277, name: "cuArrayCreate", base: "cuArrayCreate", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
@@ -1358,7 +1358,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 279, name: "cuArrayDestroy", base: "cuArrayDestroy", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Destroy(Kind::Array), may_differ: false },
     ] },
-    Function { id: 280, name: "cuArrayGetDescriptor", base: "cuArrayGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 280, name: "cuArrayGetDescriptor", base: "cuArrayGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
@@ -1389,24 +1389,24 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 287, name: "cuDeviceRegisterAsyncNotification", base: "cuDeviceRegisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "calls back into the recorded program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 287, name: "cuDeviceRegisterAsyncNotification", base: "cuDeviceRegisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callbackFunc", c_type: "CUasyncCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "callback", c_type: "CUasyncCallbackHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::AsyncCallback, Parent::None), may_differ: false },
     ] },
-    Function { id: 288, name: "cuDeviceUnregisterAsyncNotification", base: "cuDeviceUnregisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "calls back into the recorded program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 288, name: "cuDeviceUnregisterAsyncNotification", base: "cuDeviceUnregisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callback", c_type: "CUasyncCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::AsyncCallback), may_differ: false },
     ] },
     Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "makes a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "makes a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
@@ -1424,7 +1424,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 295, name: "cuMemAlloc", base: "cuMemAlloc", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 295, name: "cuMemAlloc", base: "cuMemAlloc", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "bytesize", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -1441,7 +1441,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 299, name: "cuMemAllocPitch", base: "cuMemAllocPitch", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 299, name: "cuMemAllocPitch", base: "cuMemAllocPitch", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pPitch", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "WidthInBytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1473,7 +1473,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 304, name: "cuMemFree", base: "cuMemFree", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 304, name: "cuMemFree", base: "cuMemFree", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
     Function { id: 305, name: "cuMemFreeHost", base: "cuMemFreeHost", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::HostMemory(HostMemoryOp::Free), size: None, flags: "", params: &[
@@ -1482,7 +1482,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 306, name: "cuMemFree_v2", base: "cuMemFree", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Memory(MemoryOp::Free), size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 307, name: "cuMemGetAddressRange", base: "cuMemGetAddressRange", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 307, name: "cuMemGetAddressRange", base: "cuMemGetAddressRange", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pbase", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "psize", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
@@ -1492,7 +1492,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "psize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 309, name: "cuMemGetHandleForAddressRange", base: "cuMemGetHandleForAddressRange", section: "Memory Management", class: Class::Unreplayable, reason: "makes a file descriptor for another API or process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 309, name: "cuMemGetHandleForAddressRange", base: "cuMemGetHandleForAddressRange", section: "Memory Management", class: Class::Unreplayable, reason: "exports memory as a file descriptor for another API or process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -1512,7 +1512,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 313, name: "cuMemHostGetDevicePointer", base: "cuMemHostGetDevicePointer", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 313, name: "cuMemHostGetDevicePointer", base: "cuMemHostGetDevicePointer", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1544,10 +1544,10 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 320, name: "cuMemcpy2D", base: "cuMemcpy2D", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 320, name: "cuMemcpy2D", base: "cuMemcpy2D", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 321, name: "cuMemcpy2DAsync", base: "cuMemcpy2DAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 321, name: "cuMemcpy2DAsync", base: "cuMemcpy2DAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
@@ -1559,7 +1559,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 324, name: "cuMemcpy2DUnaligned", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 324, name: "cuMemcpy2DUnaligned", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
     Function { id: 325, name: "cuMemcpy2DUnaligned_v2", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: "", params: &[
@@ -1574,10 +1574,10 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 328, name: "cuMemcpy2D_v2_ptds", base: "cuMemcpy2D", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
     ] },
-    Function { id: 329, name: "cuMemcpy3D", base: "cuMemcpy3D", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 329, name: "cuMemcpy3D", base: "cuMemcpy3D", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 330, name: "cuMemcpy3DAsync", base: "cuMemcpy3DAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 330, name: "cuMemcpy3DAsync", base: "cuMemcpy3DAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
@@ -1647,7 +1647,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 345, name: "cuMemcpyAtoA", base: "cuMemcpyAtoA", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 345, name: "cuMemcpyAtoA", base: "cuMemcpyAtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
@@ -1668,7 +1668,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 348, name: "cuMemcpyAtoD", base: "cuMemcpyAtoD", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 348, name: "cuMemcpyAtoD", base: "cuMemcpyAtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1686,13 +1686,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 351, name: "cuMemcpyAtoH", base: "cuMemcpyAtoH", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 351, name: "cuMemcpyAtoH", base: "cuMemcpyAtoH", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 352, name: "cuMemcpyAtoHAsync", base: "cuMemcpyAtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 352, name: "cuMemcpyAtoHAsync", base: "cuMemcpyAtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1767,7 +1767,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 361, name: "cuMemcpyDtoA", base: "cuMemcpyDtoA", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 361, name: "cuMemcpyDtoA", base: "cuMemcpyDtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
@@ -1785,12 +1785,12 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 364, name: "cuMemcpyDtoD", base: "cuMemcpyDtoD", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 364, name: "cuMemcpyDtoD", base: "cuMemcpyDtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 365, name: "cuMemcpyDtoDAsync", base: "cuMemcpyDtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 365, name: "cuMemcpyDtoDAsync", base: "cuMemcpyDtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1818,12 +1818,12 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 370, name: "cuMemcpyDtoH", base: "cuMemcpyDtoH", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 370, name: "cuMemcpyDtoH", base: "cuMemcpyDtoH", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 371, name: "cuMemcpyDtoHAsync", base: "cuMemcpyDtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 371, name: "cuMemcpyDtoHAsync", base: "cuMemcpyDtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1851,13 +1851,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 376, name: "cuMemcpyHtoA", base: "cuMemcpyHtoA", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 376, name: "cuMemcpyHtoA", base: "cuMemcpyHtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 377, name: "cuMemcpyHtoAAsync", base: "cuMemcpyHtoAAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 377, name: "cuMemcpyHtoAAsync", base: "cuMemcpyHtoAAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
@@ -1890,12 +1890,12 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 382, name: "cuMemcpyHtoD", base: "cuMemcpyHtoD", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 382, name: "cuMemcpyHtoD", base: "cuMemcpyHtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 383, name: "cuMemcpyHtoDAsync", base: "cuMemcpyHtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 383, name: "cuMemcpyHtoDAsync", base: "cuMemcpyHtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1958,7 +1958,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 393, name: "cuMemsetD16", base: "cuMemsetD16", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 393, name: "cuMemsetD16", base: "cuMemsetD16", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1985,7 +1985,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 398, name: "cuMemsetD2D16", base: "cuMemsetD2D16", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 398, name: "cuMemsetD2D16", base: "cuMemsetD2D16", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
@@ -2022,7 +2022,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 403, name: "cuMemsetD2D32", base: "cuMemsetD2D32", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 403, name: "cuMemsetD2D32", base: "cuMemsetD2D32", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2059,7 +2059,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 408, name: "cuMemsetD2D8", base: "cuMemsetD2D8", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 408, name: "cuMemsetD2D8", base: "cuMemsetD2D8", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
@@ -2096,7 +2096,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 413, name: "cuMemsetD32", base: "cuMemsetD32", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 413, name: "cuMemsetD32", base: "cuMemsetD32", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2123,7 +2123,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 418, name: "cuMemsetD8", base: "cuMemsetD8", section: "Memory Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 418, name: "cuMemsetD8", base: "cuMemsetD8", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2242,7 +2242,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "count", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "mod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
     ] },
-    Function { id: 439, name: "cuModuleGetGlobal", base: "cuModuleGetGlobal", section: "Module Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 439, name: "cuModuleGetGlobal", base: "cuModuleGetGlobal", section: "Module Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "bytes", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
@@ -2347,7 +2347,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 459, name: "cuOccupancyMaxPotentialBlockSize", base: "cuOccupancyMaxPotentialBlockSize", section: "Occupancy", class: Class::Opaque, reason: "asks a callback of the recorded program; a query, nothing depends on it", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: "", params: &[
+    Function { id: 459, name: "cuOccupancyMaxPotentialBlockSize", base: "cuOccupancyMaxPotentialBlockSize", section: "Occupancy", class: Class::Opaque, reason: "query that calls a function of the program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: "", params: &[
         Param { name: "minGridSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "blockSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
@@ -2355,7 +2355,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dynamicSMemSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "blockSizeLimit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 460, name: "cuOccupancyMaxPotentialBlockSizeWithFlags", base: "cuOccupancyMaxPotentialBlockSizeWithFlags", section: "Occupancy", class: Class::Opaque, reason: "asks a callback of the recorded program; a query, nothing depends on it", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: "CUoccupancy_flags", params: &[
+    Function { id: 460, name: "cuOccupancyMaxPotentialBlockSizeWithFlags", base: "cuOccupancyMaxPotentialBlockSizeWithFlags", section: "Occupancy", class: Class::Opaque, reason: "query that calls a function of the program; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: "CUoccupancy_flags", params: &[
         Param { name: "minGridSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "blockSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
@@ -2369,86 +2369,86 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 462, name: "cuGLCtxCreate", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 462, name: "cuGLCtxCreate", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 463, name: "cuGLCtxCreate_v2", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 463, name: "cuGLCtxCreate_v2", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 464, name: "cuGLGetDevices", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 464, name: "cuGLGetDevices", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaDeviceCount", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaDevices", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "cudaDeviceCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "deviceList", c_type: "CUGLDeviceList", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 465, name: "cuGLGetDevices_v2", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 465, name: "cuGLGetDevices_v2", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaDeviceCount", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaDevices", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "cudaDeviceCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "deviceList", c_type: "CUGLDeviceList", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 466, name: "cuGLInit", base: "cuGLInit", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 466, name: "cuGLInit", base: "cuGLInit", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
     ] },
-    Function { id: 467, name: "cuGLMapBufferObject", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 467, name: "cuGLMapBufferObject", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 468, name: "cuGLMapBufferObjectAsync", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 468, name: "cuGLMapBufferObjectAsync", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 469, name: "cuGLMapBufferObjectAsync_v2", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 469, name: "cuGLMapBufferObjectAsync_v2", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 470, name: "cuGLMapBufferObjectAsync_v2_ptsz", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 470, name: "cuGLMapBufferObjectAsync_v2_ptsz", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 471, name: "cuGLMapBufferObject_v2", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 471, name: "cuGLMapBufferObject_v2", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 472, name: "cuGLMapBufferObject_v2_ptds", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 472, name: "cuGLMapBufferObject_v2_ptds", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 473, name: "cuGLRegisterBufferObject", base: "cuGLRegisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 473, name: "cuGLRegisterBufferObject", base: "cuGLRegisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 474, name: "cuGLSetBufferObjectMapFlags", base: "cuGLSetBufferObjectMapFlags", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 474, name: "cuGLSetBufferObjectMapFlags", base: "cuGLSetBufferObjectMapFlags", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 475, name: "cuGLUnmapBufferObject", base: "cuGLUnmapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 475, name: "cuGLUnmapBufferObject", base: "cuGLUnmapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 476, name: "cuGLUnmapBufferObjectAsync", base: "cuGLUnmapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 476, name: "cuGLUnmapBufferObjectAsync", base: "cuGLUnmapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 477, name: "cuGLUnregisterBufferObject", base: "cuGLUnregisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 477, name: "cuGLUnregisterBufferObject", base: "cuGLUnregisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 478, name: "cuGraphicsGLRegisterBuffer", base: "cuGraphicsGLRegisterBuffer", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 478, name: "cuGraphicsGLRegisterBuffer", base: "cuGraphicsGLRegisterBuffer", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 479, name: "cuGraphicsGLRegisterImage", base: "cuGraphicsGLRegisterImage", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 479, name: "cuGraphicsGLRegisterImage", base: "cuGraphicsGLRegisterImage", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "image", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "target", c_type: "GLenum", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2508,7 +2508,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 493, name: "cuProfilerInitialize", base: "cuProfilerInitialize", section: "Profiler Control", class: Class::Opaque, reason: "sets up output files of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 493, name: "cuProfilerInitialize", base: "cuProfilerInitialize", section: "Profiler Control", class: Class::Opaque, reason: "configures the profiler of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "configFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "outputFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "outputMode", c_type: "CUoutput_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2942,11 +2942,11 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 578, name: "cuMemPoolDestroy", base: "cuMemPoolDestroy", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Destroy(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "makes an export record for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports a pointer for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "makes an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, &[AttributeType { attribute: 8, bytes: 64, meaning: Meaning::MayDiffer }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::MayDiffer }, AttributeType { attribute: 2, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 4, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2968,7 +2968,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an export record of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs a pointer that another process exported", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "ptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
@@ -3092,7 +3092,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 604, name: "cuTexRefDestroy", base: "cuTexRefDestroy", section: "Texture Reference Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Destroy(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
@@ -3147,13 +3147,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "phMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Get(Kind::MipmappedArray), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "ByteOffset", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "bytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "32-bit addresses and sizes of CUDA 3.1", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
@@ -3349,31 +3349,31 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "attribute", c_type: "CUpointer_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 651, name: "cuGraphicsVDPAURegisterOutputSurface", base: "cuGraphicsVDPAURegisterOutputSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 651, name: "cuGraphicsVDPAURegisterOutputSurface", base: "cuGraphicsVDPAURegisterOutputSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpSurface", c_type: "VdpOutputSurface", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 652, name: "cuGraphicsVDPAURegisterVideoSurface", base: "cuGraphicsVDPAURegisterVideoSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 652, name: "cuGraphicsVDPAURegisterVideoSurface", base: "cuGraphicsVDPAURegisterVideoSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpSurface", c_type: "VdpVideoSurface", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 653, name: "cuVDPAUCtxCreate", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 653, name: "cuVDPAUCtxCreate", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 654, name: "cuVDPAUCtxCreate_v2", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 654, name: "cuVDPAUCtxCreate_v2", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 655, name: "cuVDPAUGetDevice", base: "cuVDPAUGetDevice", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs the graphics API's object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 655, name: "cuVDPAUGetDevice", base: "cuVDPAUGetDevice", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "pDevice", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
@@ -3398,7 +3398,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "prop", c_type: "const CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "makes an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
+    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: "", params: &[
         Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, &[AttributeType { attribute: 8, bytes: 64, meaning: Meaning::MayDiffer }, AttributeType { attribute: 1, bytes: 4, meaning: Meaning::MayDiffer }, AttributeType { attribute: 2, bytes: 8, meaning: Meaning::MayDiffer }, AttributeType { attribute: 4, bytes: 8, meaning: Meaning::MayDiffer }, ])), may_differ: false },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },

@@ -30,8 +30,8 @@ impl<'a> Input<'a> {
 }
 
 /// Writes the generated files, or with `check` names those that differ.
-pub(crate) fn run(root: &Path, check: bool, allow_missing: bool) -> Result<(), Failure> {
-    let files = generate(root, allow_missing)?;
+pub(crate) fn run(root: &Path, check: bool) -> Result<(), Failure> {
+    let files = generate(root)?;
     let mut stale = Vec::new();
     for (name, text) in &files {
         let path = root.join(name);
@@ -72,13 +72,13 @@ pub(crate) fn run(root: &Path, check: bool, allow_missing: bool) -> Result<(), F
 }
 
 /// The generated files: name from the root, text.
-pub(crate) fn generate(root: &Path, allow_missing: bool) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
     let signatures = Signatures::load(root)?;
     let types = Types::new(&signatures);
     let entries = semantics::load(root)?;
     let facts = Facts::load(root)?;
     facts.check(&types)?;
-    let meanings = semantics::join(&signatures, &types, &facts, &entries, allow_missing)?;
+    let meanings = semantics::join(&signatures, &types, &facts, &entries)?;
     let rules = semantics::load_rules(root)?;
     let input = Input {
         signatures: &signatures,
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn every_symbol_is_in_every_table() {
         let root = crate::root();
-        let files = generate(&root, false).unwrap_or_else(|failure| panic!("{failure}"));
+        let files = generate(&root).unwrap_or_else(|failure| panic!("{failure}"));
         let signatures = Signatures::load(&root).unwrap();
         assert!(signatures.functions.len() >= 672);
         let text = text_of(&files, "signatures.txt");
@@ -155,7 +155,7 @@ mod tests {
     fn the_c_header_compiles_and_its_layouts_hold() {
         let folder = std::env::temp_dir().join(format!("cutape-header-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let files = generate(&crate::root(), false).unwrap_or_else(|failure| panic!("{failure}"));
+        let files = generate(&crate::root()).unwrap_or_else(|failure| panic!("{failure}"));
         fs::write(folder.join("cuda_api.h"), text_of(&files, "cuda_api.h")).unwrap();
         fs::write(
             folder.join("probe.c"),
@@ -203,23 +203,18 @@ mod tests {
                 fs::copy(entry.path(), root.join(folder).join(entry.file_name())).unwrap();
             }
         }
-        assert!(
-            run(&root, true, false)
-                .unwrap_err()
-                .to_string()
-                .contains("ids.rs")
-        );
-        run(&root, false, false).unwrap_or_else(|failure| panic!("{failure}"));
-        run(&root, true, false).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(run(&root, true).unwrap_err().to_string().contains("ids.rs"));
+        run(&root, false).unwrap_or_else(|failure| panic!("{failure}"));
+        run(&root, true).unwrap_or_else(|failure| panic!("{failure}"));
         let gone = root.join("docs/rules/link-no-such-rule.md");
         fs::write(&gone, "a page of a rule that was removed").unwrap();
-        let error = run(&root, true, false).unwrap_err().to_string();
+        let error = run(&root, true).unwrap_err().to_string();
         assert!(error.contains("link-no-such-rule.md"), "{error}");
-        run(&root, false, false).unwrap_or_else(|failure| panic!("{failure}"));
+        run(&root, false).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(!gone.exists());
         let table = root.join("registry/src/generated/enums.rs");
         fs::write(&table, "// edited by hand").unwrap();
-        let error = run(&root, true, false).unwrap_err().to_string();
+        let error = run(&root, true).unwrap_err().to_string();
         assert!(
             error.contains("enums.rs") && !error.contains("ids.rs"),
             "{error}"
