@@ -339,7 +339,9 @@ impl Reader<'_> {
     /// The parameter that says how many elements or bytes the one at a position has.
     fn count_of(&self, at: u8) -> Result<u8, String> {
         let role = self.words_at(at);
-        role.split(['[', ']', ' '])
+        let count = role.split_once('[').map_or(role, |(_, count)| count);
+        count
+            .split([']', ' '])
             .find_map(|word| roles::position(self.function, word))
             .ok_or_else(|| format!("the role {role:?} has no count"))
     }
@@ -437,6 +439,11 @@ mod tests {
             ("void **", "values", "inout [count]"),
             ("const char *", "path", "string"),
         ];
+        let list = [
+            ("CUfunction *", "functions", "find function of mod [n]"),
+            ("unsigned int", "n", ""),
+            ("CUmodule", "mod", ""),
+        ];
         let node = [
             ("CUgraphNode", "node", ""),
             ("const CUDA_HOST_NODE_PARAMS *", "params", "in"),
@@ -462,6 +469,11 @@ mod tests {
                 "link add file",
                 &options,
                 "Family::Link(LinkOp::AddFile { path: 4, options: OptionArray { count: 1, options: 2, values: 3 } })",
+            ),
+            (
+                "function list",
+                &list,
+                "Family::Function(FunctionOp::List { output: 0, count: 1, owner: 2 })",
             ),
             (
                 "link create",

@@ -1273,7 +1273,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "config", c_type: "CUfunc_cache", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 263, name: "cuLibraryEnumerateKernels", base: "cuLibraryEnumerateKernels", section: "Library Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Kernel(FunctionOp::List { output: 0, count: 2, owner: 2 }), size: None, flags: "", params: &[
+    Function { id: 263, name: "cuLibraryEnumerateKernels", base: "cuLibraryEnumerateKernels", section: "Library Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Kernel(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: "", params: &[
         Param { name: "kernels", c_type: "CUkernel *", width: Width::Unsigned(8), role: Role::FindMany(Kind::Kernel, Parent::Param(2), Length::Param(1)), may_differ: false },
         Param { name: "numKernels", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "lib", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
@@ -2228,7 +2228,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 435, name: "cuLinkDestroy", base: "cuLinkDestroy", section: "Module Management", class: Class::Override, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Link(LinkOp::Destroy), size: None, flags: "", params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Destroy(Kind::Link), may_differ: false },
     ] },
-    Function { id: 436, name: "cuModuleEnumerateFunctions", base: "cuModuleEnumerateFunctions", section: "Module Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::List { output: 0, count: 2, owner: 2 }), size: None, flags: "", params: &[
+    Function { id: 436, name: "cuModuleEnumerateFunctions", base: "cuModuleEnumerateFunctions", section: "Module Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: "", params: &[
         Param { name: "functions", c_type: "CUfunction *", width: Width::Unsigned(8), role: Role::FindMany(Kind::Function, Parent::Param(2), Length::Param(1)), may_differ: false },
         Param { name: "numFunctions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
