@@ -12,7 +12,8 @@ use crate::plan::{Plan, Special};
 use crate::render::{render_call, result_of};
 use crate::rules::{self, Check, Draft};
 use crate::state::State;
-use crate::state::objects::{Lookup, ObjectId, Origin, Site, kind_word};
+use crate::state::kind_word;
+use cutape_model::{ObjectId, Origin, Site};
 
 /// How many findings are remembered so that a loop does not say the same thing a million times.
 const REMEMBERED: usize = 1 << 16;
@@ -209,15 +210,15 @@ impl Analyzer {
             next = objects.get(parent).and_then(|object| object.parent);
         }
         let verb = match object.origin {
-            Origin::Made => "",
+            Origin::Created => "",
             Origin::Found => "looked up: ",
-            Origin::Got => "first seen: ",
+            Origin::FirstSeen => "first seen: ",
         };
         Some(ObjectHistory {
             kind: kind_word(object.kind).to_owned(),
             handle: object.handle,
             label: self.state.label(id),
-            created: format!("{verb}{}", when(object.made)),
+            created: format!("{verb}{}", when(object.created)),
             destroyed: objects.end_of(id).map(|end| match end.by {
                 None => when(end.site),
                 Some(root) => format!("with {}: {}", self.state.label(root), when(end.site)),
@@ -240,9 +241,7 @@ impl Names for State {
                 | Kind::Event
                 | Kind::Context
         );
-        let (Lookup::Live(id) | Lookup::Dead(id)) = self.find(kind, handle) else {
-            return None;
-        };
+        let id = self.objects.resolve(kind, handle).known()?;
         let object = self.objects.get(id).filter(|_| has_name)?;
         let name = object
             .name

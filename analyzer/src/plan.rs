@@ -1,7 +1,9 @@
 //! What a function does to the model, resolved once from the registry's roles instead of at every call.
 
-use crate::state::objects::Kinds;
-use cutape_registry::{Class, Function, Kind, Length, Param, Parent, Role, Waits, Width};
+use std::ops::Deref;
+
+use cutape_model::{Effects, Kinds};
+use cutape_registry::{Class, Function, Kind, Length, Parent, Role, Waits};
 
 /// Functions that need more than their roles say; variants of one base share theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,35 +29,20 @@ pub(crate) enum Special {
     KernelSetAttribute,
     KernelSetCache,
     KernelGetAttribute,
-    ContextCreate,
     ContextDestroy,
-    ContextPush,
     ContextPop,
-    ContextSet,
-    PrimaryRetain,
     PrimaryRelease,
     PrimaryReset,
     EnablePeer,
-    EventRecord,
     EventElapsed,
-    WaitEvent,
-    HostFunction,
-    HostRegister,
-    SynchronousCopy,
     UnifiedCopy,
     StructCopy,
-    MemoryFree,
     GraphAllocation,
-    CaptureBegin,
-    CaptureEnd,
 }
 
 fn special(function: &Function) -> Special {
-    match function.base {
-        "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => return Special::CaptureBegin,
-        "cuStreamEndCapture" => return Special::CaptureEnd,
-        _ if function.class == Class::Opaque => return Special::None,
-        _ => {}
+    if function.class == Class::Opaque {
+        return Special::None;
     }
     match function.base {
         "cuModuleLoadData" | "cuModuleLoadDataEx" => Special::ModuleLoad,
@@ -78,23 +65,12 @@ fn special(function: &Function) -> Special {
         "cuKernelSetAttribute" => Special::KernelSetAttribute,
         "cuKernelSetCacheConfig" => Special::KernelSetCache,
         "cuKernelGetAttribute" => Special::KernelGetAttribute,
-        "cuCtxCreate" => Special::ContextCreate,
         "cuCtxDestroy" => Special::ContextDestroy,
-        "cuCtxPushCurrent" => Special::ContextPush,
         "cuCtxPopCurrent" => Special::ContextPop,
-        "cuCtxSetCurrent" => Special::ContextSet,
-        "cuDevicePrimaryCtxRetain" => Special::PrimaryRetain,
         "cuDevicePrimaryCtxRelease" => Special::PrimaryRelease,
         "cuDevicePrimaryCtxReset" => Special::PrimaryReset,
         "cuCtxEnablePeerAccess" => Special::EnablePeer,
-        "cuEventRecord" | "cuEventRecordWithFlags" => Special::EventRecord,
         "cuEventElapsedTime" => Special::EventElapsed,
-        "cuStreamWaitEvent" => Special::WaitEvent,
-        "cuLaunchHostFunc" | "cuStreamAddCallback" => Special::HostFunction,
-        "cuMemHostRegister" => Special::HostRegister,
-        "cuMemcpyHtoD" | "cuMemcpyDtoH" | "cuMemcpyHtoA" | "cuMemcpyAtoH" => {
-            Special::SynchronousCopy
-        }
         "cuMemcpy" | "cuMemcpyAsync" => Special::UnifiedCopy,
         "cuMemcpy2D"
         | "cuMemcpy2DUnaligned"
@@ -103,7 +79,6 @@ fn special(function: &Function) -> Special {
         | "cuMemcpy3DAsync"
         | "cuMemcpy3DPeer"
         | "cuMemcpy3DPeerAsync" => Special::StructCopy,
-        "cuMemFree" | "cuMemFreeHost" => Special::MemoryFree,
         "cuGraphAddMemAllocNode" | "cuGraphAddNode" => Special::GraphAllocation,
         _ => Special::None,
     }
@@ -124,18 +99,6 @@ pub(crate) enum Step {
     Name,
 }
 
-/// Something that a successful call leaves behind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Effect {
-    Make(Kind, Parent),
-    Find(Kind, Parent),
-    FindMany(Kind, Parent),
-    Get(Kind),
-    /// A `const char *` of the driver's.
-    Name,
-    Destroy(Kind),
-}
-
 /// Positions of an option array's parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OptionShape {
@@ -147,19 +110,16 @@ pub(crate) struct OptionShape {
 /// What a function does to the model.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) function: &'static Function,
+    pub(crate) effects: Effects,
     pub(crate) special: Special,
     pub(crate) steps: Box<[(usize, Step)]>,
-    pub(crate) effects: Box<[(usize, Effect)]>,
-    /// Kinds of which it may make objects that the trace does not show.
-    pub(crate) blind: Box<[Kind]>,
+    /// Position of a pointer to where a string of the driver's is written.
+    pub(crate) name_out: Option<usize>,
     pub(crate) options: Option<OptionShape>,
     /// Parameters behind which the driver writes at once: for what reuses memory that it should leave alone.
     pub(crate) written: Box<[usize]>,
     /// It works on the calling thread's current context.
     pub(crate) needs_context: bool,
-    /// Position of the size that a newly made range of memory has.
-    pub(crate) size: Option<usize>,
     /// Position of the first function handle by value.
     pub(crate) launched: Option<usize>,
     /// Positions behind which a launch's parameters may stand.
@@ -188,35 +148,30 @@ pub(crate) struct Plan {
     pub(crate) only_submits: bool,
 }
 
+impl Deref for Plan {
+    type Target = Effects;
+
+    fn deref(&self) -> &Effects {
+        &self.effects
+    }
+}
+
 impl Plan {
     pub(crate) fn new(function: &'static Function) -> Self {
         let mut steps = Vec::new();
-        let mut effects = Vec::new();
-        let mut blind = Vec::new();
         let mut written = Vec::new();
         let mut needs_context = function.waits == Waits::Context;
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
-                Role::Use(Kind::Device) | Role::Get(Kind::Device) | Role::Find(Kind::Device, _) => {
-                }
+                Role::Use(Kind::Device) => {}
                 Role::Use(kind) => steps.push((position, Step::Use(kind))),
-                Role::Destroy(kind) => {
-                    steps.push((position, Step::Destroy(kind)));
-                    effects.push((position, Effect::Destroy(kind)));
-                }
+                Role::Destroy(kind) => steps.push((position, Step::Destroy(kind))),
                 Role::UseMany(kind, _) => steps.push((position, Step::UseMany(kind))),
-                Role::Make(kind, parent) => effects.push((position, Effect::Make(kind, parent))),
-                Role::Find(kind, parent) => effects.push((position, Effect::Find(kind, parent))),
-                Role::FindMany(kind, parent, _) => {
-                    effects.push((position, Effect::FindMany(kind, parent)));
-                }
-                Role::Get(kind) => effects.push((position, Effect::Get(kind))),
                 Role::DeviceRead(length) | Role::DeviceWrite(length) => {
                     steps.push((position, Step::Device(length)));
                 }
                 Role::String => steps.push((position, Step::Name)),
-                Role::OutString => effects.push((position, Effect::Name)),
-                _ => blind.extend(blind_kind(param)),
+                _ => {}
             }
             if matches!(param.role, Role::Make(_, Parent::CurrentContext)) {
                 needs_context = true;
@@ -234,6 +189,7 @@ impl Plan {
             }
         }
         let special = special(function);
+        let params = || function.params.iter();
         let at = |name: &str| function.params.iter().position(|param| param.name == name);
         let either = |a: &str, b: &str| at(a).or_else(|| at(b));
         let options = match (
@@ -248,16 +204,15 @@ impl Plan {
             }),
             _ => None,
         };
+        let effects = Effects::of(function);
+        let name_out = params().position(|param| param.role == Role::OutString);
         let trivial = steps.is_empty()
             && effects.is_empty()
-            && blind.is_empty()
-            && special == Special::None
-            && function.stream.is_none()
-            && function.waits == Waits::No;
-        let only_submits = effects.is_empty()
-            && blind.is_empty()
+            && name_out.is_none()
+            && special == Special::None;
+        let only_submits = effects.only_submits
+            && name_out.is_none()
             && options.is_none()
-            && function.waits == Waits::No
             && matches!(special, Special::None | Special::Launch | Special::LaunchEx);
         let launched = function
             .params
@@ -295,39 +250,16 @@ impl Plan {
                 "cuLibraryGetGlobal" | "cuLibraryGetModule" | "cuKernelGetFunction"
             ),
             copies_to_peer: begins(&["cuMemcpyPeer"]),
-            function,
+            effects,
             special,
             steps: steps.into(),
-            effects: effects.into(),
-            blind: blind.into(),
+            name_out,
             options,
             written: written.into(),
             needs_context,
-            size: either("bytesize", "Bytesize").or_else(|| at("size")),
             trivial,
             only_submits,
         }
-    }
-
-    /// Position of a parameter by name.
-    pub(crate) fn at(&self, name: &str) -> Option<usize> {
-        self.function
-            .params
-            .iter()
-            .position(|param| param.name == name)
-    }
-
-    /// The kind of the object in a parameter.
-    pub(crate) fn kind_at(&self, position: usize) -> Option<Kind> {
-        match self.function.params.get(position)?.role {
-            Role::Use(kind) | Role::Destroy(kind) => Some(kind),
-            _ => None,
-        }
-    }
-
-    /// Position of the first parameter with a handle of that kind by value.
-    pub(crate) fn position_of(&self, kind: Kind) -> Option<usize> {
-        (0..self.function.params.len()).find(|&position| self.kind_at(position) == Some(kind))
     }
 
     /// Position of the module image.
@@ -337,23 +269,4 @@ impl Plan {
             .iter()
             .position(|param| param.role == Role::Image)
     }
-}
-
-/// The kind of object whose handle may be written behind a parameter that has no role.
-fn blind_kind(param: &Param) -> Option<Kind> {
-    if !matches!(param.width, Width::Unsigned(8)) || !matches!(param.role, Role::Pointer) {
-        return None;
-    }
-    Some(match param.c_type.strip_suffix('*')?.trim() {
-        "CUdeviceptr" => Kind::Memory,
-        "CUstream" => Kind::Stream,
-        "CUevent" => Kind::Event,
-        "CUmodule" => Kind::Module,
-        "CUfunction" => Kind::Function,
-        "CUcontext" => Kind::Context,
-        "CUlibrary" => Kind::Library,
-        "CUkernel" => Kind::Kernel,
-        "CUlinkState" => Kind::Link,
-        _ => return None,
-    })
 }

@@ -160,6 +160,13 @@ impl<V> Memory<V> {
         }
     }
 
+    /// The freed range that holds an address, if no live one does.
+    pub fn find_freed(&self, address: u64) -> Option<(Range<u64>, &V)> {
+        // Few addresses lie in freed memory, so the live ranges, which are many, come second.
+        let freed = self.freed.find(address)?;
+        self.live.find(address).is_none().then_some(freed)
+    }
+
     /// True while a freed range is remembered.
     pub fn any_freed(&self) -> bool {
         !self.freed.is_empty()

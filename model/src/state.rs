@@ -213,6 +213,11 @@ impl<X> State<X> {
         Some(*self.memory.live().find(address)?.1)
     }
 
+    /// The ended object that an address lies in, if no live one does.
+    pub fn freed_at(&self, address: u64) -> Option<ObjectId> {
+        Some(*self.memory.find_freed(address)?.1)
+    }
+
     /// The context's handle in which an object lives, 0 if not known.
     pub fn context_handle(&self, id: ObjectId) -> u64 {
         let context = self.objects.get(id).and_then(|object| object.context);

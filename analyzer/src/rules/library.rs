@@ -6,12 +6,11 @@ use cutape_registry::Kind;
 use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
 use crate::plan::{Special, Step};
-use crate::state::data::Data;
+use crate::state::data::{Data, Own};
 use crate::state::image_snapshot;
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
-use crate::state::objects::{Lookup, ObjectId};
-use crate::state::order::config_stream;
 use crate::state::source_bytes;
+use cutape_model::{Lookup, ObjectId};
 
 /// Rules about libraries beyond lifetimes and images.
 #[inline]
@@ -114,7 +113,7 @@ fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
         .state
         .objects
         .get(library)
-        .map(|object| at(object.made))
+        .map(|object| at(object.created))
         .unwrap_or_default();
     let message = format!(
         "{made} loaded {label} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, {length} bytes at {address:#x}, has to stay \
@@ -201,7 +200,8 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let (Some(f), Some(k)) = (objects.get(function), objects.get(kernel)) else {
             continue;
         };
-        let (Data::Attributes(of_function), Data::Attributes(of_kernel)) = (&f.data, &k.data)
+        let (Data::Other(Own::Attributes(of_function)), Data::Other(Own::Attributes(of_kernel))) =
+            (&f.data, &k.data)
         else {
             continue;
         };
@@ -254,14 +254,14 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let objects = &check.state.objects;
     let stream = match check.plan.function.stream {
         Some(position) => check.call.argument(usize::from(position)),
-        None => config_stream(check.plan, check.call),
+        None => check.plan.config_stream(check.call).unwrap_or(0),
     };
     let target = match objects.find(Kind::Stream, stream) {
-        Lookup::Live(id) if stream > crate::state::STREAM_PER_THREAD => {
+        Lookup::Live(id) if stream > cutape_model::STREAM_PER_THREAD => {
             objects.get(id).and_then(|object| object.context)
         }
-        _ if stream <= crate::state::STREAM_PER_THREAD => {
-            check.state.current(check.call.thread).object
+        _ if stream <= cutape_model::STREAM_PER_THREAD => {
+            check.state.contexts.current(check.call.thread).object
         }
         _ => None,
     };
@@ -298,7 +298,7 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let (8, Some(word)) = (size, word) else {
             continue;
         };
-        let Some(id) = check.state.ranges.live_at(u64::from_le_bytes(*word)) else {
+        let Some(id) = check.state.memory_at(u64::from_le_bytes(*word)) else {
             continue;
         };
         let Some(object) = objects.get(id) else {
@@ -336,7 +336,7 @@ fn elsewhere(
         .state
         .objects
         .get(id)
-        .map(|object| at(object.made))
+        .map(|object| at(object.created))
         .unwrap_or_default();
     let message = format!(
         "{} {verb} in {}, but {made} handed it out while {} was current, and it is that context's instance. {}",
@@ -359,7 +359,7 @@ fn elsewhere(
 /// A question that needs a context, in a thread that has none.
 fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.current(check.call.thread).handle != 0
+        || check.state.contexts.current(check.call.thread).handle != 0
     {
         return;
     }
@@ -384,7 +384,7 @@ fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             continue;
         };
         let objects = &check.state.objects;
-        let Some(id) = check.state.ranges.live_at(address) else {
+        let Some(id) = check.state.memory_at(address) else {
             continue;
         };
         let (Some(object), Some(target)) = (objects.get(id), objects.live(Kind::Context, context))

@@ -5,8 +5,8 @@ use cutape_registry::Kind;
 
 use super::{Check, Draft, at, code};
 use crate::plan::{Special, Step};
-use crate::state::objects::{Lookup, ObjectId, kind_word};
-use crate::state::order::config_stream;
+use crate::state::kind_word;
+use cutape_model::{Lookup, ObjectId, Origin};
 
 /// Looks at every handle that the call is given.
 #[inline]
@@ -68,7 +68,7 @@ fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check,
             drafts,
             Kind::Stream,
-            config_stream(check.plan, check.call),
+            check.plan.config_stream(check.call).unwrap_or(0),
             position,
             false,
         );
@@ -92,17 +92,17 @@ fn used(
     destroys: bool,
 ) {
     // Zero is "none" or "the default"; the small stream handles are the default streams.
-    if handle == 0 || (kind == Kind::Stream && handle <= crate::state::STREAM_PER_THREAD) {
+    if handle == 0 || (kind == Kind::Stream && handle <= cutape_model::STREAM_PER_THREAD) {
         return;
     }
-    let Lookup::Dead(id) = check.state.find(kind, handle) else {
+    let Lookup::Ended(id) = check.state.objects.resolve(kind, handle) else {
         return;
     };
     // Contexts may be left by popping or replacing them; only making a dead one current is wrong.
     if check.plan.special == Special::ContextPop {
         return;
     }
-    if !check.went_wrong() && (check.state.objects.may_be_reborn(id) || check.only_released(id)) {
+    if !check.went_wrong() && (check.state.objects.may_be_reused(id) || check.only_released(id)) {
         return;
     }
     let Some(rule) = rule_for(check, id, destroys) else {
@@ -174,13 +174,13 @@ fn dead_object(
         ),
     };
     let made = match object.origin {
-        crate::state::objects::Origin::Made => "made it",
+        Origin::Created => "made it",
         _ => "handed it out",
     };
     let message = format!(
         "{function} is given {label} as `{parameter}`. {} {made} and {ended}; no call has handed out the value \
          {:#x} as a {word} since then. {}",
-        at(object.made),
+        at(object.created),
         object.handle,
         check.answer(),
     );
@@ -201,7 +201,7 @@ fn past(base: &str) -> &'static str {
 
 /// The thread's current context was destroyed, by this thread or another, and is still current.
 fn current_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let current = check.state.current(check.call.thread);
+    let current = check.state.contexts.current(check.call.thread);
     let Some(id) = current.object else { return };
     let Some(end) = check.state.objects.end_of(id) else {
         return;

@@ -9,9 +9,9 @@ use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
 use crate::plan::Special;
 use crate::state::data::{Cubin, Options};
-use crate::state::objects::{ObjectId, Site};
 use crate::state::options::is_input_only;
 use crate::state::{State, image_snapshot, numbers64, options_of, source_bytes};
+use cutape_model::{ObjectId, Site};
 
 /// Fewer bytes than these in common prove nothing.
 const LEAST_COMMON: usize = 64;
@@ -113,7 +113,7 @@ fn dead_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: &s
         .state
         .objects
         .get(link)
-        .map(|object| at(object.made))
+        .map(|object| at(object.created))
         .unwrap_or_default();
     let message = format!(
         "{made} gave {} the array of option values at {:#x}, into which the driver writes until cuLinkDestroy. At {} {why}: \
@@ -214,8 +214,8 @@ pub(super) fn leaked_in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) 
     let argument = check.call.argument(0);
     let context = match check.plan.special {
         Special::ContextDestroy => check.state.objects.live(Kind::Context, argument),
-        Special::PrimaryRelease => check.state.last_retain(argument as i32),
-        Special::PrimaryReset => check.state.primary(argument as i32),
+        Special::PrimaryRelease => check.state.contexts.last_retain(argument as i32),
+        Special::PrimaryReset => check.state.contexts.primary(argument as i32),
         _ => None,
     };
     let Some(context) = context else { return };
@@ -245,7 +245,7 @@ fn leak(state: &State, link: ObjectId, how: &str) -> Draft {
     let made = state
         .objects
         .get(link)
-        .map(|object| at(object.made))
+        .map(|object| at(object.created))
         .unwrap_or_default();
     let completed = match state.link_data(link).and_then(|data| data.completed) {
         Some(site) => format!(" {} completed it, which does not destroy it.", at(site)),
@@ -380,7 +380,7 @@ fn cubin_draft(
         .state
         .objects
         .get(cubin.link)
-        .map(|object| format!(" ({})", at(object.made)));
+        .map(|object| format!(" ({})", at(object.created)));
     Draft::new(
         "link-cubin-after-destroy",
         "the cubin of a destroyed link state is loaded",

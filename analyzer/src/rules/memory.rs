@@ -6,7 +6,8 @@ use cutape_registry::{Kind, Length};
 use super::{Check, Draft, at};
 use crate::finding::Severity;
 use crate::plan::{Special, Step};
-use crate::state::objects::{ObjectId, kind_word};
+use crate::state::kind_word;
+use cutape_model::ObjectId;
 
 /// CU_MEMORYTYPE_DEVICE.
 const DEVICE: u32 = 2;
@@ -17,7 +18,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.takes_addresses || check.plan.destroys {
         live(check, drafts);
     }
-    if check.state.ranges.any_dead() {
+    if check.state.memory.any_freed() {
         freed(check, drafts);
     }
 }
@@ -88,8 +89,7 @@ fn bounds(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, lengt
         return;
     }
     let address = check.call.argument(position);
-    let (Some(length), Some(id)) = (bytes(check, length), check.state.ranges.live_at(address))
-    else {
+    let (Some(length), Some(id)) = (bytes(check, length), check.state.memory_at(address)) else {
         return;
     };
     let Some(object) = check.state.objects.get(id) else {
@@ -112,7 +112,7 @@ fn bounds(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, lengt
         check.plan.function.name,
         check.state.label(id),
         object.size,
-        at(object.made),
+        at(object.created),
         length - room,
         check.answer(),
     );
@@ -150,7 +150,7 @@ fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, kind: Kind, handle
         "{} is given {}, which {} handed out: it is {}, and this call frees {}. {}",
         check.plan.function.name,
         check.state.label(id),
-        at(object.made),
+        at(object.created),
         kind_word(object.kind),
         kind_word(kind),
         check.answer(),
@@ -167,9 +167,9 @@ fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, kind: Kind, handle
 
 /// The dead object that an address lies in.
 fn dead(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
-    let id = check.state.ranges.dead_at(address)?;
+    let id = check.state.freed_at(address)?;
     check.state.objects.end_of(id)?;
-    if !check.went_wrong() && (check.state.objects.may_be_reborn(id) || check.only_released(id)) {
+    if !check.went_wrong() && (check.state.objects.may_be_reused(id) || check.only_released(id)) {
         return None;
     }
     Some(id)
@@ -221,7 +221,7 @@ fn dead_address(
     };
     let label = state.label(id);
     let (made, end, start, size) = match (objects.get(id), objects.end_of(id)) {
-        (Some(object), Some(end)) => (at(object.made), at(end.site), object.handle, object.size),
+        (Some(object), Some(end)) => (at(object.created), at(end.site), object.handle, object.size),
         _ => Default::default(),
     };
     let place = if address == start {

@@ -18,7 +18,7 @@ use crate::finding::Severity;
 use crate::plan::{Plan, Special};
 use crate::state::State;
 use crate::state::data::Data;
-use crate::state::objects::{ObjectId, Site};
+use cutape_model::{ObjectId, Origin, Site};
 
 /// Result codes of cuda.h that rules speak of.
 pub(crate) mod code {
@@ -150,14 +150,14 @@ impl Check<'_, '_> {
         while let Some(id) = link.filter(|_| chain.len() < 16) {
             let Some(object) = objects.get(id) else { break };
             let verb = match object.origin {
-                crate::state::objects::Origin::Made => "made by",
-                crate::state::objects::Origin::Found => "looked up by",
-                crate::state::objects::Origin::Got => "first seen in",
+                Origin::Created => "made by",
+                Origin::Found => "looked up by",
+                Origin::FirstSeen => "first seen in",
             };
             chain.push(format!(
                 "{} ({verb} {})",
                 self.state.label(id),
-                at(object.made)
+                at(object.created)
             ));
             // The context that everything lives in is of interest only if it is the cause.
             link = object.parent.filter(|&parent| {

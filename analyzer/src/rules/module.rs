@@ -5,7 +5,8 @@ use cutape_registry::Kind;
 use super::{Check, Draft, at, code, result_name};
 use crate::plan::{Special, Step};
 use crate::state::Failure;
-use crate::state::objects::{Lookup, ObjectId, Origin, kind_word};
+use crate::state::kind_word;
+use cutape_model::{Lookup, ObjectId, Origin};
 
 /// Rules about modules beyond lifetimes and images.
 #[inline]
@@ -36,7 +37,7 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     let label = state.label(id);
-    let made = at(object.made);
+    let made = at(object.created);
     let library = object.parent.filter(|&parent| {
         state
             .objects
@@ -62,7 +63,7 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         );
         return;
     }
-    if object.origin == Origin::Got {
+    if object.origin == Origin::FirstSeen {
         if state.current_is_primary(check.call.thread) {
             let message = format!(
                 "cuModuleUnload is given {label}. No load in this trace returned it: the program has it from {made}, in a \
@@ -92,7 +93,7 @@ fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
     let Some(home) = state.objects.get(id).and_then(|object| object.context) else {
         return;
     };
-    let current = state.current(check.call.thread);
+    let current = state.contexts.current(check.call.thread);
     if current.object == Some(home) || (current.object.is_none() && current.handle != 0) {
         return;
     }
@@ -128,7 +129,7 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
     let pending = data
         .pending
         .iter()
-        .find(|(stream, number, _)| !check.state.work.is_done(*stream, *number));
+        .find(|(stream, number, _)| !check.state.order.is_done(*stream, *number));
     let Some(&(_, _, site)) = pending else { return };
     let label = check.state.label(id);
     let message = format!(
@@ -240,7 +241,8 @@ fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, failures: &[
         }
         let handle = check.call.argument(position);
         // A value that is not zero and that we do not know may be right, unless the driver says otherwise.
-        if handle != 0 && (check.state.find(kind, handle) != Lookup::Unknown || !check.went_wrong())
+        if handle != 0
+            && (check.state.objects.resolve(kind, handle) != Lookup::Unknown || !check.went_wrong())
         {
             continue;
         }

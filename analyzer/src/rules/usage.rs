@@ -5,7 +5,7 @@ use cutape_registry::Kind;
 use super::{Check, Draft, at, code};
 use crate::plan::{Special, Step};
 use crate::state::data::Data;
-use crate::state::objects::Origin;
+use cutape_model::Origin;
 
 /// Rules about contexts and events beyond lifetimes.
 #[inline]
@@ -42,7 +42,7 @@ fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             Data::Event(event) => (event.timing, event.record),
             _ => continue,
         };
-        if object.origin != Origin::Made || (timing && recorded.is_some()) {
+        if object.origin != Origin::Created || (timing && recorded.is_some()) {
             continue;
         }
         let name = check
@@ -62,7 +62,7 @@ fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             "{} is given {} as `{name}`, which {} made and which {why}. {}",
             check.plan.function.name,
             check.state.label(id),
-            at(object.made),
+            at(object.created),
             check.answer(),
         );
         drafts.push(
@@ -79,7 +79,7 @@ fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn none_current(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.current(check.call.thread).handle != 0
+        || check.state.contexts.current(check.call.thread).handle != 0
     {
         return;
     }
@@ -98,7 +98,9 @@ fn none_current(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn released_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let device = check.call.argument(0) as i32;
-    if check.call.result() != Some(code::INVALID_CONTEXT) || check.state.is_retained(device) {
+    if check.call.result() != Some(code::INVALID_CONTEXT)
+        || check.state.contexts.is_retained(device)
+    {
         return;
     }
     let message = format!(
@@ -115,7 +117,7 @@ fn released_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn popped_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.current(check.call.thread).handle != 0
+        || check.state.contexts.current(check.call.thread).handle != 0
     {
         return;
     }

@@ -5,48 +5,20 @@ use std::sync::{Arc, OnceLock};
 use cutape_format::Bytes;
 use cutape_format::layout::BlobRef;
 use cutape_image::Image;
+use cutape_model::{ObjectId, Site};
+use rustc_hash::FxHashMap;
 
-use super::objects::{HandleMap, ObjectId, Site};
-use super::work::Clock;
+/// What is known of an object by its kind.
+pub(crate) type Data = cutape_model::Data<Own>;
 
-/// By kind.
-#[derive(Debug, Default)]
-pub(crate) enum Data {
-    #[default]
-    None,
+/// What rules look at beside the model's own.
+#[derive(Debug)]
+pub(crate) enum Own {
     /// A module or a library.
     Image(Box<ImageData>),
     Link(Box<LinkData>),
     /// A function or a kernel.
     Attributes(Box<Attributes>),
-    Context(ContextData),
-    Event(EventData),
-    Stream(StreamData),
-}
-
-/// A context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ContextData {
-    pub(crate) device: i32,
-    pub(crate) primary: bool,
-}
-
-/// An event.
-#[derive(Clone, Debug)]
-pub(crate) struct EventData {
-    /// Made without CU_EVENT_DISABLE_TIMING.
-    pub(crate) timing: bool,
-    /// The last record.
-    pub(crate) record: Option<Site>,
-    /// What was ordered before the last record.
-    pub(crate) before: Clock,
-}
-
-/// A stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamData {
-    /// Does not wait for the legacy default stream.
-    pub(crate) non_blocking: bool,
 }
 
 /// Where an image's bytes are.
@@ -111,7 +83,7 @@ impl Default for ImageData {
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
     /// (attribute, device or -1) → value and the call that set it; attribute -1 stands for the cache configuration.
-    pub(crate) set: HandleMap<(i32, i32), (i64, Site)>,
+    pub(crate) set: FxHashMap<(i32, i32), (i64, Site)>,
 }
 
 /// An array of options with its values, as the program passed it.

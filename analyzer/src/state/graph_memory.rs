@@ -37,7 +37,7 @@ impl State {
             Some(_) => None,
         };
         if let Some((address, size)) = found {
-            self.ranges.clear_dead(address, size);
+            self.model.memory.forget_freed(address, size);
         }
     }
 }

@@ -5,10 +5,10 @@ use cutape_format::layout::field;
 use cutape_registry::Kind;
 
 use super::data::{Cubin, ImageSource, LinkInput};
-use super::objects::Site;
 use super::{State, image_snapshot, numbers32, numbers64};
 use crate::context::{TraceContext, bytes_of};
 use crate::plan::{Plan, Special};
+use cutape_model::Site;
 
 /// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
 pub(crate) const BINARY_IS_PRESERVED: u32 = 1;

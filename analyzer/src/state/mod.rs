@@ -1,31 +1,27 @@
-//! A model of the driver's state, as far as calls show it. Invariant: what was not seen is unknown, never wrong.
+//! The model of the driver's state with what rules look at beside it.
 
-mod birth;
 pub(crate) mod data;
 mod graph_memory;
 pub(crate) mod links;
-pub(crate) mod objects;
 pub(crate) mod options;
-pub(crate) mod order;
-mod ranges;
 mod update;
-pub(crate) mod work;
 
-use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, FileRange, Snapshot};
 use cutape_image::Image;
+use cutape_model::{ObjectId, Retention, Site};
 use cutape_registry::Kind;
+use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
-use data::{Cubin, Data, ImageData, ImageSource, LinkData, Options};
-use objects::{HandleMap, Lookup, ObjectId, Objects, Site, kind_word};
-use ranges::Ranges;
-use work::{StreamKey, Work};
+use data::{Cubin, Data, ImageData, ImageSource, LinkData, Options, Own};
 
+/// How many ended objects of each kind are remembered.
+const ENDED: usize = 4096;
 /// How many failed outputs a thread remembers.
 const FAILURES: usize = 16;
 /// How many option arrays are remembered.
@@ -36,13 +32,6 @@ const NAMES: usize = 16384;
 const DEAD_CUBINS: usize = 256;
 /// How many parameter layouts are remembered.
 const LAYOUTS: usize = 65536;
-
-/// What is current in a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Current {
-    pub(crate) handle: u64,
-    pub(crate) object: Option<ObjectId>,
-}
 
 /// A call that failed and left its output undefined.
 #[derive(Clone, Debug)]
@@ -63,17 +52,7 @@ pub(crate) struct Failure {
 pub(crate) struct ThreadState {
     /// The operating system's number; 0 if not known.
     pub(crate) number: u32,
-    pub(crate) stack: Vec<Current>,
     pub(crate) failures: Vec<Failure>,
-    /// The numbers of streams that it has used, with what they depend on.
-    streams: [Option<(order::StreamQuestion, u32)>; order::STREAM_ANSWERS],
-}
-
-/// A device's primary context.
-#[derive(Clone, Copy, Debug)]
-struct Primary {
-    context: ObjectId,
-    retained: u32,
 }
 
 /// The last use of an array of option values.
@@ -95,23 +74,18 @@ pub(crate) struct DriverName {
     pub(crate) site: Site,
 }
 
-/// The model.
-#[derive(Debug, Default)]
+/// The model, and what rules look at beside it.
+#[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) objects: Objects,
-    pub(crate) work: Work,
-    pub(crate) ranges: Ranges,
+    pub(crate) model: cutape_model::State<Own>,
     pub(crate) threads: Vec<ThreadState>,
-    primaries: HashMap<i32, Primary>,
-    /// Made, and not yet returned from at the time that calls are looked at.
-    unborn: Vec<birth::Born>,
     pub(crate) cubins: Vec<Cubin>,
-    pub(crate) arrays: HandleMap<u64, ArrayUse>,
-    pub(crate) names: HandleMap<u64, DriverName>,
-    layouts: HandleMap<u64, Vec<(u32, u32)>>,
-    /// Link states that live and whose option values the driver writes to.
+    pub(crate) arrays: FxHashMap<u64, ArrayUse>,
+    pub(crate) names: FxHashMap<u64, DriverName>,
+    layouts: FxHashMap<u64, Vec<(u32, u32)>>,
+    /// Live link states whose option values the driver writes to.
     pub(crate) writing_links: Vec<ObjectId>,
-    /// Libraries that live and whose image must stay where it is.
+    /// Live libraries whose image must stay where it is.
     pub(crate) preserving: Vec<ObjectId>,
     /// A context has been given access to another's memory.
     pub(crate) peers: bool,
@@ -119,21 +93,32 @@ pub(crate) struct State {
     pub(crate) in_flight: bool,
 }
 
-/// The number of special default-stream handles (`CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`).
-pub(crate) const STREAM_PER_THREAD: u64 = 2;
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            model: cutape_model::State::new(Retention::Recent(ENDED)),
+            threads: Vec::new(),
+            cubins: Vec::new(),
+            arrays: FxHashMap::default(),
+            names: FxHashMap::default(),
+            layouts: FxHashMap::default(),
+            writing_links: Vec::new(),
+            preserving: Vec::new(),
+            peers: false,
+            in_flight: false,
+        }
+    }
+}
+
+impl Deref for State {
+    type Target = cutape_model::State<Own>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.model
+    }
+}
 
 impl State {
-    /// The context that is current in a thread; handle 0 if none is.
-    pub(crate) fn current(&self, thread: u32) -> Current {
-        self.threads
-            .get(thread as usize)
-            .and_then(|state| state.stack.last().copied())
-            .unwrap_or(Current {
-                handle: 0,
-                object: None,
-            })
-    }
-
     fn thread_mut(&mut self, thread: u32) -> &mut ThreadState {
         let thread = thread as usize;
         if self.threads.len() <= thread {
@@ -142,23 +127,10 @@ impl State {
         &mut self.threads[thread]
     }
 
-    /// The object that a parameter of that kind means: a kernel may stand for a function.
-    pub(crate) fn find(&self, kind: Kind, handle: u64) -> Lookup {
-        let found = self.objects.find(kind, handle);
-        if kind == Kind::Function && !matches!(found, Lookup::Live(_)) {
-            match (self.objects.find(Kind::Kernel, handle), found) {
-                (Lookup::Unknown, _) => {}
-                (Lookup::Dead(_), Lookup::Dead(_)) => {}
-                (kernel, _) => return kernel,
-            }
-        }
-        found
-    }
-
     /// Kind, generation, handle and name.
     pub(crate) fn label(&self, id: ObjectId) -> String {
         let Some(object) = self.objects.get(id) else {
-            return "an object of long ago".to_owned();
+            return "an object that is no longer remembered".to_owned();
         };
         let name = object
             .name
@@ -172,47 +144,6 @@ impl State {
         )
     }
 
-    /// The context's handle in which an object lives, 0 if not known.
-    pub(crate) fn context_handle(&self, id: ObjectId) -> u64 {
-        let object = self.objects.get(id);
-        object
-            .and_then(|object| self.objects.get(object.context?))
-            .map_or(0, |context| context.handle)
-    }
-
-    /// Names the stream that a call's work goes to; also its context's handle, whether it is blocking, and legacy.
-    pub(crate) fn stream_key(
-        &self,
-        thread: u32,
-        handle: u64,
-        per_thread: bool,
-    ) -> (StreamKey, u64, bool, bool) {
-        let current = self.current(thread).handle;
-        if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
-            return ((2 | u64::from(thread) << 8, current), current, true, false);
-        }
-        if handle < STREAM_PER_THREAD {
-            return ((1, current), current, true, true);
-        }
-        match self.objects.find(Kind::Stream, handle) {
-            Lookup::Live(id) => {
-                let object = self.objects.get(id);
-                let generation = object.map_or(0, |object| u64::from(object.generation));
-                let blocking = !matches!(
-                    object.map(|object| &object.data),
-                    Some(Data::Stream(stream)) if stream.non_blocking
-                );
-                (
-                    (handle, generation),
-                    self.context_handle(id),
-                    blocking,
-                    false,
-                )
-            }
-            _ => ((handle, 0), current, true, false),
-        }
-    }
-
     /// A function's parameter layout: offset and size of each.
     pub(crate) fn layout(&self, handle: u64) -> Option<&[(u32, u32)]> {
         self.layouts.get(&handle).map(Vec::as_slice)
@@ -221,19 +152,19 @@ impl State {
     /// What is known of the image of a module or library.
     pub(crate) fn image_data(&self, id: ObjectId) -> Option<&ImageData> {
         match &self.objects.get(id)?.data {
-            Data::Image(data) => Some(data),
+            Data::Other(Own::Image(data)) => Some(data),
             _ => None,
         }
     }
 
     fn image_data_mut(&mut self, id: ObjectId) -> Option<&mut ImageData> {
-        let object = self.objects.get_mut(id)?;
+        let object = self.model.objects.get_mut(id)?;
         if matches!(object.data, Data::None) && matches!(object.kind, Kind::Module | Kind::Library)
         {
-            object.data = Data::Image(Box::default());
+            object.data = Data::Other(Own::Image(Box::default()));
         }
         match &mut object.data {
-            Data::Image(data) => Some(data),
+            Data::Other(Own::Image(data)) => Some(data),
             _ => None,
         }
     }
@@ -241,14 +172,14 @@ impl State {
     /// A link state's particulars.
     pub(crate) fn link_data(&self, id: ObjectId) -> Option<&LinkData> {
         match &self.objects.get(id)?.data {
-            Data::Link(data) => Some(data),
+            Data::Other(Own::Link(data)) => Some(data),
             _ => None,
         }
     }
 
     pub(crate) fn link_data_mut(&mut self, id: ObjectId) -> Option<&mut LinkData> {
-        match &mut self.objects.get_mut(id)?.data {
-            Data::Link(data) => Some(data),
+        match &mut self.model.objects.get_mut(id)?.data {
+            Data::Other(Own::Link(data)) => Some(data),
             _ => None,
         }
     }
@@ -267,6 +198,7 @@ impl State {
     /// The compute capability of the device of the thread's current context, or of device 0.
     pub(crate) fn capability(&self, thread: u32, context: &dyn TraceContext) -> Option<(u16, u16)> {
         let current = self
+            .contexts
             .current(thread)
             .object
             .and_then(|id| self.objects.get(id));
@@ -279,25 +211,10 @@ impl State {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// True while the primary context of a device is retained, as far as was seen.
-    pub(crate) fn is_retained(&self, device: i32) -> bool {
-        self.primaries.contains_key(&device)
-    }
-
-    /// The primary context of a device that one more release ends.
-    pub(crate) fn last_retain(&self, device: i32) -> Option<ObjectId> {
-        let primary = self.primaries.get(&device)?;
-        (primary.retained <= 1).then_some(primary.context)
-    }
-
-    /// The primary context of a device, as far as was seen.
-    pub(crate) fn primary(&self, device: i32) -> Option<ObjectId> {
-        Some(self.primaries.get(&device)?.context)
-    }
-
     /// True if the current context of the thread is a device's primary context.
     pub(crate) fn current_is_primary(&self, thread: u32) -> bool {
         let current = self
+            .contexts
             .current(thread)
             .object
             .and_then(|id| self.objects.get(id));
@@ -363,4 +280,44 @@ pub(crate) fn image_snapshot<'a>(plan: &Plan, call: &Call<'a>) -> Option<Snapsho
         .or_else(|| plan.at("fileName"))
         .or_else(|| plan.at("path"))?;
     call.snapshot(position, field::FILE)
+}
+
+/// The word for a kind in messages.
+pub(crate) fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Device => "device",
+        Kind::Context => "context",
+        Kind::Module => "module",
+        Kind::Function => "function",
+        Kind::Library => "library",
+        Kind::Kernel => "kernel",
+        Kind::Link => "link state",
+        Kind::Stream => "stream",
+        Kind::Event => "event",
+        Kind::Memory => "memory",
+        Kind::HostMemory => "host memory",
+        Kind::Registration => "registered host memory",
+        Kind::Global => "global variable",
+        Kind::Array => "array",
+        Kind::MipmappedArray => "mipmapped array",
+        Kind::TextureReference => "texture reference",
+        Kind::SurfaceReference => "surface reference",
+        Kind::TextureObject => "texture object",
+        Kind::SurfaceObject => "surface object",
+        Kind::Graph => "graph",
+        Kind::GraphNode => "graph node",
+        Kind::GraphExec => "executable graph",
+        Kind::UserObject => "user object",
+        Kind::MemoryPool => "memory pool",
+        Kind::Allocation => "allocation",
+        Kind::Reservation => "address reservation",
+        Kind::ExternalMemory => "external memory",
+        Kind::ExternalSemaphore => "external semaphore",
+        Kind::GraphicsResource => "graphics resource",
+        Kind::GreenContext => "green context",
+        Kind::ResourceDescriptor => "resource descriptor",
+        Kind::LogCallback => "log callback",
+        Kind::AsyncCallback => "async callback",
+        Kind::EglStream => "EGL stream",
+    }
 }

@@ -1,18 +1,18 @@
-//! What a call changes in the model. Only calls that succeeded change it; one in flight has changed nothing yet.
+//! What a call changes. Only calls that succeeded change the model; one in flight has changed nothing yet.
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
-use cutape_registry::{Kind, Parent};
+use cutape_model::{Effect, ObjectId, Site};
+use cutape_registry::Kind;
 
-use super::birth::{Born, size_of};
-use super::data::{Attributes, Data};
-use super::objects::{Lookup, NewObject, ObjectId, Origin, Site};
+use super::data::{Attributes, Data, ImageData, ImageSource, LinkData, Own};
+use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
-    ARRAYS, ArrayUse, Current, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, Primary,
-    State, numbers64, options_of,
+    ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
+    image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
-use crate::plan::{Effect, Plan, Special};
+use crate::plan::{Plan, Special, Step};
 
 impl State {
     /// Learns what the call's notes say; before its checks.
@@ -31,6 +31,13 @@ impl State {
         }
     }
 
+    /// Creates the objects whose creating calls have returned by `now`; before every call, with the time of its entry.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: u64, thread: u32) {
+        self.model.settle(now, thread);
+        self.follow_changes();
+    }
+
     /// Learns from the call; `reported` says that a finding has been made of it.
     pub(crate) fn update(
         &mut self,
@@ -45,43 +52,131 @@ impl State {
         };
         if leave.result != 0 || !plan.function.returns_result {
             self.failed(plan, call, site, reported);
-            if plan.special == Special::CaptureEnd {
-                self.work.capture_ended();
-            }
+            self.model.apply_failed(&plan.effects);
             self.link_values(plan, call);
             return;
         }
-        if plan.only_submits {
-            return self.submit(plan, call, site);
-        }
-        for &kind in &plan.blind {
-            self.objects.note_blind(kind, call.index);
-        }
         // Handles are looked up before the call ends any of them.
-        self.submit(plan, call, site);
-        self.special_before(plan, call, site);
-        for &(position, effect) in &plan.effects {
-            self.effect(plan, call, site, position, effect);
+        if let Some(work) = self.model.submit(&plan.effects, call) {
+            self.note_work(plan, call, site, work);
         }
-        self.special_after(plan, call, context, site);
-        if matches!(plan.special, Special::LinkAddData | Special::LinkAddFile) {
-            self.input_added(plan, call, context, site);
+        if plan.only_submits {
+            return;
         }
+        let mut own = |kind| own_data(plan, call, kind);
+        self.model.apply(&plan.effects, call, &mut own);
+        self.follow_changes();
+        self.outputs(plan, call, site);
+        self.special(plan, call, context, site);
         self.link_values(plan, call);
-        self.wait(plan, call);
+    }
+
+    /// Follows up on objects that became known or ended.
+    #[inline]
+    fn follow_changes(&mut self) {
+        let Some(changes) = self.model.take_changes() else {
+            return;
+        };
+        for &id in &changes.created {
+            self.created(id);
+        }
+        for id in changes.ended.iter().chain(&changes.superseded) {
+            self.writing_links.retain(|link| link != id);
+            self.preserving.retain(|library| library != id);
+        }
+        for &id in &changes.ended {
+            self.free_cubins(id);
+        }
+    }
+
+    fn created(&mut self, id: ObjectId) {
+        let Some(object) = self.model.objects.get(id) else {
+            return;
+        };
+        match &object.data {
+            Data::Other(Own::Image(data)) if data.preserved => self.preserving.push(id),
+            Data::Other(Own::Link(data)) if data.options.has_outputs() => {
+                self.writing_links.push(id);
+            }
+            _ if object.kind == Kind::Global && object.size == 0 => {
+                if let Some(size) = self.size_in_image(id) {
+                    self.model.set_size(id, size);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The size of a global variable, as its parsed image says.
+    fn size_in_image(&self, id: ObjectId) -> Option<u64> {
+        let object = self.objects.get(id)?;
+        let image = self.image_data(object.parent?)?.parsed.get()?.as_ref()?;
+        let name = object.name.as_deref()?;
+        let mut contents = image.entries.iter().filter_map(|e| e.content.as_ref().ok());
+        contents.find_map(|content| Some(content.global(name)?.size))
+    }
+
+    /// The cubins of a link state are freed with it.
+    fn free_cubins(&mut self, link: ObjectId) {
+        let Some(end) = self.model.objects.end_of(link) else {
+            return;
+        };
+        let mut freed = 0;
+        for cubin in &mut self.cubins {
+            if cubin.link == link {
+                cubin.freed = Some(end.site);
+            }
+            freed += usize::from(cubin.freed.is_some());
+        }
+        if freed > DEAD_CUBINS
+            && let Some(oldest) = self.cubins.iter().position(|cubin| cubin.freed.is_some())
+        {
+            self.cubins.remove(oldest);
+        }
+    }
+
+    /// Remembers which modules a call's work needs.
+    fn note_work(&mut self, plan: &Plan, call: &Call<'_>, site: Site, (stream, work): (u32, u64)) {
+        let parent = |id| self.model.objects.get(id)?.parent;
+        let mut modules: [Option<ObjectId>; 3] = [None; 3];
+        let function = plan.launched.map(|position| call.argument(position));
+        let function = function.map(|handle| self.objects.resolve(Kind::Function, handle));
+        modules[0] = function.and_then(|found| parent(found.live()?));
+        if plan.takes_addresses {
+            let addresses = plan.steps.iter().filter_map(|&(position, step)| {
+                matches!(step, Step::Device(_)).then(|| call.argument(position))
+            });
+            let globals = addresses.filter_map(|address| {
+                let id = self.memory_at(address)?;
+                (self.objects.get(id)?.kind == Kind::Global).then_some(id)
+            });
+            for (module, global) in modules[1..].iter_mut().zip(globals) {
+                *module = parent(global);
+            }
+        }
+        for module in modules.into_iter().flatten() {
+            let object = self.objects.get(module);
+            if object.is_none_or(|object| object.kind != Kind::Module) {
+                continue;
+            }
+            if let Some(data) = self.image_data_mut(module) {
+                match data.pending.iter_mut().find(|entry| entry.0 == stream) {
+                    Some(entry) => *entry = (stream, work, site),
+                    None => data.pending.push((stream, work, site)),
+                }
+            }
+        }
     }
 
     /// A call failed: what it would have written is undefined.
     fn failed(&mut self, plan: &Plan, call: &Call<'_>, site: Site, reported: bool) {
-        let output = plan
-            .effects
-            .iter()
-            .find_map(|&(position, effect)| match effect {
-                Effect::Make(kind, parent) | Effect::Find(kind, parent) => {
-                    Some((position, kind, parent))
-                }
-                _ => None,
-            });
+        let mut effects = plan.effects.objects.iter();
+        let output = effects.find_map(|&(position, effect)| match effect {
+            Effect::Create(kind, parent) | Effect::Find(kind, parent) => {
+                Some((position, kind, parent))
+            }
+            _ => None,
+        });
         let Some((position, kind, parent)) = output else {
             return;
         };
@@ -96,7 +191,7 @@ impl State {
             location: call.argument(position),
             site,
             name: plan.at("name").and_then(|position| call.string(position)),
-            parent: self.parent(plan, call, parent),
+            parent: self.model.parent(&plan.effects, call, parent),
             reported,
         };
         let failures = &mut self.thread_mut(call.thread).failures;
@@ -107,387 +202,44 @@ impl State {
         failures.push(failure);
     }
 
-    fn parent(&self, plan: &Plan, call: &Call<'_>, parent: Parent) -> Option<ObjectId> {
-        match parent {
-            Parent::None => None,
-            Parent::CurrentContext => self.current(call.thread).object,
-            Parent::Param(position) => {
-                let position = usize::from(position);
-                self.objects
-                    .live(plan.kind_at(position)?, call.argument(position))
-            }
-        }
-    }
-
-    fn effect(
-        &mut self,
-        plan: &Plan,
-        call: &Call<'_>,
-        site: Site,
-        position: usize,
-        effect: Effect,
-    ) {
-        match effect {
-            Effect::Make(kind, parent) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
-                    return;
-                };
-                self.clear_failure(call, position);
-                // Memory of a stream-ordered pool outlives the context that it was allocated in (Stream Ordered Memory
-                // Allocator).
-                let of_pool = kind == Kind::Memory && plan.function.stream.is_some();
-                let parent = if of_pool {
-                    None
-                } else {
-                    self.parent(plan, call, parent)
-                };
-                let born = Born {
-                    new: NewObject {
-                        kind,
-                        handle,
-                        origin: Origin::Made,
-                        made: site,
-                        made_ticks: call.leave.map_or(0, |leave| leave.ticks),
-                        parent,
-                        context: self.context_of(call.thread, parent),
-                    },
-                    data: self.data_of(plan, call, kind),
-                    size: size_of(plan, call, kind),
-                };
-                // With several threads the handle may still be another object's when this call is entered; a context becomes
-                // current in this thread at once.
-                if kind == Kind::Context || self.threads.len() <= 1 {
-                    self.bear(born);
-                } else {
-                    self.unborn.push(born);
-                }
-            }
-            Effect::Find(kind, parent) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
-                    return;
-                };
-                self.clear_failure(call, position);
-                self.found(plan, call, site, kind, parent, handle);
-            }
-            Effect::FindMany(kind, parent) => {
-                let Some(bytes) = call.out_bytes(position) else {
-                    return;
-                };
-                for word in bytes
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .filter(|word| **word != [0; 8])
-                {
-                    self.found(plan, call, site, kind, parent, u64::from_le_bytes(*word));
-                }
-            }
-            Effect::Get(kind) => {
-                let Some(handle) = call.out(position).filter(|&handle| handle != 0) else {
-                    return;
-                };
-                let known = self.objects.find(kind, handle);
-                // A destroyed context stays current in other threads, so asking for it proves nothing.
-                if matches!(known, Lookup::Live(_))
-                    || (kind == Kind::Context && known != Lookup::Unknown)
-                    || (kind == Kind::Stream && handle <= super::STREAM_PER_THREAD)
-                {
-                    return;
-                }
-                let current = self.current(call.thread).object;
-                let source = plan.position_of(Kind::Function).and_then(|function| {
-                    self.objects.live(Kind::Function, call.argument(function))
-                });
-                // A function of a library's kernel: its module is the library's.
-                let parent = source
-                    .and_then(|function| self.objects.get(function)?.parent)
-                    .filter(|&kernel| {
-                        self.objects
-                            .get(kernel)
-                            .is_some_and(|o| o.kind == Kind::Kernel)
-                    })
-                    .and_then(|kernel| self.objects.get(kernel)?.parent);
-                self.objects.make(NewObject {
-                    kind,
-                    handle,
-                    origin: if parent.is_some() {
-                        Origin::Found
-                    } else {
-                        Origin::Got
-                    },
-                    made: site,
-                    made_ticks: call.leave.map_or(0, |leave| leave.ticks),
-                    parent,
-                    context: if kind == Kind::Context { None } else { current },
-                });
-            }
-            Effect::Name => {
-                let address = call.out(position).filter(|&address| address != 0);
-                let text = call
-                    .leave
-                    .and_then(|leave| leave.snapshot(position, field::TEXT))
-                    .and_then(|snapshot| snapshot.bytes.inline());
-                let owner = [Kind::Function, Kind::Kernel].into_iter().find_map(|kind| {
-                    self.objects
-                        .live(kind, call.argument(plan.position_of(kind)?))
-                });
-                if let (Some(address), Some(text), Some(owner)) = (address, text, owner) {
-                    if self.names.len() >= NAMES {
-                        self.names.clear();
-                    }
-                    let end = text
-                        .iter()
-                        .position(|&byte| byte == 0)
-                        .unwrap_or(text.len());
-                    let text = String::from_utf8_lossy(&text[..end]).into_owned();
-                    self.names.insert(address, DriverName { owner, text, site });
-                }
-            }
-            Effect::Destroy(kind) => {
-                let handle = call.argument(position);
-                let Some(id) = self.objects.live(kind, handle) else {
-                    return;
-                };
-                if let Some(id) = self.objects.meant_by_destroy(id, call.ticks) {
-                    let ended = self.objects.end(id, site);
-                    self.ended(&ended, site);
-                }
-            }
-        }
-    }
-
-    /// The context that a child of `parent` lives in.
-    fn context_of(&self, thread: u32, parent: Option<ObjectId>) -> Option<ObjectId> {
-        let current = self.current(thread).object;
-        let parent = parent?;
-        let object = self.objects.get(parent)?;
-        match object.kind {
-            Kind::Context => Some(parent),
-            // Instances of a library's code and variables belong to the context that is current.
-            Kind::Library | Kind::Kernel => current,
-            _ => object.context,
-        }
-    }
-
-    fn clear_failure(&mut self, call: &Call<'_>, position: usize) {
-        let location = call.argument(position);
-        let failures = &mut self.thread_mut(call.thread).failures;
-        if !failures.is_empty() {
-            failures.retain(|failure| failure.location != location);
-        }
-    }
-
-    fn found(
-        &mut self,
-        plan: &Plan,
-        call: &Call<'_>,
-        site: Site,
-        kind: Kind,
-        parent: Parent,
-        handle: u64,
-    ) {
-        let parent = self.parent(plan, call, parent);
-        if let Lookup::Live(id) = self.objects.find(kind, handle) {
-            let known = self.objects.get(id).and_then(|object| object.parent);
-            let parent_is_module_of_library = kind == Kind::Module;
-            if known == parent
-                || parent.is_none()
-                || (parent_is_module_of_library && known.is_none())
+    /// A call succeeded: what it returned is no longer undefined, and strings of the driver are known.
+    fn outputs(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+        for &(position, effect) in &plan.effects.objects {
+            if matches!(effect, Effect::Create(..) | Effect::Find(..))
+                && call.out(position).is_some_and(|handle| handle != 0)
             {
-                return;
+                let location = call.argument(position);
+                let failures = &mut self.thread_mut(call.thread).failures;
+                failures.retain(|failure| failure.location != location);
             }
         }
-        let mut context = self.context_of(call.thread, parent);
-        if kind == Kind::Kernel || plan.function.base == "cuLibraryGetManaged" {
-            context = None;
+        if let Some(position) = plan.name_out {
+            self.driver_name(plan, call, site, position);
         }
-        let id = self.objects.make(NewObject {
-            kind,
-            handle,
-            origin: Origin::Found,
-            made: site,
-            made_ticks: call.leave.map_or(0, |leave| leave.ticks),
-            parent,
-            context,
+    }
+
+    /// A call returned a string of the driver's.
+    fn driver_name(&mut self, plan: &Plan, call: &Call<'_>, site: Site, position: usize) {
+        let address = call.out(position).filter(|&address| address != 0);
+        let leave = call.leave;
+        let text = leave.and_then(|leave| leave.snapshot(position, field::TEXT)?.bytes.inline());
+        let owner = [Kind::Function, Kind::Kernel].into_iter().find_map(|kind| {
+            let handle = plan.handle_of(call, kind)?;
+            self.objects.live(kind, handle)
         });
-        if let Some(object) = self.objects.get_mut(id)
-            && matches!(kind, Kind::Function | Kind::Kernel | Kind::Global)
-        {
-            object.name = plan
-                .at("name")
-                .and_then(|position| call.string(position))
-                .map(String::into_boxed_str);
-        }
-        if let Some(object) = self.objects.get(id)
-            && object.name.is_none()
-            && kind == Kind::Function
-        {
-            // A kernel's function has its name.
-            let name = parent.and_then(|parent| self.objects.get(parent)?.name.clone());
-            if let Some(object) = self.objects.get_mut(id) {
-                object.name = name;
+        if let (Some(address), Some(text), Some(owner)) = (address, text, owner) {
+            if self.names.len() >= NAMES {
+                self.names.clear();
             }
-        }
-        let mut size = size_of(plan, call, kind);
-        if kind == Kind::Global && size == 0 {
-            size = self.known_size(id).unwrap_or(0);
-        }
-        let data = self.data_of(plan, call, kind);
-        self.fill(id, data, size);
-    }
-
-    /// Follows up on objects that have ended.
-    fn ended(&mut self, ended: &[ObjectId], site: Site) {
-        for &id in ended {
-            let Some(object) = self.objects.get(id) else {
-                continue;
-            };
-            let (kind, handle, generation) = (object.kind, object.handle, object.generation);
-            match kind {
-                Kind::Memory | Kind::Global => self.ranges.end(handle, id),
-                Kind::Stream => self.work.destroyed((handle, u64::from(generation))),
-                Kind::Link => {
-                    self.writing_links.retain(|&link| link != id);
-                    for cubin in self.cubins.iter_mut().filter(|cubin| cubin.link == id) {
-                        cubin.freed = Some(site);
-                    }
-                    let dead = self
-                        .cubins
-                        .iter()
-                        .filter(|cubin| cubin.freed.is_some())
-                        .count();
-                    if dead > DEAD_CUBINS
-                        && let Some(oldest) =
-                            self.cubins.iter().position(|cubin| cubin.freed.is_some())
-                    {
-                        self.cubins.remove(oldest);
-                    }
-                }
-                Kind::Library => self.preserving.retain(|&library| library != id),
-                _ => {}
-            }
+            let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+            let text = String::from_utf8_lossy(text).into_owned();
+            self.names.insert(address, DriverName { owner, text, site });
         }
     }
 
-    fn special_before(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+    fn special(&mut self, plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) {
         match plan.special {
-            Special::WaitEvent => {
-                let event = plan
-                    .position_of(Kind::Event)
-                    .map(|position| call.argument(position));
-                let stream = self.call_stream(plan, call);
-                if let (Some(event), Some(stream)) = (event, stream)
-                    && let Some(id) = self.objects.live(Kind::Event, event)
-                    && let Some(Data::Event(event)) =
-                        self.objects.get(id).map(|object| &object.data)
-                {
-                    let clock = event.before.clone();
-                    self.work.wait(stream, &clock);
-                }
-            }
-            Special::EventRecord => {
-                let event = plan
-                    .position_of(Kind::Event)
-                    .map(|position| call.argument(position));
-                if let (Some(event), Some(stream)) = (event, self.call_stream(plan, call)) {
-                    let clock = self.work.clock(stream);
-                    if let Some(id) = self.objects.live(Kind::Event, event)
-                        && let Some(object) = self.objects.get_mut(id)
-                        && let Data::Event(event) = &mut object.data
-                    {
-                        event.before = clock;
-                        event.record = Some(site);
-                    }
-                }
-            }
-            Special::CaptureBegin => self.work.capture_began(),
-            Special::CaptureEnd => self.work.capture_ended(),
-            _ => {}
-        }
-    }
-
-    fn special_after(
-        &mut self,
-        plan: &Plan,
-        call: &Call<'_>,
-        context: &dyn TraceContext,
-        site: Site,
-    ) {
-        let current = self.current(call.thread);
-        match plan.special {
-            Special::ContextCreate => {
-                let handle = plan.at("pctx").and_then(|position| call.out(position));
-                if let Some(handle) = handle {
-                    let object = self.objects.live(Kind::Context, handle);
-                    self.thread_mut(call.thread)
-                        .stack
-                        .push(Current { handle, object });
-                }
-            }
-            Special::ContextPush => {
-                let handle = call.argument(0);
-                let object = self.objects.live(Kind::Context, handle);
-                self.thread_mut(call.thread)
-                    .stack
-                    .push(Current { handle, object });
-            }
-            Special::ContextPop => {
-                self.thread_mut(call.thread).stack.pop();
-            }
-            Special::ContextSet => {
-                let handle = call.argument(0);
-                let object = self.objects.live(Kind::Context, handle);
-                let stack = &mut self.thread_mut(call.thread).stack;
-                stack.pop();
-                if handle != 0 {
-                    stack.push(Current { handle, object });
-                }
-            }
-            Special::ContextDestroy if current.handle == call.argument(0) => {
-                self.thread_mut(call.thread).stack.pop();
-            }
-            Special::PrimaryRetain => {
-                let handle = plan.at("pctx").and_then(|position| call.out(position));
-                let device = plan.at("dev").map_or(0, |position| call.argument(position)) as i32;
-                if let Some(context) = handle.and_then(|h| self.objects.live(Kind::Context, h)) {
-                    let entry = self.primaries.entry(device).or_insert(Primary {
-                        context,
-                        retained: 0,
-                    });
-                    if entry.context != context {
-                        *entry = Primary {
-                            context,
-                            retained: 0,
-                        };
-                    }
-                    entry.retained += 1;
-                }
-            }
-            Special::PrimaryRelease => {
-                let device = call.argument(0) as i32;
-                if let Some(primary) = self.primaries.get_mut(&device) {
-                    primary.retained = primary.retained.saturating_sub(1);
-                    if primary.retained == 0 {
-                        let context = primary.context;
-                        self.primaries.remove(&device);
-                        let ended = self.objects.end(context, site);
-                        self.ended(&ended, site);
-                    }
-                }
-            }
-            Special::PrimaryReset => {
-                let device = call.argument(0) as i32;
-                if let Some(context) = self.primaries.get(&device).map(|primary| primary.context) {
-                    let ended = self.objects.end_children(context, site);
-                    self.ended(&ended, site);
-                }
-            }
             Special::EnablePeer => self.peers = true,
-            Special::HostRegister => {
-                let address = call.argument(0);
-                let size = plan.size.map_or(1, |position| call.argument(position));
-                self.ranges.clear_dead(address, size);
-            }
             Special::FunctionCount => {
                 let owner = self.image_owner(plan, call);
                 let count = plan.at("count").and_then(|position| call.out(position));
@@ -498,46 +250,40 @@ impl State {
                 }
             }
             Special::FunctionSetAttribute | Special::FunctionSetCache => {
-                if let Some(position) = plan.position_of(Kind::Function) {
-                    let id = match self.find(Kind::Function, call.argument(position)) {
-                        Lookup::Live(id) => Some(id),
-                        _ => None,
-                    };
+                if let Some(handle) = plan.handle_of(call, Kind::Function) {
+                    let id = self.objects.resolve(Kind::Function, handle).live();
                     self.set_attribute(plan, call, site, id, -1);
                 }
             }
             Special::KernelSetAttribute | Special::KernelSetCache => {
-                if let Some(position) = plan.position_of(Kind::Kernel) {
-                    let id = self.objects.live(Kind::Kernel, call.argument(position));
-                    let device = plan
-                        .at("dev")
-                        .map_or(-1, |position| call.argument(position) as i32);
+                if let Some(handle) = plan.handle_of(call, Kind::Kernel) {
+                    let id = self.objects.live(Kind::Kernel, handle);
+                    let device = plan.at("dev").map_or(-1, |at| call.argument(at) as i32);
                     self.set_attribute(plan, call, site, id, device);
                 }
             }
             Special::LinkComplete => self.completed(plan, call, site),
+            Special::LinkAddData | Special::LinkAddFile => {
+                self.input_added(plan, call, context, site);
+            }
             Special::GraphAllocation => self.graph_memory(plan, call, context),
             _ => {}
         }
         if let Some(shape) = plan.options {
             let options = options_of(shape, call);
-            let left = numbers64(
-                call.leave
-                    .and_then(|leave| leave.snapshot(shape.values, field::OPTION_VALUES)),
-            );
+            let leave = call.leave;
+            let left = leave.and_then(|leave| leave.snapshot(shape.values, field::OPTION_VALUES));
             if !options.values.is_empty() && options.values_address != 0 {
                 if self.arrays.len() >= ARRAYS {
                     self.arrays.clear();
                 }
-                self.arrays.insert(
-                    options.values_address,
-                    ArrayUse {
-                        numbers: options.numbers,
-                        given: options.values,
-                        left,
-                        site,
-                    },
-                );
+                let used = ArrayUse {
+                    numbers: options.numbers,
+                    given: options.values,
+                    left: numbers64(left),
+                    site,
+                };
+                self.arrays.insert(options.values_address, used);
             }
         }
     }
@@ -555,14 +301,14 @@ impl State {
         let value = argument("value")
             .or_else(|| argument("val"))
             .or_else(|| argument("config"));
-        let (Some(object), Some(value)) = (id.and_then(|id| self.objects.get_mut(id)), value)
+        let (Some(object), Some(value)) = (id.and_then(|id| self.model.objects.get_mut(id)), value)
         else {
             return;
         };
-        if !matches!(object.data, Data::Attributes(_)) {
-            object.data = Data::Attributes(Box::<Attributes>::default());
+        if !matches!(object.data, Data::Other(Own::Attributes(_))) {
+            object.data = Data::Other(Own::Attributes(Box::<Attributes>::default()));
         }
-        if let Data::Attributes(attributes) = &mut object.data {
+        if let Data::Other(Own::Attributes(attributes)) = &mut object.data {
             attributes
                 .set
                 .insert((attribute, device), (value as i32 as i64, site));
@@ -572,8 +318,39 @@ impl State {
     /// The module or library whose image a call asks about.
     pub(crate) fn image_owner(&self, plan: &Plan, call: &Call<'_>) -> Option<ObjectId> {
         [Kind::Module, Kind::Library].into_iter().find_map(|kind| {
-            self.objects
-                .live(kind, call.argument(plan.position_of(kind)?))
+            let handle = plan.handle_of(call, kind)?;
+            self.objects.live(kind, handle)
         })
     }
+}
+
+/// What is kept with a new object beside the model's own.
+fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
+    match kind {
+        Kind::Module | Kind::Library if plan.image().is_some() || plan.special != Special::None => {
+            Some(Own::Image(Box::new(image_data(plan, call))))
+        }
+        Kind::Link => {
+            let options = plan.options.map(|shape| options_of(shape, call));
+            Some(Own::Link(Box::new(LinkData {
+                options: options.unwrap_or_default(),
+                ..Default::default()
+            })))
+        }
+        _ => None,
+    }
+}
+
+fn image_data(plan: &Plan, call: &Call<'_>) -> ImageData {
+    let mut data = ImageData::default();
+    if let Some(snapshot) = image_snapshot(plan, call) {
+        data.length = snapshot.bytes.length().unwrap_or(0);
+        data.source = ImageSource::of(snapshot.bytes);
+    }
+    if let Some(position) = plan.image() {
+        data.address = call.argument(position);
+    }
+    data.preserved = plan.special == Special::LibraryLoad
+        && library_option(plan, call, BINARY_IS_PRESERVED).is_some_and(|value| value != 0);
+    data
 }
