@@ -8,11 +8,10 @@ use cutape_registry::Kind;
 use crate::context::TraceContext;
 use crate::decode::Names;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
-use crate::plan::{Plan, Special};
+use crate::plan::Plan;
 use crate::render::{render_call, result_of};
 use crate::rules::{self, Check, Draft};
 use crate::state::State;
-use crate::state::kind_word;
 use cutape_model::{ObjectId, Origin, Site};
 
 /// How many findings are remembered so that a loop does not say the same thing a million times.
@@ -57,7 +56,7 @@ impl Analyzer {
         let Some(plan) = plan.take() else {
             return Vec::new();
         };
-        let findings = if plan.trivial {
+        let findings = if plan.is_trivial {
             Vec::new()
         } else {
             self.analyze(context, call, &plan)
@@ -72,13 +71,7 @@ impl Analyzer {
         call: &Call<'_>,
         plan: &Plan,
     ) -> Vec<Finding> {
-        let site = Site {
-            index: call.index,
-            function: plan.function.name,
-            thread: call.thread,
-            caller: call.caller,
-            result: call.result(),
-        };
+        let site = Site::of(plan.function.name, call);
         let check = Check {
             state: &self.state,
             context,
@@ -104,12 +97,7 @@ impl Analyzer {
                 }
             }
         }
-        if call.succeeded()
-            && matches!(
-                plan.special,
-                Special::ModuleLoadFile | Special::LibraryLoadFile | Special::LinkAddFile
-            )
-        {
+        if call.succeeded() && plan.file.is_some() {
             self.deferred.retain(|entry| entry.0 != plan.function.base);
         }
         self.state.update(plan, call, context, site, reported);
@@ -215,7 +203,7 @@ impl Analyzer {
             Origin::FirstSeen => "first seen: ",
         };
         Some(ObjectHistory {
-            kind: kind_word(object.kind).to_owned(),
+            kind: object.kind.name().to_owned(),
             handle: object.handle,
             label: self.state.label(id),
             created: format!("{verb}{}", when(object.created)),
@@ -247,7 +235,7 @@ impl Names for State {
             .name
             .as_ref()
             .map_or(String::new(), |name| format!(" \"{name}\""));
-        let word = kind_word(object.kind);
+        let word = object.kind.name();
         Some(format!("{word}#{}{name}", object.generation))
     }
 

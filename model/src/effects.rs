@@ -2,10 +2,12 @@
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::{Class, Function, Kind, Param, Parent, Role, Waits, Width};
+use cutape_registry::{
+    Arguments, ContextOp, CopyOp, EventOp, Family, Function, HostMemoryOp, Kind, LaunchOp,
+    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamOp, Transfer, Waits, Width,
+};
 
-/// Offset of `hStream` in `CUlaunchConfig`.
-const CONFIG_STREAM: usize = 32;
+const CONFIG_STREAM: usize = cutape_registry::layout::offset_of("CUlaunchConfig", "hStream");
 
 /// Something that a successful call does to the object of one parameter.
 #[derive(Clone, Copy, Debug)]
@@ -22,62 +24,120 @@ pub enum Effect {
     Destroy(Kind),
 }
 
-/// What a function does beyond the roles of its parameters.
+/// What a function does to the state beyond the roles of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Action {
+pub(crate) enum Action {
     None,
-    ContextCreate,
-    ContextDestroy,
-    ContextPush,
-    ContextPop,
-    ContextSet,
-    PrimaryRetain,
-    PrimaryRelease,
-    PrimaryReset,
+    Context(ContextOp),
+    Primary(PrimaryOp),
     EventRecord,
     EventElapsed,
     WaitEvent,
+    /// The stream calls a function of the program.
     HostFunction,
     HostRegister,
+    /// Waits for the work of the default stream.
     SynchronousCopy,
-    MemoryFree,
-    CaptureBegin,
-    CaptureEnd,
+    /// May wait for all work of the context.
+    Free,
+    BeginCapture,
+    EndCapture,
 }
 
-fn action(function: &Function) -> Action {
-    match function.base {
-        "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => return Action::CaptureBegin,
-        "cuStreamEndCapture" => return Action::CaptureEnd,
-        _ if function.class == Class::Opaque => return Action::None,
-        _ => {}
+impl Action {
+    fn of(function: &Function) -> Self {
+        match function.family {
+            Family::Context(
+                operation @ (ContextOp::Create
+                | ContextOp::Destroy
+                | ContextOp::Push
+                | ContextOp::Pop
+                | ContextOp::Set),
+            ) => Self::Context(operation),
+            Family::PrimaryContext(
+                operation @ (PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset),
+            ) => Self::Primary(operation),
+            Family::Event(EventOp::Record) => Self::EventRecord,
+            Family::Event(EventOp::ElapsedTime) => Self::EventElapsed,
+            Family::Stream(StreamOp::WaitEvent) => Self::WaitEvent,
+            Family::Stream(StreamOp::BeginCapture) => Self::BeginCapture,
+            Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
+            Family::HostFunction | Family::StreamCallback => Self::HostFunction,
+            Family::HostMemory(HostMemoryOp::Register) => Self::HostRegister,
+            Family::HostMemory(HostMemoryOp::Free) | Family::Memory(MemoryOp::Free) => Self::Free,
+            Family::Copy(copy) if function.stream.is_none() && reaches_host(copy) => {
+                Self::SynchronousCopy
+            }
+            Family::Plain
+            | Family::Init
+            | Family::ProcAddress { .. }
+            | Family::ExportTable
+            | Family::Device(_)
+            | Family::Context(_)
+            | Family::PrimaryContext(_)
+            | Family::ModuleLoad(_)
+            | Family::LibraryLoad(_)
+            | Family::ModuleUnload
+            | Family::LibraryUnload
+            | Family::LoadingMode
+            | Family::LibraryModule
+            | Family::Global(_)
+            | Family::Function(_)
+            | Family::Kernel(_)
+            | Family::Link(_)
+            | Family::Launch(_)
+            | Family::Occupancy(_)
+            | Family::Copy(_)
+            | Family::Memset
+            | Family::Prefetch
+            | Family::Memory(_)
+            | Family::HostMemory(_)
+            | Family::VirtualMemory(_)
+            | Family::Pointer(_)
+            | Family::ExternalBuffer { .. }
+            | Family::Stream(_)
+            | Family::StreamMemory(_)
+            | Family::Event(_)
+            | Family::Graph(_)
+            | Family::UserObject { .. } => Self::None,
+        }
     }
-    match function.base {
-        "cuCtxCreate" => Action::ContextCreate,
-        "cuCtxDestroy" => Action::ContextDestroy,
-        "cuCtxPushCurrent" => Action::ContextPush,
-        "cuCtxPopCurrent" => Action::ContextPop,
-        "cuCtxSetCurrent" => Action::ContextSet,
-        "cuDevicePrimaryCtxRetain" => Action::PrimaryRetain,
-        "cuDevicePrimaryCtxRelease" => Action::PrimaryRelease,
-        "cuDevicePrimaryCtxReset" => Action::PrimaryReset,
-        "cuEventRecord" | "cuEventRecordWithFlags" => Action::EventRecord,
-        "cuEventElapsedTime" => Action::EventElapsed,
-        "cuStreamWaitEvent" => Action::WaitEvent,
-        "cuLaunchHostFunc" | "cuStreamAddCallback" => Action::HostFunction,
-        "cuMemHostRegister" => Action::HostRegister,
-        "cuMemcpyHtoD"
-        | "cuMemcpyDtoH"
-        | "cuMemcpyHtoA"
-        | "cuMemcpyAtoH"
-        | "cuMemcpy"
-        | "cuMemcpy2D"
-        | "cuMemcpy2DUnaligned"
-        | "cuMemcpy3D"
-        | "cuMemcpy3DPeer" => Action::SynchronousCopy,
-        "cuMemFree" | "cuMemFreeHost" => Action::MemoryFree,
-        _ => Action::None,
+
+    /// True if the work of a call on a stream cannot still run when the call returns, or is no work.
+    pub(crate) fn submits_nothing(self) -> bool {
+        matches!(
+            self,
+            Self::EventRecord | Self::WaitEvent | Self::BeginCapture | Self::EndCapture
+        )
+    }
+}
+
+/// True if an operand of the copy is, or may be, host memory.
+fn reaches_host(copy: CopyOp) -> bool {
+    match copy {
+        CopyOp::Linear(Transfer { from, to, .. }) => {
+            from == MemoryType::Host || to == MemoryType::Host
+        }
+        CopyOp::Unified(_) | CopyOp::Described(_) => true,
+        CopyOp::Peer(_) | CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => false,
+    }
+}
+
+/// A call's arguments for the registry's evaluator of lengths; what pointers lead to is as the call left it.
+#[derive(Clone, Copy, Debug)]
+pub struct CallArguments<'c, 't>(pub &'c Call<'t>);
+
+impl Arguments for CallArguments<'_, '_> {
+    fn word(&self, position: u8) -> u64 {
+        self.0.argument(usize::from(position))
+    }
+
+    fn pointee(&self, position: u8, bytes: usize) -> Option<u64> {
+        let written = self.0.out_bytes(usize::from(position))?;
+        let mut word = [0; 8];
+        word.get_mut(..bytes)?
+            .copy_from_slice(written.get(..bytes)?);
+        Some(u64::from_le_bytes(word))
     }
 }
 
@@ -86,14 +146,11 @@ fn action(function: &Function) -> Action {
 pub struct Effects {
     /// The function.
     pub function: &'static Function,
-    /// What it does beyond the roles of its parameters.
-    pub action: Action,
+    pub(crate) action: Action,
     /// What it does to objects, by position of the parameter.
     pub objects: Box<[(usize, Effect)]>,
     /// Kinds of which it may create objects that the trace does not show.
     pub unobserved: Box<[Kind]>,
-    /// Position of the size that a newly created range of memory has.
-    pub size: Option<usize>,
     /// Position of a launch's configuration.
     config: Option<usize>,
     /// A successful call does no more than put work into a stream.
@@ -120,8 +177,11 @@ impl Effects {
             };
             objects.push((position, effect));
         }
-        let action = action(function);
-        let at = |name| position(function, name);
+        let action = Action::of(function);
+        let config = match function.family {
+            Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
+            _ => None,
+        };
         Self {
             function,
             action,
@@ -131,10 +191,7 @@ impl Effects {
                 && action == Action::None,
             objects: objects.into(),
             unobserved: unobserved.into(),
-            size: at("bytesize")
-                .or_else(|| at("Bytesize"))
-                .or_else(|| at("size")),
-            config: at("config").filter(|_| function.base == "cuLaunchKernelEx"),
+            config,
         }
     }
 
@@ -145,7 +202,7 @@ impl Effects {
 
     /// Position of a parameter by name.
     pub fn at(&self, name: &str) -> Option<usize> {
-        position(self.function, name)
+        self.function.position(name)
     }
 
     /// The kind of the object whose handle a parameter has.
@@ -182,24 +239,13 @@ impl Effects {
         Some(word.map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
-    /// The bytes that a new object takes, as the call says; 0 if it does not.
+    /// The bytes of the memory that a call creates or finds; 0 if it does not say.
     pub fn size_of(&self, call: &Call<'_>, kind: Kind) -> u64 {
-        let argument = |name| Some(call.argument(self.at(name)?));
-        let out = |name| call.out(self.at(name)?);
-        match kind {
-            Kind::Memory | Kind::HostMemory | Kind::Reservation | Kind::Allocation => {
-                let size = self.size.map(|position| call.argument(position));
-                let rows = || Some(out("pPitch")?.saturating_mul(argument("Height")?));
-                size.or_else(rows).unwrap_or(0)
-            }
-            Kind::Global => out("bytes").unwrap_or(0),
-            _ => 0,
-        }
+        let arguments = CallArguments(call);
+        let size = || self.function.made_bytes(&arguments);
+        let has_size = kind.is_address() || kind == Kind::Allocation;
+        has_size.then(size).flatten().unwrap_or(0)
     }
-}
-
-fn position(function: &Function, name: &str) -> Option<usize> {
-    function.params.iter().position(|param| param.name == name)
 }
 
 /// The kind of object whose handle may be written behind a parameter that has no role.

@@ -20,7 +20,7 @@ mod order;
 mod state;
 
 pub use contexts::{Contexts, Current};
-pub use effects::{Action, Effect, Effects};
+pub use effects::{CallArguments, Effect, Effects};
 pub use kinds::Kinds;
 pub use memory::{IntervalMap, Memory, Place};
 pub use objects::{

@@ -1,7 +1,7 @@
 //! The state as a whole: applies what calls do to objects, current contexts, memory and order.
 
 use cutape_format::Call;
-use cutape_registry::{Kind, Parent, Waits};
+use cutape_registry::{ContextOp, Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
 
 use crate::contexts::{Contexts, Current};
 use crate::effects::{Action, Effect, Effects};
@@ -285,11 +285,7 @@ impl<X> State<X> {
 
     /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before [`State::apply`].
     pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
-        // Records and stream waits are no work that could still run.
-        if matches!(effects.action, Action::WaitEvent | Action::CaptureBegin)
-            || matches!(effects.action, Action::CaptureEnd | Action::EventRecord)
-            || effects.function.waits != Waits::No
-        {
+        if effects.action.submits_nothing() || effects.function.waits != Waits::No {
             return None;
         }
         let stream = self.call_stream(effects, call)?;
@@ -319,7 +315,7 @@ impl<X> State<X> {
         }
         self.follow_contexts(effects, call, site);
         if effects.action == Action::HostRegister {
-            let size = effects.size.map_or(1, |position| call.argument(position));
+            let size = effects.size_of(call, Kind::Registration);
             self.memory.forget_freed(call.argument(0), size);
         }
         self.complete(effects, call);
@@ -327,7 +323,7 @@ impl<X> State<X> {
 
     /// A call has failed.
     pub fn apply_failed(&mut self, effects: &Effects) {
-        if effects.action == Action::CaptureEnd {
+        if effects.action == Action::EndCapture {
             self.order.capture_ended();
         }
     }
@@ -335,8 +331,8 @@ impl<X> State<X> {
     /// Records of events, waits of streams for them, and captures.
     fn order_events(&mut self, effects: &Effects, call: &Call<'_>, site: Site) {
         match effects.action {
-            Action::CaptureBegin => return self.order.capture_began(),
-            Action::CaptureEnd => return self.order.capture_ended(),
+            Action::BeginCapture => return self.order.capture_began(),
+            Action::EndCapture => return self.order.capture_ended(),
             Action::WaitEvent | Action::EventRecord => {}
             _ => return,
         }
@@ -476,7 +472,8 @@ impl<X> State<X> {
             }
         }
         // Kernels and managed variables are the same in all contexts.
-        let in_all = kind == Kind::Kernel || effects.function.base == "cuLibraryGetManaged";
+        let in_all =
+            kind == Kind::Kernel || effects.function.family == Family::Global(GlobalOwner::Managed);
         let context = self.context_of(call.thread, parent).filter(|_| !in_all);
         let new = NewObject {
             kind,
@@ -573,36 +570,40 @@ impl<X> State<X> {
             object: object(handle),
         };
         match effects.action {
-            Action::ContextCreate => {
+            Action::Context(ContextOp::Create) => {
                 if let Some(handle) = returned() {
                     self.contexts.push(thread, current(handle));
                 }
             }
-            Action::ContextPush => self.contexts.push(thread, current(call.argument(0))),
-            Action::ContextPop => self.contexts.pop(thread),
-            Action::ContextSet => {
+            Action::Context(ContextOp::Push) => {
+                self.contexts.push(thread, current(call.argument(0)))
+            }
+            Action::Context(ContextOp::Pop) => self.contexts.pop(thread),
+            Action::Context(ContextOp::Set) => {
                 let current = current(call.argument(0));
                 self.contexts.pop(thread);
                 if current.handle != 0 {
                     self.contexts.push(thread, current);
                 }
             }
-            Action::ContextDestroy if self.contexts.current(thread).handle == call.argument(0) => {
+            Action::Context(ContextOp::Destroy)
+                if self.contexts.current(thread).handle == call.argument(0) =>
+            {
                 self.contexts.pop(thread);
             }
-            Action::PrimaryRetain => {
+            Action::Primary(PrimaryOp::Retain) => {
                 if let Some(context) = returned().and_then(object) {
                     let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
                     self.contexts.retain(device, context);
                 }
             }
-            Action::PrimaryRelease => {
+            Action::Primary(PrimaryOp::Release) => {
                 if let Some(context) = self.contexts.release(call.argument(0) as i32) {
                     let ended = self.objects.end(context, site);
                     self.ended(ended);
                 }
             }
-            Action::PrimaryReset => {
+            Action::Primary(PrimaryOp::Reset) => {
                 if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
                     let ended = self.objects.end_children(context, site);
                     self.ended(ended);
@@ -644,7 +645,7 @@ impl<X> State<X> {
             }
             Action::SynchronousCopy => self.order.complete_blocking(current),
             // It may wait for all work (Memory Management, cuMemFree), so none is certain to run still.
-            Action::MemoryFree => self.order.complete_context(current),
+            Action::Free => self.order.complete_context(current),
             _ => {}
         }
     }
@@ -670,7 +671,7 @@ fn data_of<X>(
     match kind {
         Kind::Context => Data::Context(ContextData {
             device: argument("dev").map_or(0, |device| device as i32),
-            primary: effects.action == Action::PrimaryRetain,
+            primary: effects.action == Action::Primary(PrimaryOp::Retain),
         }),
         Kind::Event => Data::Event(EventData {
             timing: flags() & DISABLE_TIMING == 0,

@@ -3,11 +3,11 @@
 use cutape_format::layout::{field, snapshot_flag};
 use cutape_format::{Bytes, Snapshot};
 use cutape_image::{CodeKind, Entry, Image, ImageKind, runs_on};
+use cutape_registry::ImageSource;
 
 use super::{Check, Draft, code};
 use crate::context::bytes_of;
 use crate::finding::Severity;
-use crate::plan::Special;
 use crate::state::{image_snapshot, numbers32, options};
 
 /// Rules about the image of a module or library load.
@@ -18,11 +18,8 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;
     }
-    let file = matches!(
-        check.plan.special,
-        Special::ModuleLoadFile | Special::LibraryLoadFile
-    );
-    let position = check.plan.image();
+    let file = check.plan.file.is_some();
+    let position = check.plan.image;
     if !file && position.is_some_and(|position| check.call.argument(position) == 0) {
         return unrecognised(check, drafts, "a NULL pointer");
     }
@@ -43,7 +40,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if kind == ImageKind::Ptx && !file {
         unterminated(check, drafts, bytes, snapshot);
     }
-    if check.plan.special == Special::ModuleLoadFatBinary
+    if matches!(check.plan.source, Some(ImageSource::FatBinary(_)))
         && matches!(kind, ImageKind::Cubin | ImageKind::Ptx)
     {
         let what = name_of(kind);
@@ -152,8 +149,7 @@ fn unrecognised(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, what: &str) {
 }
 
 fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let names = ["fname", "fileName", "path"];
-    let Some(position) = names.into_iter().find_map(|name| check.plan.at(name)) else {
+    let Some(position) = check.plan.file else {
         return;
     };
     let path = check

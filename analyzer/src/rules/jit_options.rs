@@ -1,10 +1,12 @@
 //! Arrays of JIT options: well-formed, with values and not addresses, fresh at every use.
 
 use cutape_format::layout::field;
+use cutape_registry::{Family, LinkOp};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
-use crate::plan::{OptionShape, Special};
+use crate::plan::OptionShape;
+
 use crate::state::data::Options;
 use crate::state::options::*;
 use crate::state::{numbers64, options_of};
@@ -20,11 +22,12 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     let options = options_of(shape, check.call);
-    let add = matches!(
-        check.plan.special,
-        Special::LinkAddData | Special::LinkAddFile
+    let link = matches!(check.plan.function.family, Family::Link(_));
+    let creates = matches!(
+        check.plan.function.family,
+        Family::Link(LinkOp::Create { .. })
     );
-    let link = add || check.plan.special == Special::LinkCreate;
+    let add = link && !creates;
     // Several complaints about one array have one cause.
     let before = drafts.len();
     if add {

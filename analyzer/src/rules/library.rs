@@ -1,11 +1,11 @@
 //! Libraries: preserved images, kernels in the place of functions, attributes set twice, instances of other contexts.
 
 use cutape_format::layout::field;
-use cutape_registry::Kind;
+use cutape_registry::{CopyOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp};
 
 use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
-use crate::plan::{Special, Step};
+use crate::plan::Step;
 use crate::state::data::{Data, Own};
 use crate::state::image_snapshot;
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
@@ -21,24 +21,27 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.takes_functions_only {
         kernel_as_function(check, drafts);
     }
-    match check.plan.special {
-        Special::Launch | Special::LaunchEx => {
+    match check.plan.function.family {
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
             let objects = &check.state.objects;
             if objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library) {
                 shadowed(check, drafts);
                 launch_elsewhere(check, drafts);
             }
         }
-        Special::KernelGetAttribute => shadowed(check, drafts),
-        Special::None if check.plan.asks_for_instance => without_context(check, drafts),
-        Special::None if check.plan.copies_to_peer => peer_copy(check, drafts),
+        Family::Kernel(FunctionOp::GetAttribute) => shadowed(check, drafts),
+        Family::LibraryModule
+        | Family::Global(GlobalOwner::Library)
+        | Family::Function(FunctionOp::OfKernel { .. }) => without_context(check, drafts),
+        Family::Copy(CopyOp::Peer(_)) => peer_copy(check, drafts),
         _ => {}
     }
 }
 
 /// Loads that promise, or break the promise, that an image stays where it is.
 pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.plan.special == Special::LibraryLoadFile
+    if matches!(check.plan.function.family, Family::LibraryLoad(_))
+        && check.plan.file.is_some()
         && library_option(check.plan, check.call, BINARY_IS_PRESERVED)
             .is_some_and(|value| value != 0)
     {
@@ -54,7 +57,7 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             message,
         ));
     }
-    let Some(position) = check.plan.image() else {
+    let Some(position) = check.plan.image else {
         return;
     };
     let address = check.call.argument(position);
@@ -173,28 +176,18 @@ fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
 }
 
 fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let pairs: Vec<(ObjectId, ObjectId)> = match check.plan.special {
-        _ if !check.state.objects.has_had(Kind::Kernel) => return,
-        Special::KernelGetAttribute => {
-            let Some(position) = check.plan.position_of(Kind::Kernel) else {
-                return;
-            };
-            let handle = check.call.argument(position);
-            let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else {
-                return;
-            };
-            let functions = check.state.objects.children(kernel);
-            functions
-                .into_iter()
-                .map(|function| (function, kernel))
-                .collect()
-        }
-        _ => function_and_kernel(check).into_iter().collect(),
+    let asks = check.plan.function.family == Family::Kernel(FunctionOp::GetAttribute);
+    let pairs: Vec<(ObjectId, ObjectId)> = if asks {
+        let handle = check.plan.handle_of(check.call, Kind::Kernel);
+        let kernel = handle.and_then(|handle| check.state.objects.live(Kind::Kernel, handle));
+        let Some(kernel) = kernel else { return };
+        let functions = check.state.objects.children(kernel);
+        functions.map(|function| (function, kernel)).collect()
+    } else {
+        function_and_kernel(check).into_iter().collect()
     };
-    let asked = match check.plan.special {
-        Special::KernelGetAttribute => check.argument("attrib").map(|attribute| attribute as i32),
-        _ => None,
-    };
+    let asked = check.argument("attrib").filter(|_| asks);
+    let asked = asked.map(|attribute| attribute as i32);
     for (function, kernel) in pairs {
         let objects = &check.state.objects;
         let (Some(f), Some(k)) = (objects.get(function), objects.get(kernel)) else {

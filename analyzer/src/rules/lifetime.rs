@@ -1,11 +1,10 @@
 //! Handles of objects that have ended: the generic rule behind "use after unload", "use after destroy" and double ends.
 
 use cutape_format::layout::field;
-use cutape_registry::Kind;
+use cutape_registry::{ContextOp, Family, Kind, LaunchOp};
 
 use super::{Check, Draft, at, code};
-use crate::plan::{Special, Step};
-use crate::state::kind_word;
+use crate::plan::Step;
 use cutape_model::{Lookup, ObjectId, Origin};
 
 /// Looks at every handle that the call is given.
@@ -62,16 +61,11 @@ fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             Step::Device(_) => {}
         }
     }
-    if check.plan.special == Special::LaunchEx {
-        let position = check.plan.config.unwrap_or(0);
-        used(
-            check,
-            drafts,
-            Kind::Stream,
-            check.plan.config_stream(check.call).unwrap_or(0),
-            position,
-            false,
-        );
+    if let Family::Launch(LaunchOp::Config(launch)) = check.plan.function.family
+        && let Some(stream) = check.plan.config_stream(check.call)
+    {
+        let position = usize::from(launch.config);
+        used(check, drafts, Kind::Stream, stream, position, false);
     }
 }
 
@@ -99,7 +93,7 @@ fn used(
         return;
     };
     // Contexts may be left by popping or replacing them; only making a dead one current is wrong.
-    if check.plan.special == Special::ContextPop {
+    if check.plan.function.family == Family::Context(ContextOp::Pop) {
         return;
     }
     if !check.went_wrong() && (check.state.objects.may_be_reused(id) || check.only_released(id)) {
@@ -144,7 +138,7 @@ fn dead_object(
     let (Some(object), Some(end)) = (state.objects.get(id), state.objects.end_of(id)) else {
         return Draft::new(rule, "a dead object is used", label);
     };
-    let word = kind_word(object.kind);
+    let word = object.kind.name();
     let parameter = check
         .plan
         .function
@@ -156,7 +150,7 @@ fn dead_object(
     let root_word = state
         .objects
         .get(root)
-        .map_or("", |object| kind_word(object.kind));
+        .map_or("", |object| object.kind.name());
     let title = match (end.by, destroys) {
         (None, true) if matches!(object.kind, Kind::Memory | Kind::HostMemory) => {
             format!("{word} is freed twice")

@@ -3,11 +3,10 @@
 use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::ImageKind;
-use cutape_registry::Kind;
+use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
 
 use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
-use crate::plan::Special;
 use crate::state::data::{Cubin, Options};
 use crate::state::options::is_input_only;
 use crate::state::{State, image_snapshot, numbers64, options_of, source_bytes};
@@ -18,7 +17,10 @@ const LEAST_COMMON: usize = 64;
 
 /// Rules about the calls that work on a link state.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.plan.special == Special::LinkCreate {
+    if matches!(
+        check.plan.function.family,
+        Family::Link(LinkOp::Create { .. })
+    ) {
         return shared(check, drafts);
     }
     let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
@@ -33,8 +35,8 @@ fn after_complete(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId
         return;
     };
     let label = check.state.label(link);
-    let what = match check.plan.special {
-        Special::LinkComplete => "is completed again",
+    let what = match check.plan.function.family {
+        Family::Link(LinkOp::Complete { .. }) => "is completed again",
         _ => "is given another input",
     };
     let message = format!(
@@ -212,10 +214,12 @@ pub(super) fn leaked_in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) 
         return;
     }
     let argument = check.call.argument(0);
-    let context = match check.plan.special {
-        Special::ContextDestroy => check.state.objects.live(Kind::Context, argument),
-        Special::PrimaryRelease => check.state.contexts.last_retain(argument as i32),
-        Special::PrimaryReset => check.state.contexts.primary(argument as i32),
+    let context = match check.plan.function.family {
+        Family::Context(ContextOp::Destroy) => check.state.objects.live(Kind::Context, argument),
+        Family::PrimaryContext(PrimaryOp::Release) => {
+            check.state.contexts.last_retain(argument as i32)
+        }
+        Family::PrimaryContext(PrimaryOp::Reset) => check.state.contexts.primary(argument as i32),
         _ => None,
     };
     let Some(context) = context else { return };
@@ -269,7 +273,7 @@ fn leak(state: &State, link: ObjectId, how: &str) -> Draft {
 /// An image that lies in the cubin of a destroyed link state.
 pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     shared_with_load(check, drafts);
-    let Some(position) = check.plan.image() else {
+    let Some(position) = check.plan.image else {
         return;
     };
     let address = check.call.argument(position);

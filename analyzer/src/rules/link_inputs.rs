@@ -3,13 +3,12 @@
 use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::{CodeKind, Content, Extent, Image, ImageKind, runs_on};
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind, LinkOp};
 
 use super::image::looks_like_text;
 use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
 use crate::finding::Severity;
-use crate::plan::Special;
 use crate::state::data::LinkInput;
 use crate::state::image_snapshot;
 use crate::state::links::link_input;
@@ -26,10 +25,10 @@ mod input {
 
 /// Rules about the inputs of a link.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.plan.special {
-        Special::LinkAddData => added(check, drafts, false),
-        Special::LinkAddFile => added(check, drafts, true),
-        Special::LinkComplete => completed(check, drafts),
+    match check.plan.function.family {
+        Family::Link(LinkOp::AddData { .. }) => added(check, drafts, false),
+        Family::Link(LinkOp::AddFile { .. }) => added(check, drafts, true),
+        Family::Link(LinkOp::Complete { .. }) => completed(check, drafts),
         _ => {}
     }
 }

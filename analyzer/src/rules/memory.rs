@@ -1,13 +1,12 @@
 //! Device addresses whose allocation, module or library has ended: copies, memsets and kernel parameters.
 
 use cutape_format::layout::field;
-use cutape_registry::{Kind, Length};
+use cutape_registry::{CopyOp, Family, Kind, LaunchOp, Length};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
-use crate::plan::{Special, Step};
-use crate::state::kind_word;
-use cutape_model::ObjectId;
+use crate::plan::Step;
+use cutape_model::{CallArguments, ObjectId};
 
 /// CU_MEMORYTYPE_DEVICE.
 const DEVICE: u32 = 2;
@@ -36,16 +35,21 @@ fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// Whether something is there no more.
 fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.plan.special {
-        Special::Launch | Special::LaunchEx => return parameters(check, drafts),
-        Special::StructCopy => return struct_copy(check, drafts),
-        // Either operand may be host memory that has come to lie at a freed address.
-        Special::UnifiedCopy if !check.went_wrong() => return,
+    match check.plan.function.family {
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
+            return parameters(check, drafts);
+        }
+        Family::Copy(CopyOp::Described(_)) => return struct_copy(check, drafts),
         _ => {}
+    }
+    // Either operand may be host memory that has come to lie at a freed address.
+    if check.plan.copies_unified && !check.went_wrong() {
+        return;
     }
     for &(position, step) in &check.plan.steps {
         let Step::Device(length) = step else { continue };
-        if empty(check, length) {
+        // A fixed length of 0 means the whole allocation.
+        if !matches!(length, Length::Fixed(_)) && bytes(check, length) == Some(0) {
             continue;
         }
         let name = check.plan.function.params[position].name;
@@ -53,39 +57,20 @@ fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// True if the length is known to be zero.
-fn empty(check: &Check<'_, '_>, length: Length) -> bool {
-    match length {
-        Length::Param(position) | Length::Scaled(position, _) => {
-            check.call.argument(usize::from(position)) == 0
-        }
-        Length::Product(a, b) => {
-            check.call.argument(usize::from(a)) == 0 || check.call.argument(usize::from(b)) == 0
-        }
-        _ => false,
-    }
-}
-
-/// How many bytes a role speaks of, if that is one piece.
+/// The bytes that a role speaks of, if they are one piece.
 fn bytes(check: &Check<'_, '_>, length: Length) -> Option<u64> {
-    let argument = |position: u8| check.call.argument(usize::from(position));
-    match length {
-        Length::Fixed(bytes) => Some(u64::from(bytes)),
-        Length::Param(position) => Some(argument(position)),
-        Length::Scaled(position, size) => argument(position).checked_mul(u64::from(size)),
-        Length::Product(a, b) => argument(a).checked_mul(argument(b)),
-        Length::Pitched(..)
-        | Length::PitchedBy(..)
-        | Length::AllBut(..)
-        | Length::ByAttribute(..)
-        | Length::Override => None,
+    if matches!(length, Length::Pitched(..) | Length::PitchedBy(..)) {
+        return None;
     }
+    let arguments = CallArguments(check.call);
+    let extent = length.evaluate(check.plan.function, &arguments)?;
+    Some(extent.content())
 }
 
 /// A piece that begins in an allocation and ends behind it.
 fn bounds(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, length: Length) {
     // Which side of a unified copy is the device's shows in the addresses alone.
-    if check.plan.special == Special::UnifiedCopy && !check.went_wrong() {
+    if check.plan.copies_unified && !check.went_wrong() {
         return;
     }
     let address = check.call.argument(position);
@@ -151,8 +136,8 @@ fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, kind: Kind, handle
         check.plan.function.name,
         check.state.label(id),
         at(object.created),
-        kind_word(object.kind),
-        kind_word(kind),
+        object.kind.name(),
+        kind.name(),
         check.answer(),
     );
     drafts.push(

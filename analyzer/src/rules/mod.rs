@@ -11,11 +11,11 @@ mod module;
 mod usage;
 
 use cutape_format::Call;
-use cutape_registry::Kind;
+use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
-use crate::plan::{Plan, Special};
+use crate::plan::Plan;
 use crate::state::State;
 use crate::state::data::Data;
 use cutape_model::{ObjectId, Origin, Site};
@@ -206,27 +206,26 @@ pub(crate) fn check(check: &Check<'_, '_>) -> Vec<Draft> {
     }
     lifetime::check(check, &mut drafts);
     memory::check(check, &mut drafts);
-    match check.plan.special {
-        Special::ModuleLoad
-        | Special::ModuleLoadFatBinary
-        | Special::ModuleLoadFile
-        | Special::LibraryLoad
-        | Special::LibraryLoadFile => {
+    match check.plan.function.family {
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => {
             link::cubin_after_destroy(check, &mut drafts);
             library::preserved(check, &mut drafts);
             jit_options::check(check, &mut drafts);
             image::check(check, &mut drafts);
         }
-        Special::LinkCreate
-        | Special::LinkAddData
-        | Special::LinkAddFile
-        | Special::LinkComplete => {
+        Family::Link(
+            LinkOp::Create { .. }
+            | LinkOp::AddData { .. }
+            | LinkOp::AddFile { .. }
+            | LinkOp::Complete { .. },
+        ) => {
             link::check(check, &mut drafts);
             jit_options::check(check, &mut drafts);
             link_inputs::check(check, &mut drafts);
             image::failed_input(check, &mut drafts);
         }
-        Special::ContextDestroy | Special::PrimaryRelease | Special::PrimaryReset
+        Family::Context(ContextOp::Destroy)
+        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
             if drafts.is_empty() =>
         {
             link::leaked_in_context(check, &mut drafts);

@@ -1,23 +1,22 @@
 //! Modules: who may unload them and when, lookups that failed, enumeration.
 
-use cutape_registry::Kind;
+use cutape_registry::{Family, FunctionOp, Kind};
 
 use super::{Check, Draft, at, code, result_name};
-use crate::plan::{Special, Step};
+use crate::plan::Step;
 use crate::state::Failure;
-use crate::state::kind_word;
 use cutape_model::{Lookup, ObjectId, Origin};
 
 /// Rules about modules beyond lifetimes and images.
 #[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.plan.special {
-        Special::ModuleUnload if drafts.is_empty() => unload(check, drafts),
-        Special::Enumerate => enumerate(check, drafts),
+    match check.plan.function.family {
+        Family::ModuleUnload if drafts.is_empty() => unload(check, drafts),
+        Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {
+            enumerate(check, drafts);
+        }
+        Family::Global(_) => both_null(check, drafts),
         _ => {}
-    }
-    if check.plan.asks_for_global {
-        both_null(check, drafts);
     }
     let thread = check.state.threads.get(check.call.thread as usize);
     if let Some(thread) = thread
@@ -266,7 +265,7 @@ fn after_failure(
     kind: Kind,
     handle: u64,
 ) -> Option<Draft> {
-    let word = kind_word(kind);
+    let word = kind.name();
     let result = result_name(failure.site.result);
     let asked = failure
         .name

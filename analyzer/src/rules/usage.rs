@@ -1,9 +1,9 @@
 //! Contexts and events that are there but not in the state that a call needs.
 
-use cutape_registry::Kind;
+use cutape_registry::{ContextOp, EventOp, Family, Kind, PrimaryOp};
 
 use super::{Check, Draft, at, code};
-use crate::plan::{Special, Step};
+use crate::plan::Step;
 use crate::state::data::Data;
 use cutape_model::Origin;
 
@@ -13,10 +13,10 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;
     }
-    match check.plan.special {
-        Special::EventElapsed => elapsed(check, drafts),
-        Special::PrimaryRelease => released_too_often(check, drafts),
-        Special::ContextPop => popped_too_often(check, drafts),
+    match check.plan.function.family {
+        Family::Event(EventOp::ElapsedTime) => elapsed(check, drafts),
+        Family::PrimaryContext(PrimaryOp::Release) => released_too_often(check, drafts),
+        Family::Context(ContextOp::Pop) => popped_too_often(check, drafts),
         _ if check.plan.needs_context => none_current(check, drafts),
         _ => {}
     }

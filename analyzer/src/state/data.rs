@@ -23,7 +23,7 @@ pub(crate) enum Own {
 
 /// Where an image's bytes are.
 #[derive(Clone, Debug)]
-pub(crate) enum ImageSource {
+pub(crate) enum ImageBytes {
     Unknown,
     Bytes(Arc<[u8]>),
     Blob(BlobRef),
@@ -31,7 +31,7 @@ pub(crate) enum ImageSource {
     InFile(Arc<[u8]>),
 }
 
-impl ImageSource {
+impl ImageBytes {
     /// Where a snapshot's bytes are.
     pub(crate) fn of(bytes: Bytes<'_>) -> Self {
         match bytes {
@@ -52,7 +52,7 @@ impl ImageSource {
 /// A module or a library.
 #[derive(Debug)]
 pub(crate) struct ImageData {
-    pub(crate) source: ImageSource,
+    pub(crate) source: ImageBytes,
     /// Address and length in the program's memory.
     pub(crate) address: u64,
     pub(crate) length: u64,
@@ -68,7 +68,7 @@ pub(crate) struct ImageData {
 impl Default for ImageData {
     fn default() -> Self {
         Self {
-            source: ImageSource::Unknown,
+            source: ImageBytes::Unknown,
             address: 0,
             length: 0,
             preserved: false,
@@ -164,7 +164,7 @@ pub(crate) struct Cubin {
     pub(crate) size: u64,
     pub(crate) link: ObjectId,
     pub(crate) completed: Site,
-    pub(crate) source: ImageSource,
+    pub(crate) source: ImageBytes,
     /// The call that destroyed its link state.
     pub(crate) freed: Option<Site>,
 }

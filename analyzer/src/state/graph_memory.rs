@@ -17,18 +17,15 @@ impl State {
         plan: &Plan,
         call: &Call<'_>,
         context: &dyn TraceContext,
+        position: usize,
     ) {
-        let written = plan.at("nodeParams").and_then(|position| {
-            let snapshot = call.leave?.snapshot(position, field::POINTEE)?;
-            let c_type = plan.function.params[position].c_type;
-            Some((
-                c_type.trim_end_matches([' ', '*']),
-                snapshot.bytes.inline()?,
-            ))
-        });
-        let Some((name, bytes)) = written else {
+        let leave = call.leave;
+        let written = leave.and_then(|leave| leave.snapshot(position, field::POINTEE));
+        let Some(bytes) = written.and_then(|snapshot| snapshot.bytes.inline()) else {
             return;
         };
+        let c_type = plan.function.params[position].c_type;
+        let name = c_type.trim_end_matches([' ', '*']);
         let layout = context.signatures().structure(name);
         let member = |member: &str| layout?.number(bytes, member);
         let found = match member("type") {

@@ -2,40 +2,34 @@
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind, LinkOp};
 
-use super::data::{Cubin, ImageSource, LinkInput};
+use super::data::{Cubin, ImageBytes, LinkInput};
 use super::{State, image_snapshot, numbers32, numbers64};
 use crate::context::{TraceContext, bytes_of};
-use crate::plan::{Plan, Special};
+use crate::plan::Plan;
 use cutape_model::Site;
 
 /// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
 pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
 impl State {
     /// A link has been completed: its cubin is the state's.
-    pub(super) fn completed(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        let link = plan
-            .position_of(Kind::Link)
-            .map(|position| call.argument(position));
-        let Some(link) = link.and_then(|handle| self.objects.live(Kind::Link, handle)) else {
+    pub(super) fn completed(&mut self, call: &Call<'_>, site: Site, out: usize, size: usize) {
+        let Some(link) = self.objects.live(Kind::Link, call.argument(0)) else {
             return;
         };
         if let Some(data) = self.link_data_mut(link) {
             data.completed = Some(site);
         }
-        let Some(out) = plan.at("cubinOut") else {
-            return;
-        };
         let Some(address) = call.out(out).filter(|&address| address != 0) else {
             return;
         };
         let file = call
             .leave
             .and_then(|leave| leave.snapshot(out, field::FILE));
-        let source = file.map_or(ImageSource::Unknown, |file| ImageSource::of(file.bytes));
-        let size = plan.at("sizeOut").and_then(|position| call.out(position));
-        let size = size
+        let source = file.map_or(ImageBytes::Unknown, |file| ImageBytes::of(file.bytes));
+        let size = call
+            .out(size)
             .or_else(|| file.and_then(|c| c.bytes.length()))
             .unwrap_or(1);
         // The driver has given the block out again: what was there is known to be over.
@@ -73,8 +67,8 @@ impl State {
     /// After a link call: what the driver has written to the option values that the state was created with.
     pub(super) fn link_values(&mut self, plan: &Plan, call: &Call<'_>) {
         if !matches!(
-            plan.special,
-            Special::LinkAddData | Special::LinkAddFile | Special::LinkComplete
+            plan.function.family,
+            Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. } | LinkOp::Complete { .. })
         ) {
             return;
         }
@@ -150,14 +144,9 @@ pub(crate) fn link_input(
 
 /// The value of a library option, if the call passes that option.
 pub(crate) fn library_option(plan: &Plan, call: &Call<'_>, option: u32) -> Option<u64> {
-    let numbers = numbers32(
-        plan.at("libraryOptions")
-            .and_then(|position| call.snapshot(position, field::LIBRARY_OPTIONS)),
-    );
-    let values = numbers64(
-        plan.at("libraryOptionValues")
-            .and_then(|position| call.snapshot(position, field::LIBRARY_OPTION_VALUES)),
-    );
+    let shape = plan.library_options?;
+    let numbers = numbers32(call.snapshot(shape.numbers, field::LIBRARY_OPTIONS));
+    let values = numbers64(call.snapshot(shape.values, field::LIBRARY_OPTION_VALUES));
     let position = numbers.iter().position(|&number| number == option)?;
     Some(values.get(position).copied().unwrap_or(1))
 }

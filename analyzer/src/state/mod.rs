@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
-use data::{Cubin, Data, ImageData, ImageSource, LinkData, Options, Own};
+use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own};
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -138,7 +138,7 @@ impl State {
             .map_or(String::new(), |name| format!(" \"{name}\""));
         format!(
             "{}#{} {:#x}{name}",
-            kind_word(object.kind),
+            object.kind.name(),
             object.generation,
             object.handle
         )
@@ -224,14 +224,14 @@ impl State {
 
 /// An image's bytes, if they were kept.
 pub(crate) fn source_bytes<'a>(
-    source: &'a ImageSource,
+    source: &'a ImageBytes,
     context: &'a dyn TraceContext,
 ) -> Option<std::borrow::Cow<'a, [u8]>> {
     match source {
-        ImageSource::Unknown => None,
-        ImageSource::Bytes(bytes) => Some(std::borrow::Cow::Borrowed(bytes)),
-        ImageSource::Blob(blob) => context.blob(*blob),
-        ImageSource::InFile(encoded) => context.file_range(FileRange::decode(encoded)?),
+        ImageBytes::Unknown => None,
+        ImageBytes::Bytes(bytes) => Some(std::borrow::Cow::Borrowed(bytes)),
+        ImageBytes::Blob(blob) => context.blob(*blob),
+        ImageBytes::InFile(encoded) => context.file_range(FileRange::decode(encoded)?),
     }
 }
 
@@ -270,54 +270,10 @@ pub(crate) fn numbers64(snapshot: Option<Snapshot<'_>>) -> Vec<u64> {
 
 /// The bytes of the image that a call passes: of a file, of the container behind a wrapper, or what the pointer shows.
 pub(crate) fn image_snapshot<'a>(plan: &Plan, call: &Call<'a>) -> Option<Snapshot<'a>> {
-    if let Some(position) = plan.image() {
+    if let Some(position) = plan.image {
         return call
             .snapshot(position, field::FATBIN)
             .or_else(|| call.snapshot(position, field::POINTEE));
     }
-    let position = plan
-        .at("fname")
-        .or_else(|| plan.at("fileName"))
-        .or_else(|| plan.at("path"))?;
-    call.snapshot(position, field::FILE)
-}
-
-/// The word for a kind in messages.
-pub(crate) fn kind_word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Device => "device",
-        Kind::Context => "context",
-        Kind::Module => "module",
-        Kind::Function => "function",
-        Kind::Library => "library",
-        Kind::Kernel => "kernel",
-        Kind::Link => "link state",
-        Kind::Stream => "stream",
-        Kind::Event => "event",
-        Kind::Memory => "memory",
-        Kind::HostMemory => "host memory",
-        Kind::Registration => "registered host memory",
-        Kind::Global => "global variable",
-        Kind::Array => "array",
-        Kind::MipmappedArray => "mipmapped array",
-        Kind::TextureReference => "texture reference",
-        Kind::SurfaceReference => "surface reference",
-        Kind::TextureObject => "texture object",
-        Kind::SurfaceObject => "surface object",
-        Kind::Graph => "graph",
-        Kind::GraphNode => "graph node",
-        Kind::GraphExec => "executable graph",
-        Kind::UserObject => "user object",
-        Kind::MemoryPool => "memory pool",
-        Kind::Allocation => "allocation",
-        Kind::Reservation => "address reservation",
-        Kind::ExternalMemory => "external memory",
-        Kind::ExternalSemaphore => "external semaphore",
-        Kind::GraphicsResource => "graphics resource",
-        Kind::GreenContext => "green context",
-        Kind::ResourceDescriptor => "resource descriptor",
-        Kind::LogCallback => "log callback",
-        Kind::AsyncCallback => "async callback",
-        Kind::EglStream => "EGL stream",
-    }
+    call.snapshot(plan.file?, field::FILE)
 }

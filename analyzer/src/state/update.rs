@@ -3,16 +3,16 @@
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
 use cutape_model::{Effect, ObjectId, Site};
-use cutape_registry::Kind;
+use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, NodeKind, NodeParams};
 
-use super::data::{Attributes, Data, ImageData, ImageSource, LinkData, Own};
+use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
     image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
-use crate::plan::{Plan, Special, Step};
+use crate::plan::{Plan, Step};
 
 impl State {
     /// Learns what the call's notes say; before its checks.
@@ -238,9 +238,9 @@ impl State {
     }
 
     fn special(&mut self, plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) {
-        match plan.special {
-            Special::EnablePeer => self.peers = true,
-            Special::FunctionCount => {
+        match plan.function.family {
+            Family::Context(ContextOp::EnablePeer) => self.peers = true,
+            Family::Function(FunctionOp::Count) | Family::Kernel(FunctionOp::Count) => {
                 let owner = self.image_owner(plan, call);
                 let count = plan.at("count").and_then(|position| call.out(position));
                 if let (Some(owner), Some(count)) = (owner, count)
@@ -249,24 +249,29 @@ impl State {
                     data.count = Some((count as u32, site));
                 }
             }
-            Special::FunctionSetAttribute | Special::FunctionSetCache => {
+            Family::Function(FunctionOp::SetAttribute | FunctionOp::SetCacheConfig) => {
                 if let Some(handle) = plan.handle_of(call, Kind::Function) {
                     let id = self.objects.resolve(Kind::Function, handle).live();
                     self.set_attribute(plan, call, site, id, -1);
                 }
             }
-            Special::KernelSetAttribute | Special::KernelSetCache => {
+            Family::Kernel(FunctionOp::SetAttribute | FunctionOp::SetCacheConfig) => {
                 if let Some(handle) = plan.handle_of(call, Kind::Kernel) {
                     let id = self.objects.live(Kind::Kernel, handle);
                     let device = plan.at("dev").map_or(-1, |at| call.argument(at) as i32);
                     self.set_attribute(plan, call, site, id, device);
                 }
             }
-            Special::LinkComplete => self.completed(plan, call, site),
-            Special::LinkAddData | Special::LinkAddFile => {
+            Family::Link(LinkOp::Complete { cubin, size }) => {
+                self.completed(call, site, usize::from(cubin), usize::from(size));
+            }
+            Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. }) => {
                 self.input_added(plan, call, context, site);
             }
-            Special::GraphAllocation => self.graph_memory(plan, call, context),
+            Family::Graph(GraphOp::AddNode(NodeParams {
+                position,
+                kind: NodeKind::Allocation | NodeKind::Any,
+            })) => self.graph_memory(plan, call, context, usize::from(position)),
             _ => {}
         }
         if let Some(shape) = plan.options {
@@ -327,7 +332,7 @@ impl State {
 /// What is kept with a new object beside the model's own.
 fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
     match kind {
-        Kind::Module | Kind::Library if plan.image().is_some() || plan.special != Special::None => {
+        Kind::Module | Kind::Library if plan.source.is_some() => {
             Some(Own::Image(Box::new(image_data(plan, call))))
         }
         Kind::Link => {
@@ -345,12 +350,12 @@ fn image_data(plan: &Plan, call: &Call<'_>) -> ImageData {
     let mut data = ImageData::default();
     if let Some(snapshot) = image_snapshot(plan, call) {
         data.length = snapshot.bytes.length().unwrap_or(0);
-        data.source = ImageSource::of(snapshot.bytes);
+        data.source = ImageBytes::of(snapshot.bytes);
     }
-    if let Some(position) = plan.image() {
+    if let Some(position) = plan.image {
         data.address = call.argument(position);
     }
-    data.preserved = plan.special == Special::LibraryLoad
+    data.preserved = plan.image.is_some()
         && library_option(plan, call, BINARY_IS_PRESERVED).is_some_and(|value| value != 0);
     data
 }
