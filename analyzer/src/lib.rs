@@ -8,6 +8,7 @@ mod analyzer;
 mod context;
 pub mod decode;
 mod finding;
+pub mod glob;
 pub mod output;
 mod plan;
 pub mod render;

@@ -150,7 +150,8 @@ impl<X> State<X> {
     }
 
     /// Creates the objects whose creating calls have returned by `now`, in the order of their return. To be called before
-    /// each call with the time of its entry, and at the end with the last time there is.
+    /// each call with the time of its entry, and at the end with the last time there is. A user that never calls it has
+    /// objects from the entry of their creating calls on.
     #[inline]
     pub fn settle(&mut self, now: u64, thread: u32) {
         if self.threads.len() <= thread as usize {
