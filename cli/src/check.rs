@@ -152,7 +152,7 @@ fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
             path.display()
         );
     }
-    for part in walked.missing(&trace) {
+    for part in walked.missing_file_ranges(&trace) {
         eprintln!(
             "cutape: not checked: {} bytes of an image: {}",
             part.length, part.why

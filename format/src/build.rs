@@ -9,12 +9,11 @@ use crate::codec;
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
     ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, OriginNote, ReadbackNote, RecordHead,
-    SHORT_TICKS_END, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind,
-    short_enter, snapshot_flag,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote,
+    RecordHead, SHORT_TICKS_END, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind,
+    record_kind, short_enter, snapshot_flag,
 };
-use crate::signature::{Parameter, Signatures, ValueType};
-use crate::trace::Mapping;
+use crate::read::signature::{Parameter, Signatures, ValueType};
 use crate::write::{Record, close_chunk};
 
 /// Bytes behind a pointer, as they go into a record; long ones become a blob.
@@ -453,19 +452,19 @@ impl TraceBuilder {
         .encode()
         .to_vec();
         file.resize(FILE_HEAD_LENGTH, 0);
-        let head = crate::pack::blank_head(chunk_kind::SIGNATURES);
+        let head = ChunkHead::new(chunk_kind::SIGNATURES);
         put_chunk(&mut file, head, self.signature_text.as_bytes(), None, true);
         for blob in &self.blobs {
             let head = ChunkHead {
                 first: file.len() as u64,
-                ..crate::pack::blank_head(chunk_kind::BLOB)
+                ..ChunkHead::new(chunk_kind::BLOB)
             };
             put_chunk(&mut file, head, blob, None, true);
         }
         let meta = codec::encode_to_vec(&self.meta);
         put_chunk(
             &mut file,
-            crate::pack::blank_head(chunk_kind::META),
+            ChunkHead::new(chunk_kind::META),
             &meta,
             None,
             true,
@@ -474,7 +473,7 @@ impl TraceBuilder {
             let mappings = codec::encode_to_vec(&self.mappings);
             put_chunk(
                 &mut file,
-                crate::pack::blank_head(chunk_kind::MAPS),
+                ChunkHead::new(chunk_kind::MAPS),
                 &mappings,
                 None,
                 true,
@@ -487,7 +486,7 @@ impl TraceBuilder {
                     sequence,
                     first: chunk.first,
                     ticks: chunk.ticks,
-                    ..crate::pack::blank_head(chunk_kind::CALLS)
+                    ..ChunkHead::new(chunk_kind::CALLS)
                 };
                 let last = sequence as usize + 1 == state.bodies.len();
                 let length = (self.chunk_length as u64).max(allocated(chunk.body.len()));
@@ -572,7 +571,7 @@ fn put_stage(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: u64) {
     records.extend_from_slice(body);
     let head = ChunkHead {
         thread: head.thread,
-        ..crate::pack::blank_head(chunk_kind::THREAD_BUFFER)
+        ..ChunkHead::new(chunk_kind::THREAD_BUFFER)
     };
     let length = length.max(allocated(records.len()));
     put_chunk(file, head, &records, Some(length), false);

@@ -6,6 +6,8 @@
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 pub use bincode::{Decode, Encode};
+#[cfg(feature = "read")]
+pub(crate) use bincode::{de::Decoder, error::DecodeError};
 
 /// What a single decoded value may claim to need, in bytes; larger things are blobs.
 pub const LIMIT: usize = 64 << 20;

@@ -51,6 +51,15 @@ impl<'a> FileRange<'a> {
         Some(())
     }
 
+    /// The encoded bytes.
+    #[cfg(feature = "read")]
+    pub(crate) fn encoded(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.encoded_length()];
+        // The target has the right length.
+        let _ = self.encode(&mut bytes);
+        bytes
+    }
+
     fn numbers(&self) -> [u64; 4] {
         [self.offset, self.length, self.file_length, self.modified]
     }

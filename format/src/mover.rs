@@ -14,7 +14,7 @@ use crate::layout::{
     BUFFER_NOTE_PADDED_LENGTH, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
     FILE_HEAD_ENCODED, FileHead, MAGIC, MAJOR, chunk_kind,
 };
-use crate::records::staged;
+use crate::read::record::buffer_content;
 
 /// What stands before the records of a stage.
 const RECORDS: usize = CHUNK_HEAD_LENGTH + BUFFER_NOTE_PADDED_LENGTH;
@@ -127,7 +127,10 @@ impl Mover {
         let thread = codec::decode::<ChunkHead>(content)
             .filter(|(head, _)| head.kind == chunk_kind::THREAD_BUFFER)
             .map(|(head, _)| head.thread);
-        let note = content.get(CHUNK_HEAD_LENGTH..).and_then(staged);
+        let note = content
+            .get(CHUNK_HEAD_LENGTH..)
+            .and_then(buffer_content)
+            .map(|(note, _)| note);
         let (Some(thread), Some(note)) = (thread, note) else {
             return if is_over() { Ok(false) } else { Err(wrong()) };
         };

@@ -238,4 +238,91 @@ mod tests {
         );
         assert_eq!((code(256), code(u64::MAX)), (2, 8));
     }
+
+    #[cfg(feature = "read")]
+    #[test]
+    fn numbers_one_by_one_or_passed_over() {
+        let values = [
+            0,
+            1,
+            7,
+            8,
+            255,
+            256,
+            1 << 40,
+            u64::MAX,
+            0x0123_4567_89ab_cdef,
+            9,
+        ];
+        for behind in [0, 3, 20] {
+            let mut codes = 0_u64;
+            let mut bytes = Vec::new();
+            for (place, &value) in values.iter().enumerate() {
+                let code = code(value);
+                codes |= code << (4 * place);
+                bytes.extend_from_slice(&value.to_le_bytes()[..super::bytes(code)]);
+            }
+            let arguments = values.len() - 2;
+            let length = codes_length(arguments);
+            let mut record = codes.to_le_bytes()[..length].to_vec();
+            record.extend_from_slice(&bytes);
+            record.resize(record.len() + behind, 0xee);
+            let numbers = NumberReader::new(&record, arguments);
+            let Some(numbers) = numbers else {
+                panic!("there is room for the codes");
+            };
+            for (place, &value) in values.iter().enumerate() {
+                assert_eq!(numbers.clone().nth(place), Some(value), "{place} {behind}");
+                assert_eq!(numbers.at(place), Some(value), "{place} {behind}");
+                assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
+            }
+            let mut all = vec![5];
+            let mut further = record[length..].to_vec();
+            assert!(!numbers.read_all(&further, values.len(), &mut all));
+            further.resize(further.len() + 128, 0xdd);
+            assert!(numbers.read_all(&further, values.len(), &mut all));
+            assert_eq!((all[0], &all[1..]), (5, &values[..]), "{behind}");
+            let mut passed = numbers.clone();
+            assert_eq!(passed.pass(values.len()), Some(()));
+            assert_eq!(passed.rest(), &[0xee].repeat(behind)[..]);
+            let cut = NumberReader::new(&record[..record.len() - behind - 1], arguments);
+            assert_eq!(cut.and_then(|mut cut| cut.pass(values.len() - 1)), Some(()));
+        }
+        let cut = NumberReader::new(&[0x88, 1, 2, 3], 0);
+        assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
+        assert_eq!(cut.clone().and_then(|cut| cut.at(0)), None);
+        assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
+    }
+
+    #[cfg(feature = "read")]
+    #[test]
+    fn numbers_are_passed_over_as_they_are_read() {
+        // Every code next to every other, and in every place.
+        for code in 0..=15_u64 {
+            for other in 0..=15_u64 {
+                for count in 0..=MOST_ARGUMENTS + 2 {
+                    let codes = (0..16).fold(0, |codes, place| {
+                        codes | if place % 2 == 0 { code } else { other } << (4 * place)
+                    });
+                    let mut record = codes.to_le_bytes().to_vec();
+                    record.resize(200, 0x5a);
+                    let Some(mut passed) = NumberReader::new(&record, MOST_ARGUMENTS) else {
+                        panic!("there is room for the codes");
+                    };
+                    let mut read = passed.clone();
+                    assert_eq!(read.by_ref().take(count).count(), count);
+                    assert_eq!(passed.pass(count), Some(()));
+                    assert_eq!(passed.rest(), read.rest(), "{code} {other} {count}");
+                    if count < 16 {
+                        let begun = NumberReader::new(&record, MOST_ARGUMENTS);
+                        let at = begun.and_then(|numbers| numbers.at(count));
+                        assert_eq!(at, read.clone().next(), "{code} {other} {count}");
+                    }
+                    if count < 16 {
+                        assert_eq!(passed.next(), read.next(), "{code} {other} {count}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Work on many pieces at once whose results are taken in the order of the pieces, with few of them in memory.
+//! Work on many jobs at once, with results taken in the order of the jobs and few of them in memory.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -7,15 +7,15 @@ use std::thread;
 
 struct State<J, R> {
     jobs: J,
-    /// How many pieces have been given out.
-    given: u64,
+    /// How many jobs have been started.
+    started: u64,
     /// How many results have been taken.
     taken: u64,
-    done: BTreeMap<u64, R>,
-    /// There are no further pieces.
-    exhausted: bool,
-    /// An error or a panic has ended it.
-    ended: bool,
+    results: BTreeMap<u64, R>,
+    /// There are no further jobs.
+    is_exhausted: bool,
+    /// An error or a panic has ended the work.
+    is_aborted: bool,
 }
 
 struct Queue<J, R> {
@@ -25,7 +25,7 @@ struct Queue<J, R> {
 
 impl<J, R> Queue<J, R> {
     fn lock(&self) -> MutexGuard<'_, State<J, R>> {
-        // Whoever panics leaves a state that is whole; the panic itself comes out where the threads are joined.
+        // A panic leaves a valid state, and is reported when the threads are joined.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,34 +34,43 @@ impl<J, R> Queue<J, R> {
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn end(&self) {
-        self.lock().ended = true;
-        self.changed.notify_all();
+/// Aborts the work of all threads unless it is disarmed.
+struct AbortOnDrop<'q, J, R> {
+    queue: &'q Queue<J, R>,
+    is_armed: bool,
+}
+
+impl<'q, J, R> AbortOnDrop<'q, J, R> {
+    fn new(queue: &'q Queue<J, R>) -> Self {
+        Self {
+            queue,
+            is_armed: true,
+        }
+    }
+
+    fn disarm(mut self) {
+        self.is_armed = false;
     }
 }
 
-/// Ends the work for all unless told that all is well.
-struct EndOnDrop<'q, J, R> {
-    queue: &'q Queue<J, R>,
-    well: bool,
-}
-
-impl<J, R> Drop for EndOnDrop<'_, J, R> {
+impl<J, R> Drop for AbortOnDrop<'_, J, R> {
     fn drop(&mut self) {
-        if !self.well {
-            self.queue.end();
+        if self.is_armed {
+            self.queue.lock().is_aborted = true;
+            self.queue.changed.notify_all();
         }
     }
 }
 
-/// How many processors there are for this process.
+/// How many processors this process can use.
 pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Does `work` on each job, on all processors, and gives the results to `take` in the order of the jobs. `jobs` is asked for the
-/// next job only when somebody is free for it; at most four results a processor wait to be taken. The first error of `take` ends it.
+/// Does `work` on each job, on all processors, and gives the results to `take` in the order of the
+/// jobs. At most four results a processor wait to be taken. The first error of `take` ends it.
 pub(crate) fn for_each_ordered<T, R, E>(
     jobs: impl Iterator<Item = T> + Send,
     work: impl Fn(T) -> R + Sync,
@@ -77,77 +86,75 @@ where
         }
         return Ok(());
     }
-    let ahead = 4 * processors as u64;
+    let most_waiting = 4 * processors as u64;
     let queue = Queue {
         state: Mutex::new(State {
             jobs,
-            given: 0,
+            started: 0,
             taken: 0,
-            done: BTreeMap::new(),
-            exhausted: false,
-            ended: false,
+            results: BTreeMap::new(),
+            is_exhausted: false,
+            is_aborted: false,
         }),
         changed: Condvar::new(),
     };
     thread::scope(|scope| {
         for _ in 0..processors {
             scope.spawn(|| {
-                let mut end = EndOnDrop {
-                    queue: &queue,
-                    well: false,
-                };
-                work_off(&queue, ahead, &work);
-                end.well = true;
+                let abort = AbortOnDrop::new(&queue);
+                do_jobs(&queue, most_waiting, &work);
+                abort.disarm();
             });
         }
-        let mut end = EndOnDrop {
-            queue: &queue,
-            well: false,
-        };
+        let abort = AbortOnDrop::new(&queue);
         while let Some(result) = next_result(&queue) {
             take(result)?;
         }
-        end.well = true;
+        abort.disarm();
         Ok(())
     })
 }
 
-/// Takes jobs until there are none.
-fn work_off<T, R, J: Iterator<Item = T>>(queue: &Queue<J, R>, ahead: u64, work: impl Fn(T) -> R) {
+/// Does jobs until there are none.
+fn do_jobs<T, R, J: Iterator<Item = T>>(
+    queue: &Queue<J, R>,
+    most_waiting: u64,
+    work: impl Fn(T) -> R,
+) {
     loop {
         let mut state = queue.lock();
-        while !state.ended && state.given >= state.taken + ahead {
+        while !state.is_aborted && state.started >= state.taken + most_waiting {
             state = queue.wait(state);
         }
-        if state.ended || state.exhausted {
+        if state.is_aborted || state.is_exhausted {
             return;
         }
         let Some(job) = state.jobs.next() else {
-            state.exhausted = true;
+            state.is_exhausted = true;
             queue.changed.notify_all();
             return;
         };
-        let number = state.given;
-        state.given += 1;
+        let number = state.started;
+        state.started += 1;
         drop(state);
         let result = work(job);
-        queue.lock().done.insert(number, result);
+        queue.lock().results.insert(number, result);
         queue.changed.notify_all();
     }
 }
 
-/// The next result in order; `None` when there are no more, or when a thread has ended before its time.
+/// The next result in order; `None` when there are no more, or when the work was aborted.
 fn next_result<J, R>(queue: &Queue<J, R>) -> Option<R> {
     let mut state = queue.lock();
     loop {
         let wanted = state.taken;
-        if let Some(result) = state.done.remove(&wanted) {
+        if let Some(result) = state.results.remove(&wanted) {
             state.taken += 1;
             drop(state);
             queue.changed.notify_all();
             return Some(result);
         }
-        if state.ended || state.exhausted && state.given == state.taken {
+        if state.is_aborted || state.is_exhausted && state.started == state.taken {
             return None;
         }
         state = queue.wait(state);

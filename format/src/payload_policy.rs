@@ -1,4 +1,4 @@
-//! What a trace keeps of payloads: bytes that the program copied to devices, and bytes that came back.
+//! What a trace keeps of payloads: bytes that the program copied to devices or back.
 
 /// What is kept of the bytes that are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -6,17 +6,18 @@ pub enum PayloadPolicy {
     /// All of them.
     #[default]
     All,
-    /// How many they are, and the first 16 bytes of their blake3 hash. A recorder writes all bytes; `pack` makes this of them.
+    /// Their number, and the first 16 bytes of their blake3 hash. A recorder writes all bytes;
+    /// `pack` hashes them.
     Hash,
-    /// How many they are.
+    /// Their number.
     None,
 }
 
 impl PayloadPolicy {
-    /// All of them, in order: each keeps less than the one before.
+    /// All policies; each keeps less than the one before.
     pub const EVERY: [Self; 3] = [Self::All, Self::Hash, Self::None];
 
-    /// The word for it, as it stands in the meta entries `payloads` and `outputs`.
+    /// Its word in the meta entries `payloads` and `outputs`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -25,19 +26,19 @@ impl PayloadPolicy {
         }
     }
 
-    /// What a word stands for.
+    /// The policy of a word.
     pub fn from_word(word: &[u8]) -> Option<Self> {
         Self::EVERY
             .into_iter()
-            .find(|payloads| payloads.word().as_bytes() == word)
+            .find(|policy| policy.word().as_bytes() == word)
     }
 }
 
-/// What is kept of both kinds of payloads.
+/// The policies for both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PayloadPolicies {
-    /// Of the bytes that go to devices, changes of host memory that devices read among them.
+    /// For bytes that go to devices, including changes of host memory that devices read.
     pub payloads: PayloadPolicy,
-    /// Of the bytes that come back.
+    /// For bytes that come back.
     pub outputs: PayloadPolicy,
 }

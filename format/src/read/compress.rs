@@ -1,14 +1,14 @@
-//! Bodies as they are stored: the raw length as a u64, then one zstd frame.
+//! Compressed bodies: the raw length as a u64, then one zstd frame.
 
 use std::io::Read;
 
-/// Longer bodies are stored as they are, so that a reader never unpacks more than this at once.
-pub(crate) const RAW_LIMIT: usize = 64 << 20;
+/// Longer bodies are stored uncompressed, so that a reader never unpacks more than this at once.
+const RAW_LIMIT: usize = 64 << 20;
 
-/// How much of a body is tried first to see whether compressing all of it is worth the time.
+/// Length of the sample that decides whether a long body is worth compressing.
 const SAMPLE: usize = 128 << 10;
 
-/// The stored form of `raw`, `None` if that is not smaller or `raw` is longer than [`RAW_LIMIT`].
+/// The stored form of `raw`; `None` if it would not be smaller or `raw` is longer than the limit.
 pub(crate) fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.is_empty() || raw.len() > RAW_LIMIT {
         return None;
@@ -29,14 +29,13 @@ pub(crate) fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     Some(stored)
 }
 
-/// The raw length that a stored body states.
+/// The raw length that a stored body claims.
 pub(crate) fn raw_length(stored: &[u8]) -> Option<u64> {
-    stored
-        .first_chunk::<8>()
-        .map(|length| u64::from_le_bytes(*length))
+    let length = stored.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*length))
 }
 
-/// The raw body, `None` if `stored` does not hold exactly one of the stated length.
+/// The raw body; `None` if `stored` does not hold exactly one of the claimed length.
 pub(crate) fn decompress(stored: &[u8]) -> Option<Vec<u8>> {
     let (length, frame) = stored.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -45,13 +44,13 @@ pub(crate) fn decompress(stored: &[u8]) -> Option<Vec<u8>> {
     }
     let mut raw = Vec::new();
     raw.try_reserve_exact(length).ok()?;
-    // Into what is reserved of the vector; the function of the same name would only see its (empty) slice.
+    // Fills the vector's capacity; the function of the same name takes a slice, which is empty.
     let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
     decompressor.decompress_to_buffer(frame, &mut raw).ok()?;
     (raw.len() == length).then_some(raw)
 }
 
-/// As much of a damaged body as comes out before the damage shows.
+/// What can be decompressed of a damaged body before the damage.
 pub(crate) fn decompress_start(stored: &[u8]) -> Vec<u8> {
     let mut raw = Vec::new();
     if let Some(frame) = stored.get(8..)
@@ -59,7 +58,6 @@ pub(crate) fn decompress_start(stored: &[u8]) -> Vec<u8> {
     {
         let mut decoder = decoder.take(RAW_LIMIT as u64);
         let mut piece = [0; 4096];
-        // An error ends the good part; what came before it is kept.
         while let Ok(count @ 1..) = decoder.read(&mut piece) {
             raw.extend_from_slice(piece.get(..count).unwrap_or(&[]));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// How a parameter's bits travel in a record.
+/// How an argument is represented in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
     /// Unsigned integer, enum, handle or pointer of that many bytes.
@@ -16,13 +16,33 @@ pub enum ValueType {
 }
 
 impl ValueType {
+    fn parse(word: &str) -> Option<Self> {
+        let bytes: u8 = word.get(1..)?.parse().ok()?;
+        Some(match (word.get(..1)?, bytes) {
+            ("u", 1 | 2 | 4 | 8) => Self::Unsigned(bytes),
+            ("i", 1 | 2 | 4 | 8) => Self::Signed(bytes),
+            ("f", 4 | 8) => Self::Float(bytes),
+            ("m", 1..) => Self::Memory(bytes),
+            _ => return None,
+        })
+    }
+
     /// Bytes in a record.
     pub fn bytes(self) -> usize {
         match self {
-            ValueType::Unsigned(n)
-            | ValueType::Signed(n)
-            | ValueType::Float(n)
-            | ValueType::Memory(n) => usize::from(n),
+            Self::Unsigned(n) | Self::Signed(n) | Self::Float(n) | Self::Memory(n) => n.into(),
+        }
+    }
+
+    /// An argument of this type as a word: sign-extended if it is signed.
+    #[inline]
+    pub(crate) fn extended(self, value: u64) -> u64 {
+        match self {
+            Self::Signed(n) if n < 8 => {
+                let shift = 64 - 8 * u32::from(n);
+                (((value << shift) as i64) >> shift) as u64
+            }
+            _ => value,
         }
     }
 }
@@ -34,7 +54,7 @@ pub struct Parameter {
     pub name: String,
     /// Its C type.
     pub c_type: String,
-    /// How its bits travel.
+    /// How its argument is represented.
     pub value_type: ValueType,
     /// What it means, in the words of the registry.
     pub role: String,
@@ -42,8 +62,27 @@ pub struct Parameter {
     pub offset: usize,
 }
 
+impl Parameter {
+    fn parse(word: &str, offset: usize) -> Option<Self> {
+        let mut parts = word.splitn(4, '|').map(str::to_owned);
+        Some(Self {
+            name: parts.next()?,
+            c_type: parts.next()?,
+            value_type: ValueType::parse(&parts.next()?)?,
+            role: parts.next()?,
+            offset,
+        })
+    }
+
+    fn introduces(&self) -> bool {
+        ["make ", "find ", "out string"]
+            .iter()
+            .any(|word| self.role.starts_with(word))
+    }
+}
+
 /// An exported function of the driver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Signature {
     /// Its number in this trace's records.
     pub id: u16,
@@ -61,11 +100,35 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
     /// Length of all arguments in a record.
     pub arguments_length: usize,
-    /// A bit for each of the first parameters whose sign is to be extended when it is read.
+    /// A bit for each of the first parameters that is signed.
     pub(crate) signed: u16,
+    /// Calls of it introduce handles: create an object, look one up, or give its name.
+    pub(crate) introduces: bool,
 }
 
 impl Signature {
+    fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut signature = Self {
+            id: words.next()?.parse().ok()?,
+            name: words.next()?.to_owned(),
+            base: words.next()?.to_owned(),
+            section: words.next()?.to_owned(),
+            returns: words.next()?.to_owned(),
+            class: words.next()?.to_owned(),
+            ..Self::default()
+        };
+        for (position, word) in (0..).zip(words) {
+            let parameter = Parameter::parse(word, signature.arguments_length)?;
+            signature.arguments_length += parameter.value_type.bytes();
+            if matches!(parameter.value_type, ValueType::Signed(_)) {
+                signature.signed |= 1_u16.checked_shl(position).unwrap_or(0);
+            }
+            signature.introduces |= parameter.introduces();
+            signature.parameters.push(parameter);
+        }
+        Some(signature)
+    }
+
     /// Position of a parameter by name.
     pub fn parameter(&self, name: &str) -> Option<usize> {
         self.parameters
@@ -104,6 +167,18 @@ pub struct FieldLayout {
     pub c_type: String,
 }
 
+impl FieldLayout {
+    fn parse(word: &str) -> Option<Self> {
+        let mut parts = word.splitn(4, ':');
+        Some(Self {
+            name: parts.next()?.to_owned(),
+            offset: parts.next()?.parse().ok()?,
+            size: parts.next()?.parse().ok()?,
+            c_type: parts.next()?.to_owned(),
+        })
+    }
+}
+
 /// A struct's layout.
 #[derive(Clone, Debug, Default)]
 pub struct StructLayout {
@@ -114,8 +189,8 @@ pub struct StructLayout {
 }
 
 impl StructLayout {
-    /// A member of at most eight bytes in the bytes of such a struct, zero-extended; nothing if there is no such member or the
-    /// bytes end before it.
+    /// A member of at most eight bytes in the bytes of such a struct, zero-extended; `None` if
+    /// there is no such member or the bytes end before it.
     pub fn number(&self, bytes: &[u8], member: &str) -> Option<u64> {
         let field = self.fields.iter().find(|field| field.name == member)?;
         let slice = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
@@ -129,8 +204,6 @@ impl StructLayout {
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
     functions: Vec<Option<Signature>>,
-    /// By number: whether calls of it say what handles stand for.
-    introducing: Vec<bool>,
     by_name: HashMap<String, u16>,
     enums: HashMap<String, Enumeration>,
     structs: HashMap<String, StructLayout>,
@@ -140,15 +213,17 @@ impl Signatures {
     /// Reads the text form; the error names the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut table = Self::default();
-        let mut lines = text.lines().enumerate();
-        match lines.next() {
-            Some((_, "cutape-signatures\t1")) => {}
-            _ => return Err("signature table, line 1: not a signature table".into()),
+        let mut lines = text.lines().zip(1..);
+        if lines
+            .next()
+            .is_none_or(|line| line.0 != "cutape-signatures\t1")
+        {
+            return Err("signature table, line 1: not a signature table".into());
         }
-        for (number, line) in lines {
+        for (line, number) in lines {
             table
                 .parse_line(line)
-                .ok_or_else(|| format!("signature table, line {}: cannot be read", number + 1))?;
+                .ok_or_else(|| format!("signature table, line {number}: cannot be read"))?;
         }
         Ok(table)
     }
@@ -158,57 +233,29 @@ impl Signatures {
         match words.next()? {
             "enum" => {
                 let name = words.next()?.to_owned();
-                let values = words
-                    .map(|word| {
-                        let (name, value) = word.split_once('=')?;
-                        Some((name.to_owned(), value.parse().ok()?))
-                    })
-                    .collect::<Option<_>>()?;
+                let parse_value = |word: &str| {
+                    let (name, value) = word.split_once('=')?;
+                    Some((name.to_owned(), value.parse().ok()?))
+                };
+                let values = words.map(parse_value).collect::<Option<_>>()?;
                 self.enums.insert(name, Enumeration { values });
             }
             "struct" => {
                 let name = words.next()?.to_owned();
                 let size = words.next()?.parse().ok()?;
-                let fields = words.map(parse_field).collect::<Option<_>>()?;
+                let fields = words.map(FieldLayout::parse).collect::<Option<_>>()?;
                 self.structs.insert(name, StructLayout { size, fields });
             }
             "function" => {
-                let id: u16 = words.next()?.parse().ok()?;
-                let name = words.next()?.to_owned();
-                let base = words.next()?.to_owned();
-                let section = words.next()?.to_owned();
-                let returns = words.next()?.to_owned();
-                let class = words.next()?.to_owned();
-                let mut offset = 0;
-                let mut parameters = Vec::new();
-                let mut signed = 0;
-                for word in words {
-                    let parameter = parse_parameter(word, offset)?;
-                    offset += parameter.value_type.bytes();
-                    if matches!(parameter.value_type, ValueType::Signed(_)) {
-                        signed |= 1_u16.checked_shl(parameters.len() as u32).unwrap_or(0);
-                    }
-                    parameters.push(parameter);
+                let signature = Signature::parse(words)?;
+                let id = usize::from(signature.id);
+                if self.functions.len() <= id {
+                    self.functions.resize(id + 1, None);
                 }
-                if self.functions.len() <= usize::from(id) {
-                    self.functions.resize(usize::from(id) + 1, None);
-                    self.introducing.resize(usize::from(id) + 1, false);
-                }
-                *self.introducing.get_mut(usize::from(id))? = introduces(&parameters);
-                self.by_name.insert(name.clone(), id);
-                *self.functions.get_mut(usize::from(id))? = Some(Signature {
-                    id,
-                    name,
-                    base,
-                    section,
-                    returns,
-                    class,
-                    parameters,
-                    arguments_length: offset,
-                    signed,
-                });
+                self.by_name.insert(signature.name.clone(), signature.id);
+                *self.functions.get_mut(id)? = Some(signature);
             }
-            // Later versions may say more.
+            // Later versions may add lines.
             _ => {}
         }
         Some(())
@@ -217,11 +264,6 @@ impl Signatures {
     /// The function of that number.
     pub fn function(&self, id: u16) -> Option<&Signature> {
         self.functions.get(usize::from(id))?.as_ref()
-    }
-
-    /// Whether calls of the function of that number make an object, look one up, or give its name.
-    pub(crate) fn introduces(&self, id: u16) -> bool {
-        self.introducing.get(usize::from(id)) == Some(&true)
     }
 
     /// The function of that exported name.
@@ -243,48 +285,6 @@ impl Signatures {
     pub fn structure(&self, name: &str) -> Option<&StructLayout> {
         self.structs.get(name)
     }
-}
-
-fn introduces(parameters: &[Parameter]) -> bool {
-    let begins = |role: &str| {
-        ["make ", "find ", "out string"]
-            .iter()
-            .any(|word| role.starts_with(word))
-    };
-    parameters.iter().any(|parameter| begins(&parameter.role))
-}
-
-fn parse_field(word: &str) -> Option<FieldLayout> {
-    let mut parts = word.splitn(4, ':');
-    Some(FieldLayout {
-        name: parts.next()?.to_owned(),
-        offset: parts.next()?.parse().ok()?,
-        size: parts.next()?.parse().ok()?,
-        c_type: parts.next()?.to_owned(),
-    })
-}
-
-fn parse_parameter(word: &str, offset: usize) -> Option<Parameter> {
-    let mut parts = word.splitn(4, '|');
-    let name = parts.next()?.to_owned();
-    let c_type = parts.next()?.to_owned();
-    let width = parts.next()?;
-    let role = parts.next()?.to_owned();
-    let bytes: u8 = width.get(1..)?.parse().ok()?;
-    let value_type = match (width.get(..1)?, bytes) {
-        ("u", 1 | 2 | 4 | 8) => ValueType::Unsigned(bytes),
-        ("i", 1 | 2 | 4 | 8) => ValueType::Signed(bytes),
-        ("f", 4 | 8) => ValueType::Float(bytes),
-        ("m", 1..) => ValueType::Memory(bytes),
-        _ => return None,
-    };
-    Some(Parameter {
-        name,
-        c_type,
-        value_type,
-        role,
-        offset,
-    })
 }
 
 #[cfg(test)]

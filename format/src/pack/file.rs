@@ -1,0 +1,162 @@
+//! The file of a packed trace while it is written: under another name, one chunk after the other,
+//! with their index.
+
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::layout::{
+    CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, ChunkHead, ChunkIdentity, FILE_HEAD_LENGTH,
+    IndexEntry,
+};
+use crate::read::compress::compress;
+
+/// The error for a target that exists.
+pub(crate) fn already_exists(target: &Path) -> io::Error {
+    let path = target.display();
+    let what = format!("{path}: exists already; choose another name or remove it");
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
+/// A file written under another name; removed unless it is published.
+pub(crate) struct TemporaryFile {
+    path: PathBuf,
+    pub(crate) file: File,
+}
+
+impl TemporaryFile {
+    /// In the folder of the target; readable for its owner only.
+    pub(crate) fn beside(target: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = target.file_name().ok_or_else(|| {
+            let what = format!("{}: not a file name", target.display());
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })?;
+        loop {
+            let mut hidden = std::ffi::OsString::from(".");
+            hidden.push(name);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            hidden.push(format!(".{}-{number}.part", std::process::id()));
+            let path = target.with_file_name(hidden);
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            match options.open(&path) {
+                Ok(file) => return Ok(Self { path, file }),
+                // Left by an earlier process of the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Replaces the target in one step.
+    pub(crate) fn replace(self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)
+    }
+
+    /// Becomes the target, which must not exist.
+    pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
+        // Unlike a rename, a link never replaces a file that has been created meanwhile.
+        match fs::hard_link(&self.path, target) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(already_exists(target))
+            }
+            // A file system without hard links.
+            Err(_) if fs::symlink_metadata(target).is_err() => fs::rename(&self.path, target),
+            Err(_) => Err(already_exists(target)),
+        }
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // Fails if it was renamed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A body as it is stored.
+pub(crate) struct StoredBody<'a> {
+    bytes: Cow<'a, [u8]>,
+    is_compressed: bool,
+    checksum: u32,
+}
+
+impl<'a> StoredBody<'a> {
+    /// Compresses the body if that makes it smaller.
+    pub(crate) fn new(body: Cow<'a, [u8]>) -> Self {
+        let compressed = compress(&body);
+        let is_compressed = compressed.is_some();
+        let bytes = compressed.map_or(body, Cow::Owned);
+        Self {
+            checksum: crc32fast::hash(&bytes),
+            bytes,
+            is_compressed,
+        }
+    }
+}
+
+/// Writes chunks one after the other and keeps their index.
+pub(crate) struct Writer<'f> {
+    file: BufWriter<&'f File>,
+    /// Where the next chunk begins.
+    pub(crate) position: u64,
+    /// The chunks written since it was taken.
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl<'f> Writer<'f> {
+    /// Leaves space for the file head.
+    pub(crate) fn behind_head(file: &'f File) -> io::Result<Self> {
+        let mut file = BufWriter::with_capacity(1 << 18, file);
+        file.write_all(&[0; FILE_HEAD_LENGTH])?;
+        Ok(Self {
+            file,
+            position: FILE_HEAD_LENGTH as u64,
+            index: Vec::new(),
+        })
+    }
+
+    /// Writes what is still buffered.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    /// Writes a chunk with the identity of `head` and that body.
+    pub(crate) fn write(
+        &mut self,
+        head: ChunkHead,
+        body: &StoredBody<'_>,
+        names: Vec<u64>,
+    ) -> io::Result<()> {
+        let used = body.bytes.len();
+        let length = (CHUNK_HEAD_LENGTH + used).next_multiple_of(8);
+        let compressed = if body.is_compressed {
+            CHUNK_COMPRESSED
+        } else {
+            0
+        };
+        let head = ChunkHead {
+            flags: CHUNK_CLOSED | compressed,
+            length: length as u64,
+            used: used as u64,
+            body_checksum: body.checksum,
+            ..head
+        };
+        self.file.write_all(&head.encode())?;
+        self.file.write_all(&body.bytes)?;
+        let padding = length - CHUNK_HEAD_LENGTH - used;
+        self.file.write_all([0; 8].get(..padding).unwrap_or(&[]))?;
+        self.index.push(IndexEntry {
+            position: self.position,
+            identity: ChunkIdentity::of(&head),
+            names,
+        });
+        self.position += head.length;
+        Ok(())
+    }
+}

@@ -1,0 +1,364 @@
+//! Leaving payloads out of a body of calls: a hash or a length takes the place of the bytes.
+//!
+//! The trace's own signature table tells which snapshots are payloads; `SPEC.md` has the list.
+
+use std::cell::OnceCell;
+
+use crate::codec;
+use crate::layout::{
+    LeaveHead, MINOR, RECORD_HEAD_LENGTH, RecordHead, SnapshotHead, field, note_kind, record_kind,
+    snapshot_flag,
+};
+use crate::payload_policy::{PayloadPolicies, PayloadPolicy};
+use crate::read::error::Damage;
+use crate::read::record::{Enter, encoded_snapshots, records};
+use crate::read::signature::Signature;
+use crate::read::snapshot::{Bytes, RawSnapshots};
+use crate::read::trace::Trace;
+
+/// What was left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Replaced {
+    /// How many payloads.
+    pub(crate) payloads: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+/// Rewrites bodies so that payloads are kept by the policies.
+pub(crate) struct Reduction<'t> {
+    trace: &'t Trace,
+    policies: PayloadPolicies,
+    /// A record that cannot be interpreted is an error; otherwise it is left out.
+    is_whole: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Enter,
+    Leave,
+}
+
+/// What decides whether a snapshot is a payload.
+#[derive(Clone, Copy)]
+enum Rule<'t> {
+    /// The parameter of the function, if it is known.
+    Parameter(Option<&'t Signature>, Side),
+    /// It is one: data for the device, or from it.
+    Always(Side),
+}
+
+/// The call that a record without a function belongs to.
+#[derive(Clone, Copy)]
+struct EnteredCall {
+    function: u16,
+    ticks: u64,
+}
+
+/// A record that takes the place of another one; `None` if that stays.
+type Replacement = Option<(RecordHead, Vec<u8>)>;
+
+/// What a packed trace keeps: no more than is asked for, and no more than its recorder was told.
+pub(crate) fn effective(trace: &Trace, asked: PayloadPolicies) -> PayloadPolicies {
+    // A trace recorded without payloads has none; only hashing is left to `pack`.
+    let recorded = |key| match recorded_policy(trace, key) {
+        PayloadPolicy::Hash => PayloadPolicy::Hash,
+        _ => PayloadPolicy::All,
+    };
+    PayloadPolicies {
+        payloads: asked.payloads.max(recorded("payloads")),
+        outputs: asked.outputs.max(recorded("outputs")),
+    }
+}
+
+fn recorded_policy(trace: &Trace, key: &str) -> PayloadPolicy {
+    let word = trace.meta_value(key).unwrap_or_default();
+    PayloadPolicy::from_word(word.as_bytes()).unwrap_or_default()
+}
+
+/// The meta entries that change.
+pub(crate) fn meta(trace: &Trace, policies: PayloadPolicies) -> Vec<(String, String)> {
+    let PayloadPolicies { payloads, outputs } = policies;
+    [("payloads", payloads), ("outputs", outputs)]
+        .into_iter()
+        .filter(|&(key, policy)| policy > recorded_policy(trace, key))
+        .map(|(key, policy)| (key.to_owned(), policy.word().to_owned()))
+        .collect()
+}
+
+impl<'t> Reduction<'t> {
+    /// `None` if all payloads are kept. The error says why they cannot be found.
+    pub(crate) fn new(
+        trace: &'t Trace,
+        policies: PayloadPolicies,
+        is_whole: bool,
+    ) -> Result<Option<Self>, String> {
+        if policies == PayloadPolicies::default() {
+            return Ok(None);
+        }
+        let minor = trace.head().minor;
+        if minor > MINOR && is_whole {
+            return Err(format!(
+                "it is of version 1.{minor}, in which payloads may be where this build (1.{MINOR}) \
+                 does not look; use the version that recorded it"
+            ));
+        }
+        Ok(Some(Self {
+            trace,
+            policies,
+            is_whole,
+        }))
+    }
+
+    /// The records of a chunk's body without the payloads that are not kept.
+    pub(crate) fn body(&self, chunk: usize, body: &[u8]) -> Result<(Vec<u8>, Replaced), Damage> {
+        let mut out = Vec::with_capacity(body.len());
+        let mut replaced = Replaced::default();
+        // Searched when a record needs the call in progress where the chunk begins.
+        let before = OnceCell::new();
+        let mut entered = None;
+        for (at, head, record) in records(body) {
+            if record_kind::is_enter(head.kind) {
+                entered = self.entered_call(head, record);
+            }
+            let call = || entered.or_else(|| *before.get_or_init(|| self.entered_before(chunk)));
+            match self.record(head, record, &call, &mut replaced) {
+                Ok(Some((head, record))) => put_record(&mut out, head, &record),
+                Ok(None) => put_record(&mut out, head, record),
+                Err(what) if self.is_whole => {
+                    let what = format!("{what}, in the record {at} bytes into a chunk of calls");
+                    return Err(Damage::new(self.trace.chunk(chunk).position, what));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok((out, replaced))
+    }
+
+    fn record(
+        &self,
+        head: RecordHead,
+        record: &[u8],
+        call: &impl Fn() -> Option<EnteredCall>,
+        replaced: &mut Replaced,
+    ) -> Result<Replacement, String> {
+        let signatures = self.trace.signatures();
+        let named = || {
+            let named = signatures.function(head.function);
+            named.ok_or_else(|| format!("a call of the unknown number {}", head.function))
+        };
+        let of_call = || call().and_then(|call| signatures.function(call.function));
+        let rule = match (head.kind, head.function) {
+            (record_kind::ENTER | record_kind::ENTER_SHORT, _) => {
+                Rule::Parameter(Some(named()?), Side::Enter)
+            }
+            (record_kind::LEAVE, _) => Rule::Parameter(Some(named()?), Side::Leave),
+            (record_kind::NOTE, note_kind::SNAPSHOTS) => Rule::Parameter(of_call(), Side::Enter),
+            (record_kind::NOTE, note_kind::READBACK) => Rule::Always(Side::Leave),
+            (record_kind::NOTE, note_kind::HOST_CHANGED) => Rule::Always(Side::Enter),
+            (record_kind::NOTE | record_kind::LEAVE_SHORT, _) => return Ok(None),
+            (record_kind::SNAPSHOT, _) => {
+                return self.single_snapshot(head, record, of_call(), replaced);
+            }
+            (record_kind::LEAVE_VALUE, _) => {
+                return self.leave_value(head, record, call, replaced);
+            }
+            (kind, _) => return Err(format!("the unknown kind {kind}")),
+        };
+        let encoded = encoded_snapshots(head, record, signatures).ok_or("it ends too early")?;
+        let before = record.get(..record.len() - encoded.len());
+        let mut out = before.unwrap_or(&[]).to_vec();
+        let mut is_replaced = false;
+        let mut snapshots = RawSnapshots::new(encoded);
+        for (snapshot, bytes) in snapshots.by_ref() {
+            is_replaced |= self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+        }
+        if snapshots.is_cut() {
+            return Err("a malformed snapshot".into());
+        }
+        Ok(is_replaced.then_some((head, out)))
+    }
+
+    /// A SNAPSHOT has no flags, so what is left of a payload needs another record.
+    fn single_snapshot(
+        &self,
+        head: RecordHead,
+        record: &[u8],
+        function: Option<&Signature>,
+        replaced: &mut Replaced,
+    ) -> Result<Replacement, String> {
+        let length = record.len().saturating_sub(head.snapshot_padding());
+        let snapshot = SnapshotHead {
+            parameter: head.detail,
+            field: head.snapshot_field(),
+            flags: 0,
+            length: length as u32,
+        };
+        let bytes = record.get(..length).unwrap_or(record);
+        let rule = Rule::Parameter(function, Side::Enter);
+        let mut out = Vec::new();
+        let is_replaced = self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+        let head = RecordHead {
+            kind: record_kind::NOTE,
+            detail: 0,
+            function: note_kind::SNAPSHOTS,
+            ..head
+        };
+        Ok(is_replaced.then_some((head, out)))
+    }
+
+    /// The same for a LEAVE_VALUE, whose ticks count from the ENTER.
+    fn leave_value(
+        &self,
+        head: RecordHead,
+        record: &[u8],
+        call: &impl Fn() -> Option<EnteredCall>,
+        replaced: &mut Replaced,
+    ) -> Result<Replacement, String> {
+        // Without its ENTER no reader looks at it.
+        let Some(call) = call() else {
+            return Ok(None);
+        };
+        let function = self.trace.signatures().function(call.function);
+        let bytes = record
+            .get(..head.value_bytes())
+            .ok_or("a LEAVE_VALUE that is too short")?;
+        let snapshot = SnapshotHead {
+            parameter: head.value_parameter(),
+            field: field::POINTEE,
+            flags: 0,
+            length: bytes.len() as u32,
+        };
+        let mut out = codec::encode_to_vec(LeaveHead {
+            ticks: call.ticks.wrapping_add(head.value_ticks()),
+            result: 0,
+        });
+        let rule = Rule::Parameter(function, Side::Leave);
+        let is_replaced = self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+        let head = RecordHead {
+            kind: record_kind::LEAVE,
+            detail: 0,
+            function: call.function,
+            ..head
+        };
+        Ok(is_replaced.then_some((head, out)))
+    }
+
+    /// Appends what is kept of a snapshot; whether that is less than there was.
+    fn snapshot(
+        &self,
+        out: &mut Vec<u8>,
+        head: SnapshotHead,
+        raw: &[u8],
+        rule: Rule<'_>,
+        replaced: &mut Replaced,
+    ) -> Result<bool, String> {
+        let bytes = Bytes::decode(head.flags, raw).ok_or("a malformed snapshot")?;
+        let policy = self.policy(rule, &head);
+        let length = match bytes {
+            Bytes::Inline(&[]) | Bytes::Omitted(_) | Bytes::Unreadable => None,
+            Bytes::Hashed(..) if policy == PayloadPolicy::Hash => None,
+            _ => bytes.length(),
+        };
+        let Some(length) = length.filter(|_| policy != PayloadPolicy::All) else {
+            out.extend(codec::encode_to_vec(head));
+            out.extend_from_slice(raw);
+            return Ok(false);
+        };
+        let hash: Option<[u8; 16]> = match (policy, self.trace.resolve(bytes)) {
+            (PayloadPolicy::Hash, Ok(bytes)) => {
+                blake3::hash(&bytes).as_bytes().first_chunk().copied()
+            }
+            // Otherwise a part of a file that is gone or, in a repair, a damaged blob.
+            (PayloadPolicy::Hash, Err(damage)) if self.is_whole && damage.position != 0 => {
+                return Err(damage.what);
+            }
+            _ => None,
+        };
+        let (flag, left) = match hash {
+            Some(hash) => (snapshot_flag::HASHED, codec::encode_to_vec((length, hash))),
+            None => (snapshot_flag::OMITTED, codec::encode_to_vec(length)),
+        };
+        const OTHERS: u16 = snapshot_flag::TRUNCATED | snapshot_flag::UNCHANGED;
+        out.extend(codec::encode_to_vec(SnapshotHead {
+            flags: head.flags & OTHERS | flag,
+            length: left.len() as u32,
+            ..head
+        }));
+        out.extend(left);
+        replaced.payloads += 1;
+        replaced.bytes += length;
+        Ok(true)
+    }
+
+    fn policy(&self, rule: Rule<'_>, snapshot: &SnapshotHead) -> PayloadPolicy {
+        let (is_payload, side) = match rule {
+            Rule::Always(side) => (true, side),
+            Rule::Parameter(function, side) => (is_payload(function, side, snapshot), side),
+        };
+        match side {
+            _ if !is_payload => PayloadPolicy::All,
+            Side::Enter => self.policies.payloads,
+            Side::Leave => self.policies.outputs,
+        }
+    }
+
+    fn entered_call(&self, head: RecordHead, record: &[u8]) -> Option<EnteredCall> {
+        let known = self.trace.signatures().function(head.function);
+        let enter = Enter::read(known, self.trace.head().start_ticks, head, record)?;
+        Some(EnteredCall {
+            function: head.function,
+            ticks: enter.head.ticks,
+        })
+    }
+
+    /// The last call that a chunk's thread has entered before that chunk.
+    fn entered_before(&self, chunk: usize) -> Option<EnteredCall> {
+        let chunks = self
+            .trace
+            .thread_chunks(self.trace.chunk(chunk).head.thread);
+        let earlier = chunks
+            .iter()
+            .rev()
+            .skip_while(|&&other| other != chunk)
+            .skip(1);
+        earlier.into_iter().find_map(|&earlier| {
+            let body = self.trace.load(earlier).ok()?;
+            let (_, head, record) = records(&body)
+                .filter(|(_, head, _)| record_kind::is_enter(head.kind))
+                .last()?;
+            self.entered_call(head, record)
+        })
+    }
+}
+
+/// Whether a snapshot of a call is a payload. If the function is unknown, its call is lost and the
+/// bytes may be one.
+fn is_payload(function: Option<&Signature>, side: Side, snapshot: &SnapshotHead) -> bool {
+    let parameter = usize::from(snapshot.parameter);
+    let parameter = function.and_then(|function| function.parameters.get(parameter));
+    let role = match side {
+        Side::Enter => "host read",
+        Side::Leave => "host write",
+    };
+    match snapshot.field {
+        field::POINTEE => parameter.is_none_or(|parameter| parameter.role.starts_with(role)),
+        // An array of pointers leads to the answers of a query.
+        field::HOST_BYTES => {
+            side == Side::Enter || parameter.is_none_or(|parameter| parameter.c_type != "void **")
+        }
+        _ => false,
+    }
+}
+
+fn put_record(out: &mut Vec<u8>, head: RecordHead, record: &[u8]) {
+    let length = (RECORD_HEAD_LENGTH + record.len()).next_multiple_of(8);
+    let end = out.len() + length;
+    let head = RecordHead {
+        length: length as u32,
+        ..head
+    };
+    out.extend(head.word().to_le_bytes());
+    out.extend_from_slice(record);
+    out.resize(end, 0);
+}

@@ -1,0 +1,279 @@
+//! Writing a trace as one packed file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::codec::{self, Encode};
+use crate::layout::{
+    CallCount, ChunkHead, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAJOR, MINOR, Symbol, chunk_kind,
+};
+use crate::pack::blobs::write_blobs;
+use crate::pack::file::{StoredBody, TemporaryFile, Writer, already_exists};
+use crate::pack::reduce::{self, Reduction, Replaced};
+use crate::pack::summary::PackSummary;
+use crate::parallel::for_each_ordered;
+use crate::payload_policy::PayloadPolicies;
+use crate::read::contents::{Contents, References};
+use crate::read::error::Damage;
+use crate::read::trace::Trace;
+
+/// So that an index chunk stays far below what can be decoded at once.
+const ENTRIES_PER_CHUNK: usize = 200_000;
+
+/// Writes `trace` to `target`, adding `meta` entries and `symbols`.
+///
+/// `target` must not exist, unless it is the trace's own file, which is then replaced in one step.
+/// The file is readable for its owner only. Blobs that no record names are left out. Bytes that the
+/// trace refers to by a file are copied from it; the summary lists those that are unavailable.
+/// Payloads are kept by the recorder's policies.
+///
+/// # Errors
+/// `AlreadyExists`; `InvalidData` if the trace is damaged (see [`crate::repair`]); errors of
+/// writing. Nothing is left behind then, and an existing file is unchanged.
+pub fn pack(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+) -> io::Result<PackSummary> {
+    pack_with_policies(trace, target, meta, symbols, PayloadPolicies::default())
+}
+
+/// As [`pack`], keeping no more of the payloads than `policies` allow. What the trace has already
+/// lost does not come back. The meta entries `payloads` and `outputs` name what is left.
+///
+/// # Errors
+/// As [`pack`], and `InvalidData` if payloads are to be left out of a trace of a later minor
+/// version, which may have them where this one does not look.
+pub fn pack_with_policies(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    policies: PayloadPolicies,
+) -> io::Result<PackSummary> {
+    if let Some(first) = trace.damage().first() {
+        let advice = "; `repair` keeps what is good";
+        return Err(damaged(trace, first, advice));
+    }
+    rewrite(trace, target, meta, symbols, policies, true)
+}
+
+/// As [`pack_with_policies`]. If `is_whole` is false, what cannot be read is left out.
+pub(super) fn rewrite(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    policies: PayloadPolicies,
+    is_whole: bool,
+) -> io::Result<PackSummary> {
+    let policies = reduce::effective(trace, policies);
+    let reduction = Reduction::new(trace, policies, is_whole)
+        .map_err(|why| invalid_data(format!("{}: {why}", trace.path().display())))?;
+    let meta = [meta, &reduce::meta(trace, policies)].concat();
+    let source = trace.source.metadata()?;
+    let is_in_place = match fs::metadata(target) {
+        Ok(there) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => true,
+        Ok(_) => return Err(already_exists(target)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    // A symbolic link stays; the file that it names is replaced.
+    let target = if is_in_place {
+        fs::canonicalize(target)?
+    } else {
+        target.to_owned()
+    };
+    let temporary = TemporaryFile::beside(&target)?;
+    let file = &temporary.file;
+    let summary = write_packed(trace, file, &meta, symbols, reduction.as_ref(), is_whole)?;
+    if is_in_place {
+        temporary.file.sync_data()?;
+        temporary.replace(&target)?;
+    } else {
+        temporary.publish(&target)?;
+    }
+    Ok(PackSummary {
+        before: source.len(),
+        ..summary
+    })
+}
+
+pub(super) fn invalid_data(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn damaged(trace: &Trace, damage: &Damage, advice: &str) -> io::Error {
+    let path = trace.path().display();
+    let Damage { position, what } = damage;
+    invalid_data(format!(
+        "{path}: damaged at byte {position}: {what}{advice}"
+    ))
+}
+
+fn write_packed(
+    trace: &Trace,
+    file: &File,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    reduction: Option<&Reduction<'_>>,
+    is_whole: bool,
+) -> io::Result<PackSummary> {
+    let mut writer = Writer::behind_head(file)?;
+    write_table(&mut writer, chunk_kind::META, merged_meta(trace, meta))?;
+    if !trace.mappings().is_empty() {
+        write_table(&mut writer, chunk_kind::MAPS, trace.mappings())?;
+    }
+    let symbols = merged_symbols(trace, symbols);
+    if !symbols.is_empty() {
+        write_table(&mut writer, chunk_kind::SYMBOLS, symbols)?;
+    }
+    let calls = write_calls(trace, &mut writer, reduction, is_whole)?;
+    let mut summary = write_blobs(trace, &mut writer, &calls.references)?;
+    summary.payloads = calls.replaced.payloads;
+    summary.payload_bytes = calls.replaced.bytes;
+    write_list(&mut writer, chunk_kind::CALL_COUNTS, &calls.counts)?;
+    let index = writer.position;
+    let entries = std::mem::take(&mut writer.index);
+    write_list(&mut writer, chunk_kind::INDEX, &entries)?;
+    summary.after = writer.position;
+    writer.finish()?;
+    let source = trace.head();
+    let head = FileHead {
+        major: MAJOR,
+        minor: source.minor.max(MINOR),
+        head_length: FILE_HEAD_LENGTH as u32,
+        flags: source.flags | FILE_PACKED,
+        index,
+        ..*source
+    };
+    // Last, so that a file that is only half written is no trace.
+    let mut file = file;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&head.encode())?;
+    Ok(summary)
+}
+
+fn write_table(writer: &mut Writer<'_>, kind: u16, table: impl Encode) -> io::Result<()> {
+    let body = StoredBody::new(Cow::Owned(codec::encode_to_vec(table)));
+    writer.write(ChunkHead::new(kind), &body, Vec::new())
+}
+
+/// Writes a list as several chunks if it is long.
+fn write_list(writer: &mut Writer<'_>, kind: u16, list: &[impl Encode]) -> io::Result<()> {
+    for (sequence, part) in (0..).zip(list.chunks(ENTRIES_PER_CHUNK)) {
+        let body = StoredBody::new(Cow::Owned(codec::encode_to_vec(part)));
+        let head = ChunkHead {
+            sequence,
+            ..ChunkHead::new(kind)
+        };
+        writer.write(head, &body, Vec::new())?;
+    }
+    Ok(())
+}
+
+/// What the chunks of calls that were written hold.
+#[derive(Default)]
+struct WrittenCalls {
+    references: References,
+    counts: Vec<CallCount>,
+    replaced: Replaced,
+}
+
+/// Writes the signature table, the calls, and chunks of later versions, in the order of the file.
+fn write_calls(
+    trace: &Trace,
+    writer: &mut Writer<'_>,
+    reduction: Option<&Reduction<'_>>,
+    is_whole: bool,
+) -> io::Result<WrittenCalls> {
+    let mut written = WrittenCalls::default();
+    for_each_ordered(
+        kept_chunks(trace),
+        |chunk| {
+            let mut body = trace.load(chunk)?;
+            // A chunk of a later version is kept as it is.
+            if trace.chunk(chunk).head.kind != chunk_kind::CALLS {
+                return Ok((chunk, StoredBody::new(body), None));
+            }
+            let mut replaced = Replaced::default();
+            if let Some(reduction) = reduction {
+                let reduced;
+                (reduced, replaced) = reduction.body(chunk, &body)?;
+                body = Cow::Owned(reduced);
+            }
+            let mut contents = Contents::of(trace, &body);
+            // A blob that an unknown record may name is not kept where payloads are not.
+            contents.references.has_unknown &= reduction.is_none();
+            match &mut body {
+                Cow::Borrowed(bytes) => *bytes = bytes.get(..contents.end).unwrap_or(bytes),
+                Cow::Owned(bytes) => bytes.truncate(contents.end),
+            }
+            Ok((chunk, StoredBody::new(body), Some((contents, replaced))))
+        },
+        |outcome: Result<_, Damage>| {
+            let (chunk, body, calls) = match outcome {
+                Ok(outcome) => outcome,
+                Err(damage) if is_whole => return Err(damaged(trace, &damage, "")),
+                // A repair reports it.
+                Err(_) => return Ok(()),
+            };
+            if let Some((contents, replaced)) = calls {
+                written.counts.push(contents.count(writer.position));
+                written.references.append(contents.references);
+                written.replaced.payloads += replaced.payloads;
+                written.replaced.bytes += replaced.bytes;
+            }
+            writer.write(trace.chunk(chunk).head, &body, Vec::new())
+        },
+    )?;
+    Ok(written)
+}
+
+/// The chunks that are not written anew, in the order of the file, except that the chunks of a
+/// thread are in their own order: full thread buffers are not always copied in that order.
+fn kept_chunks(trace: &Trace) -> impl Iterator<Item = usize> {
+    let mut threads: Vec<_> = trace.threads.iter().map(|chunks| chunks.iter()).collect();
+    let chunks = trace.chunks.iter().zip(0..);
+    chunks.filter_map(move |(chunk, number)| match chunk.head.kind {
+        chunk_kind::CALLS => threads.get_mut(chunk.head.thread as usize)?.next().copied(),
+        chunk_kind::META
+        | chunk_kind::MAPS
+        | chunk_kind::SYMBOLS
+        | chunk_kind::BLOB
+        | chunk_kind::CALL_COUNTS
+        | chunk_kind::INDEX
+        | chunk_kind::CONTROL => None,
+        _ => Some(number),
+    })
+}
+
+/// The entries of the trace, then those added; an added entry that changes nothing is left out.
+fn merged_meta(trace: &Trace, added: &[(String, String)]) -> Vec<(String, String)> {
+    let mut meta = trace.meta().to_vec();
+    let rate = trace.ticks_per_second();
+    let rate = (rate != 0).then(|| ("clock.ticks-per-second".to_owned(), rate.to_string()));
+    for entry in rate.iter().chain(added) {
+        let last = meta.iter().rev().find(|there| there.0 == entry.0);
+        if last.is_none_or(|last| last.1 != entry.1) {
+            meta.push(entry.clone());
+        }
+    }
+    meta
+}
+
+/// The symbols of the trace, overridden by those given; by address.
+fn merged_symbols(trace: &Trace, added: &[Symbol]) -> Vec<Symbol> {
+    let mut symbols: BTreeMap<u64, &str> = trace.symbols().collect();
+    symbols.extend(added.iter().map(|added| (added.address, &*added.text)));
+    let symbols = symbols.into_iter().map(|(address, text)| Symbol {
+        address,
+        text: text.to_owned(),
+    });
+    symbols.collect()
+}
