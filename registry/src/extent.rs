@@ -5,7 +5,8 @@ pub trait Arguments {
     /// The argument at that position; bits beyond its C type are ignored.
     fn word(&self, position: u8) -> u64;
 
-    /// The integer of `bytes` bytes (4 or 8) that the argument points at; `None` if it is not known.
+    /// The integer of `bytes` bytes (4 or 8) that the argument points at; `None` if it is not
+    /// known.
     fn pointee(&self, position: u8, bytes: usize) -> Option<u64>;
 }
 

@@ -1,8 +1,10 @@
-//! The family of a function: what hand-written code asks about it, and which parameter is which operand.
+//! The family of a function: what hand-written code asks about it, and which parameter is which
+//! operand.
 //!
-//! Code matches on these enums without a wildcard, so that the compiler names every place that a new variant concerns.
-//! A `u8` is the position of a parameter; `registry/semantics` names it, `cargo xtask codegen` checks it. Variants are named
-//! for the function of the manual; a comment says what their name does not.
+//! Code matches on these enums without a wildcard, so that the compiler names every place that a
+//! new variant concerns. A `u8` is the position of a parameter; `registry/semantics` names it,
+//! `cargo xtask codegen` checks it. Variants are named for the function of the manual; a comment
+//! says what their name does not.
 #![allow(missing_docs)]
 
 /// What a function does, as far as its roles do not say it.

@@ -1,4 +1,5 @@
-//! Offsets of struct members, for constants: `const STREAM: usize = layout::offset_of("CUlaunchConfig", "hStream");`
+//! Offsets of struct members, for constants: `const STREAM: usize =
+//! layout::offset_of("CUlaunchConfig", "hStream");`
 
 use crate::generated::structs::STRUCTS;
 use crate::model::{Field, Struct};

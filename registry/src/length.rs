@@ -6,8 +6,8 @@ use crate::model::{Function, Length, Param, Width};
 impl Length {
     /// The memory of this length in a call of `function`.
     ///
-    /// `None` if the registry does not know it (`Length::Override`, an attribute without a type) or if a value that it
-    /// depends on is unknown. Products saturate.
+    /// `None` if the registry does not know it (`Length::Override`, an attribute without a type),
+    /// or if a value that it depends on is unknown. Products saturate.
     pub fn evaluate(self, function: &Function, arguments: &impl Arguments) -> Option<Extent> {
         let of = |position: u8| {
             quantity(
@@ -46,14 +46,15 @@ impl Length {
 }
 
 impl Function {
-    /// Bytes of the memory, address range or variable that a successful call makes or finds; `None` if the arguments do not
-    /// say, as for memory of another process.
+    /// Bytes of the memory, address range or variable that a successful call makes or finds; `None`
+    /// if the arguments do not say, as for memory of another process.
     pub fn made_bytes(&self, arguments: &impl Arguments) -> Option<u64> {
         Some(self.size?.evaluate(self, arguments)?.content())
     }
 }
 
-/// A count: the argument as its C type has it, or what it points at. A negative count counts nothing.
+/// A count: the argument as its C type has it, or what it points at. A negative count counts
+/// nothing.
 fn quantity(param: &Param, position: u8, arguments: &impl Arguments) -> Option<u64> {
     if let Some(bytes) = param.pointee_bytes() {
         return arguments.pointee(position, bytes);

@@ -3,10 +3,10 @@
 use crate::family::{Family, LinkOp, OptionArray};
 use crate::generated::kinds::Kind;
 
-/// One exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
+/// An exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
 #[derive(Debug)]
 pub struct Function {
-    /// The number that traces of this build carry for it.
+    /// The number that traces of this build have for it.
     pub id: u16,
     /// The exported symbol, e.g. `cuMemAlloc_v2`.
     pub name: &'static str,
@@ -14,21 +14,22 @@ pub struct Function {
     pub base: &'static str,
     /// The section of the CUDA driver API manual.
     pub section: &'static str,
-    /// Who handles it.
+    /// How it is recorded and replayed.
     pub class: Class,
-    /// Why, for `Opaque` and `Unreplayable`; empty otherwise.
+    /// Why it is not replayed, if its class is `Opaque` or `Unreplayable`; empty otherwise.
     pub reason: &'static str,
-    /// What the C function returns: true for `CUresult`, false for anything else (recorded as a number).
+    /// Whether it returns a `CUresult`. Anything else is recorded as a number.
     pub returns_result: bool,
     /// In the order of the C prototype.
     pub params: &'static [Param],
-    /// Position of the stream parameter that the work of this call is ordered on, if it enqueues work.
+    /// Position of the stream that orders the work of the call, if it enqueues any.
     pub stream: Option<u8>,
-    /// Which per-thread default stream variant it is (`_ptsz`, `_ptds`): a NULL stream means the thread's own.
+    /// Whether it is a variant for the per-thread default stream (`_ptsz`, `_ptds`): a NULL stream
+    /// means the thread's own.
     pub per_thread: bool,
-    /// What has completed when the call returns with success.
+    /// What a successful return proves complete.
     pub waits: Waits,
-    /// What code asks about it that its roles do not say.
+    /// What it does, as far as its roles do not say it.
     pub family: Family,
     /// Bytes of the memory, address range or variable that a successful call makes or finds.
     pub size: Option<Length>,
@@ -56,16 +57,16 @@ impl Function {
     }
 }
 
-/// Who handles a function, on both sides.
+/// How a function is recorded and replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Recorded and replayed from this table alone.
+    /// Recorded and replayed from the tables alone.
     Plain,
-    /// Has hand-written code: `interposer/src/overrides/X.rs`, `replay/src/overrides/X.rs`.
+    /// Needs hand-written code: `interposer/src/overrides/`, `replay/src/overrides/`, or both.
     Override,
-    /// Recorded by value, not re-issued; `reason` says why.
+    /// Recorded, not replayed; `reason` says why.
     Opaque,
-    /// Recorded in full, cannot be re-issued; `reason` says why.
+    /// Recorded, and no other process can make the call; `reason` says why.
     Unreplayable,
 }
 
@@ -76,24 +77,25 @@ pub enum Waits {
     No,
     /// All work of the current context.
     Context,
-    /// The work before it on the stream of that parameter.
+    /// The earlier work on the stream in that parameter.
     Stream(u8),
-    /// The work before the event of that parameter was recorded.
+    /// The work before the last record of the event in that parameter.
     Event(u8),
 }
 
-/// One parameter.
+/// A parameter.
 #[derive(Debug)]
 pub struct Param {
     /// Its name in cuda.h.
     pub name: &'static str,
     /// Its C type, e.g. `const char *`.
     pub c_type: &'static str,
-    /// How its bits travel.
+    /// How the call and the trace pass its bits.
     pub width: Width,
     /// What it means.
     pub role: Role,
-    /// The value it returns may differ from run to run (times, free memory); a replay reports no divergence for it.
+    /// The value that it returns may differ from run to run (times, free memory), so a replay does
+    /// not compare it.
     pub may_differ: bool,
 }
 
@@ -103,13 +105,13 @@ impl Param {
         self.c_type.ends_with('*')
     }
 
-    /// Bytes of the count that it points at, as far as lengths depend on such; `None` if it is no pointer.
+    /// Bytes of the count that it points at; `None` if it is no pointer.
     pub(crate) fn pointee_bytes(&self) -> Option<usize> {
         let pointee = self.c_type.strip_suffix('*')?;
         Some(if pointee.contains("int") { 4 } else { 8 })
     }
 
-    /// Bytes of the handle that it points at, for roles that write one.
+    /// Bytes of the handle that it points at.
     pub fn handle_bytes(&self) -> usize {
         match self.c_type {
             "CUdevice *" | "CUdeviceptr_v1 *" => 4,
@@ -118,16 +120,16 @@ impl Param {
     }
 }
 
-/// How a parameter's bits travel in the call and in the trace.
+/// How the call and the trace pass a parameter's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// Unsigned integer, enum, flags, pointer or handle of 1, 2, 4 or 8 bytes.
     Unsigned(u8),
     /// Signed integer of 1, 2, 4 or 8 bytes.
     Signed(u8),
-    /// Floating point of 4 or 8 bytes; in a vector register.
+    /// Floating point of 4 or 8 bytes, in a vector register.
     Float(u8),
-    /// A struct by value of that many bytes (over 16): on the stack.
+    /// A struct by value of that many bytes (more than 16), on the stack.
     Memory(u8),
 }
 
@@ -142,82 +144,82 @@ impl Width {
     }
 }
 
-/// Where a new object hangs.
+/// The object that a new object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// Nowhere.
+    /// None.
     None,
-    /// On the calling thread's current context.
+    /// The calling thread's current context.
     CurrentContext,
-    /// On the object in that parameter.
+    /// The object in that parameter.
     Param(u8),
 }
 
-/// How many bytes or elements.
+/// How many bytes; for arrays of handles, how many elements. `Length::evaluate` computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// That many.
     Fixed(u32),
-    /// The value of that parameter (for a pointer parameter, the value it points at).
+    /// The value of that parameter; for a pointer, the value that it points at.
     Param(u8),
     /// The product of two parameters.
     Product(u8, u8),
     /// The value of a parameter times a constant.
     Scaled(u8, u32),
-    /// width × height elements of a size, rows a pitch apart: (pitch, element size, width, height), all parameters.
+    /// Rows of elements: (pitch, element size, width, height), all of them parameters.
     Pitched(u8, u8, u8, u8),
-    /// As `Pitched`, the element size being a constant: (pitch, element size, width, height).
+    /// As `Pitched`, with a constant element size: (pitch, element size, width, height).
     PitchedBy(u8, u8, u8, u8),
-    /// The value of a parameter, less a number, times a constant: strides between dimensions.
+    /// (The value of a parameter, minus a number) times a constant: strides between dimensions.
     AllBut(u8, u8, u32),
-    /// The value of the attribute that parameter names, whose types the table lists.
+    /// The size of the attribute in that parameter; the table lists the types.
     ByAttribute(u8, &'static [AttributeType]),
-    /// Known to the override alone.
+    /// Only hand-written code knows it.
     Override,
 }
 
-/// What the value of an attribute is.
+/// The type of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeType {
-    /// The attribute's number in its enum.
+    /// Its number in the enum.
     pub attribute: u32,
     /// Bytes of its value.
     pub bytes: u32,
-    /// What the bits stand for.
+    /// What the value means.
     pub meaning: Meaning,
 }
 
 impl Length {
-    /// The type of an attribute's value, for lengths that depend on one.
+    /// The type of an attribute's value, if the length depends on one.
     pub fn attribute_type(self, attribute: u64) -> Option<&'static AttributeType> {
         let Length::ByAttribute(_, types) = self else {
             return None;
         };
-        // Enums travel in 32 bits.
+        // An enum has 32 bits; the rest of the register is arbitrary.
         types
             .iter()
             .find(|entry| u64::from(entry.attribute) == attribute & 0xffff_ffff)
     }
 }
 
-/// What the bits of a struct's member or of an attribute's value stand for.
+/// What a member of a struct or the value of an attribute means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// Themselves: a number, an enum, flags; or nothing that anybody looks at.
+    /// A number, an enum, flags, or padding.
     Plain,
-    /// A handle; 0 means none.
+    /// A handle; 0 means none, except for devices.
     Handle(Kind),
-    /// A device address, or a host address that stands in for one.
+    /// A device address, or a host address where the driver accepts either.
     Address,
     /// A number that may differ from run to run.
     MayDiffer,
-    /// A pointer to what the registry does not describe; 0 means nothing.
+    /// A pointer to something that the registry does not describe.
     Pointer,
-    /// A member of a union of which nothing tells when it is the one that counts.
+    /// A member of a union without a known selector.
     Unknown,
 }
 
-/// What a parameter means: what is behind it, which way it goes, what the call does to an object.
+/// What a parameter means: direction, extent, and what the call does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A number, an enum, flags.
@@ -226,43 +228,43 @@ pub enum Role {
     Use(Kind),
     /// A handle by value whose object a successful call ends.
     Destroy(Kind),
-    /// A pointer to where a new object's handle is written; the caller owns the object.
+    /// A pointer to the handle of a new object, which the caller owns.
     Make(Kind, Parent),
-    /// A pointer to where a handle is written that belongs to the parent and may be handed out again.
+    /// A pointer to the handle of an object of the parent; later calls may return the same handle.
     Find(Kind, Parent),
-    /// As `Find`, for an array of that many handles.
+    /// As `Find`, for an array of handles.
     FindMany(Kind, Parent, Length),
-    /// A pointer to where a handle of an object that exists already is written.
+    /// A pointer to the handle of an object that exists already.
     Get(Kind),
-    /// An array of handles that is read.
+    /// An array of handles that the call reads.
     UseMany(Kind, Length),
-    /// A pointer to a value or struct of that many bytes that is read.
+    /// A pointer to bytes that the call reads.
     In(Length),
-    /// A pointer to a value or struct of that many bytes that is written.
+    /// A pointer to bytes that the call writes.
     Out(Length),
-    /// A pointer to a value or struct of that many bytes that is read, then written.
+    /// A pointer to bytes that the call reads, then writes.
     InOut(Length),
-    /// A NUL-terminated string that is read.
+    /// A NUL-terminated string that the call reads.
     String,
-    /// A pointer to where a `const char *` owned by the driver is written.
+    /// A pointer to a `const char *`; the string belongs to the driver.
     OutString,
-    /// A character buffer that is written, NUL-terminated within that length.
+    /// A buffer of characters that the call writes, with a NUL within that length.
     Text(Length),
-    /// Host bytes that the call reads (host to device).
+    /// Host memory that the call reads (host to device).
     HostRead(Length),
-    /// Host bytes that the call writes, now or when the stream gets there (device to host).
+    /// Host memory that the call writes, at once or in the order of its stream (device to host).
     HostWrite(Length),
-    /// A device address by value, read from there on.
+    /// A device address by value; the call reads from there.
     DeviceRead(Length),
-    /// A device address by value, written from there on.
+    /// A device address by value; the call writes from there.
     DeviceWrite(Length),
-    /// A host address by value whose bytes are not looked at.
+    /// A host address by value; the bytes behind it are not recorded.
     HostAddress,
-    /// A module image: cubin, fatbin or PTX, size known from its content.
+    /// A module image: a cubin, fatbin or PTX, whose content tells its size.
     Image,
-    /// The entry address of a function of the program.
+    /// A function of the program.
     Callback,
-    /// Known to the override alone, or recorded as a bare pointer.
+    /// A pointer that only the override follows, or that is recorded as a number.
     Pointer,
 }
 
@@ -292,40 +294,40 @@ pub struct Struct {
     pub name: &'static str,
     /// Bytes.
     pub size: u32,
-    /// Its content is the driver's own: what a call is given must be what another call has returned.
+    /// Only the driver fills it: a call must be given bytes that another call returned.
     pub token: bool,
-    /// In order of offset; unions list each member at the same offset.
+    /// In the order of their offsets; the members of a union have the same offset.
     pub fields: &'static [Field],
 }
 
 /// A member of a struct.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name; nested members are dotted.
+    /// Its name; dotted for a member of a member.
     pub name: &'static str,
     /// Its C type.
     pub c_type: &'static str,
-    /// Bytes from the start.
+    /// Bytes from the start of the struct.
     pub offset: u32,
     /// Bytes.
     pub size: u32,
-    /// What its bits stand for.
+    /// What it means.
     pub meaning: Meaning,
-    /// For a member of a union: when it is the one that counts.
+    /// For a member of a union: when it is the valid one.
     pub when: Option<When>,
 }
 
-/// The condition under which a member of a union counts.
+/// The condition under which a member of a union is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
-    /// Where in the whole struct the 32-bit selector stands.
+    /// Offset of the 32-bit selector in the whole struct.
     pub offset: u32,
-    /// Any of these values selects the member.
+    /// The values that select the member.
     pub values: &'static [u32],
 }
 
 impl When {
-    /// Whether the selector of that struct has one of the values; false where the bytes end before it.
+    /// Whether the selector in a struct's bytes has one of the values; false if they end before it.
     pub fn holds(&self, bytes: &[u8]) -> bool {
         bytes
             .get(self.offset as usize..)
@@ -334,14 +336,14 @@ impl When {
     }
 }
 
-/// How bad a finding is.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Might be better.
+    /// Could be better.
     Advice,
-    /// Works by luck or on this driver only.
+    /// Works by chance, or on this driver only.
     Warning,
-    /// Wrong by the manual, or seen to fail.
+    /// Wrong according to the manual, or failed on a real driver.
     Error,
 }
 
@@ -350,18 +352,18 @@ pub enum Severity {
 pub struct Rule {
     /// Stable name, e.g. `module-double-unload`.
     pub id: &'static str,
-    /// First word of the id's area.
+    /// The first word of the id.
     pub area: &'static str,
-    /// Unless a finding lowers or raises it.
+    /// The severity of its findings, unless one of them has another.
     pub severity: Severity,
-    /// What must hold, in one or two sentences.
+    /// What must hold.
     pub statement: &'static str,
-    /// The CUDA manual's section that it follows from.
+    /// The section of the CUDA manual that it follows from.
     pub manual: &'static str,
     /// What to do instead.
     pub advice: &'static str,
-    /// What was seen on a real driver, with driver and date.
+    /// What a real driver did, with its version and the date.
     pub observed: &'static str,
-    /// Why a trace cannot decide it (then nothing checks it), or empty.
+    /// Why a trace cannot decide it; empty if it can.
     pub undecidable: &'static str,
 }

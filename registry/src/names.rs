@@ -1,7 +1,7 @@
 //! By which names programs ask the loader for libcuda, and how our own libraries ask past us.
 
-/// Whether a name that is given to the loader asks for libcuda: `libcuda.so`, `libcuda.so.1`, `libcuda.so.580.159.04`, with
-/// or without a folder before it.
+/// Whether a name that is given to the loader asks for libcuda: `libcuda.so`, `libcuda.so.1`,
+/// `libcuda.so.580.159.04`, with or without a folder before it.
 #[inline]
 pub fn asks_for_libcuda(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
@@ -15,8 +15,8 @@ pub fn names_a_folder(name: &[u8]) -> bool {
     name.contains(&b'/')
 }
 
-/// Stands before the absolute path by which the interposer opens the real driver: without meaning to the system, and by which
-/// the auditing library knows what not to lead back to the interposer.
+/// Stands before the absolute path by which the interposer opens the real driver: without meaning
+/// to the system, and by which the auditing library knows what not to lead back to the interposer.
 pub const PAST_AUDIT: &str = "/./.";
 
 /// The path that the interposer means, if it is one of its own.

@@ -1,4 +1,4 @@
-//! `coverage`: by section of the manual, what is recorded, what is replayed, and what a test program calls.
+//! `coverage`: what is recorded, replayed and called by a test program, by section of the manual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -111,7 +111,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Collects the documented names that the C files below a folder call; the generated header is not a program.
+/// Collects the documented names that the C files below a folder call; the generated header is not
+/// a program.
 fn calls_below(folder: &Path, called: &mut BTreeSet<String>) -> Result<(), Failure> {
     let listing = fs::read_dir(folder)
         .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
@@ -186,8 +187,10 @@ mod tests {
 
     #[test]
     fn calls_are_found_outside_comments() {
-        let text = "/* cuInit(0) */ int x = a / b; // cuCtxCreate(1)\nCHECK(cuMemAlloc_v2(&p, 4));\n\
-                    f = dlsym(h, \"cuMemFree_v2\"); CUresult (*cuGhost)(int); cuLaunchKernel (f); \"the cuTail text\"";
+        let text = "/* cuInit(0) */ int x = a / b; // cuCtxCreate(1)\n\
+                    CHECK(cuMemAlloc_v2(&p, 4));\n\
+                    f = dlsym(h, \"cuMemFree_v2\"); CUresult (*cuGhost)(int); \
+                    cuLaunchKernel (f); \"the cuTail text\"";
         let wanted: BTreeSet<String> = ["cuMemAlloc", "cuMemFree", "cuLaunchKernel"]
             .map(str::to_owned)
             .into_iter()

@@ -1,4 +1,5 @@
-//! `.family` in `registry/semantics`: the family of a function, and which parameters are the family's operands.
+//! `.family` in `registry/semantics`: the family of a function, and its operands among the
+//! parameters.
 //!
 //! `FAMILY operand=parameter ...`. Only operands that no role and no C type tells apart are named.
 
@@ -13,7 +14,8 @@ const GROUPS: &str = "\
 plain, init, export table, module unload, library unload, loading mode, library module
 host function, stream callback, memset, prefetch
 device DeviceOp: count, by bus id
-context ContextOp: create, destroy, push, pop, set, current, device, detach, synchronize, enable peer
+context ContextOp: create, destroy, push, pop, set, current, device, detach, synchronize, \
+enable peer
 primary context PrimaryOp: retain, release, reset, set flags
 global GlobalOwner: module, library, managed
 function FunctionOp: count, get attribute, set attribute, set cache config
@@ -29,8 +31,9 @@ stream memory StreamMemoryOp: wait, write, batch
 event EventOp: record, query, synchronize, elapsed time
 graph GraphOp: set enabled, list, update, destroy exec, upload, launch, conditional handle";
 
-/// Families with operands, as Rust. `<role R>` is the one parameter whose role begins with R, `<type T>` the one whose C
-/// type contains T, `<count F>` the one that counts what the operand F points at, `<named>` the one that the entry names;
+/// Families with operands, as Rust. `<role R>` is the one parameter whose role begins with R,
+/// `<type T>` the one whose C type contains T, `<count F>` the one that counts what the operand F
+/// points at, `<named>` the one that the entry names;
 /// `<optional>` may be missing. The others are methods of `Reader`.
 const WITH_OPERANDS: &str = "\
 proc address = ProcAddress { name: <role string>, address: <named> }
@@ -54,7 +57,7 @@ options: <options> })
 link add file = Link(LinkOp::AddFile { path: <role string>, options: <options> })
 link complete = Link(LinkOp::Complete { cubin: <type void **>, size: <type size_t *> })
 launch arguments = Launch(LaunchOp::Arguments(LaunchArguments { function: <role use function>, \
-grid: <named>, shared: <named>, stream: <role use stream>, parameters: <named>, \
+grid: <named>, shared: <shared>, stream: <role use stream>, parameters: <named>, \
 extra: <optional> }))
 launch config = Launch(LaunchOp::Config(LaunchConfig { config: <type CUlaunchConfig>, \
 function: <role use function>, parameters: <named>, extra: <named> }))
@@ -221,12 +224,13 @@ impl Reader<'_> {
                     .options("CUjit_option *")?
                     .ok_or_else(|| "no parameter is a CUjit_option *".to_owned());
             }
+            ("shared", "") => self.named("grid")? + 6,
             ("transfer", of) => return self.transfer(of == "unified"),
             ("copy", _) => return self.copy_shape(),
             ("node", _) => return self.node(),
             _ => return Err(format!("<{rule} {of}> is no rule for an operand")),
         };
-        if operand == "grid" {
+        if operand == "shared" {
             self.check_grid(position)?;
         }
         Ok(position.to_string())
@@ -297,21 +301,25 @@ impl Reader<'_> {
         };
         let ((source, from), (target, to)) = (side("src")?, side("dst")?);
         Ok(format!(
-            "Transfer {{ source: {source}, target: {target}, bytes: {}, from: MemoryType::{from}, to: MemoryType::{to} }}",
+            "Transfer {{ source: {source}, target: {target}, bytes: {}, \
+             from: MemoryType::{from}, to: MemoryType::{to} }}",
             self.named("bytes")?
         ))
     }
 
-    /// The grid must be the first of six dimensions in a row.
-    fn check_grid(&self, at: u8) -> Result<(), String> {
-        let dimensions = self.function.params.iter().skip(at.into()).take(6);
-        match dimensions.filter(|param| param.1.contains("Dim")).count() {
-            6 => Ok(()),
-            _ => Err("grid= is not the first of six dimensions".to_owned()),
+    /// Six dimensions must come before the bytes of shared memory.
+    fn check_grid(&self, shared: u8) -> Result<(), String> {
+        let before = self.function.params.iter().take(shared.into()).rev();
+        let dimensions = before.take_while(|param| param.1.contains("Dim")).count();
+        if dimensions == 6 && self.name_at(shared).contains("shared") {
+            Ok(())
+        } else {
+            Err("grid= is not the first of six dimensions".to_owned())
         }
     }
 
-    /// An array of options of that C type with its count and values; `None` if the function takes none.
+    /// An array of options of that C type with its count and values; `None` if the function takes
+    /// none.
     fn options(&self, c_type: &str) -> Result<Option<String>, String> {
         let Ok(options) = self.c_type(c_type) else {
             return Ok(None);
@@ -468,7 +476,8 @@ mod tests {
             (
                 "link add file",
                 &options,
-                "Family::Link(LinkOp::AddFile { path: 4, options: OptionArray { count: 1, options: 2, values: 3 } })",
+                "Family::Link(LinkOp::AddFile { path: 4, \
+                 options: OptionArray { count: 1, options: 2, values: 3 } })",
             ),
             (
                 "function list",

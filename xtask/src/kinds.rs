@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::signatures::Types;
 
-/// `registry/semantics/kinds.toml`, as it was when xtask was built: cargo builds it again when the file changes.
+/// The file as of the build; cargo builds xtask again when it changes.
 static KINDS: LazyLock<Vec<KindEntry>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     struct File {

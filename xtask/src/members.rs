@@ -1,4 +1,5 @@
-//! `registry/semantics/structs.toml` and `attributes.toml`: what the members of structs and the values of attributes mean.
+//! `registry/semantics/structs.toml` and `attributes.toml`: what members of structs and values of
+//! attributes mean.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -127,7 +128,10 @@ impl Facts {
         let Some(Shape::Enum(known)) = types.shape(enumeration) else {
             return Err(format!("{enumeration} is no enum"));
         };
-        let same = |name: &str| matches!(types.shape(name), Some(Shape::Enum(found)) if found.name == known.name);
+        let same = |name: &str| match types.shape(name) {
+            Some(Shape::Enum(found)) => found.name == known.name,
+            _ => false,
+        };
         let (_, rows) = self
             .attributes
             .iter()
@@ -183,8 +187,8 @@ fn plain() -> (String, String) {
     ("Meaning::Plain".to_owned(), "None".to_owned())
 }
 
-/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the expressions of `meaning` and `when`; `prefix` stands before the
-/// selector's name in `fields`.
+/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the Rust of `meaning` and `when`. `prefix` is
+/// what precedes the selector's name in `fields`.
 fn expressions(
     words: &str,
     fields: &[FlatField],

@@ -1,4 +1,5 @@
-//! The little language of `registry/semantics`: what a parameter means (grammar: `registry/README.md`).
+//! The little language of `registry/semantics`: what a parameter means (grammar:
+//! `registry/README.md`).
 
 use crate::kinds::{handle_kind, is_address, known_kind};
 use crate::members::Facts;
@@ -154,7 +155,8 @@ impl Reader<'_> {
         Ok(format!("Role::{side}{way}({})", self.length(length, 1)?))
     }
 
-    /// Nothing (one element), `[n]` (elements), `n bytes` or `by P` (the value of the attribute that P names).
+    /// Nothing (one element), `[n]` (elements), `n bytes` or `by P` (the value of the attribute
+    /// that P names).
     fn bytes(&self, rest: &str) -> Result<String, String> {
         if let Some(name) = rest.strip_prefix("by ") {
             let position = self.param(name)?;

@@ -1,4 +1,4 @@
-//! `registry/semantics` and `registry/rules`: reading what is written by hand, and joining it to the signatures.
+//! Reads `registry/semantics` and `registry/rules`, and joins them to the signatures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,7 +109,8 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
     all_or(errors, entries)
 }
 
-/// The entries of a file, by function: its tables, and for `[[same]]` one for each of its `functions`.
+/// The entries of a file, by function: its tables, and for `[[same]]` one for each of its
+/// `functions`.
 fn each(table: toml::Table) -> Vec<(String, toml::Value)> {
     let mut all = Vec::new();
     for (key, value) in table {
@@ -202,7 +203,8 @@ pub(crate) fn join(
     }
     if !missing.is_empty() {
         errors.push(format!(
-            "{SEMANTICS}: no entry describes {} symbols (an entry covers only variants with the same parameter names): {}",
+            "{SEMANTICS}: no entry describes {} symbols (an entry covers only variants with the \
+             same parameter names): {}",
             missing.len(),
             missing.join(" ")
         ));
@@ -220,7 +222,8 @@ fn candidates(function: &Function) -> impl Iterator<Item = &str> {
     [name, without_thread, function.base.as_str()].into_iter()
 }
 
-/// An entry speaks for a variant with the same parameter names. One that describes no parameter cannot be wrong about any.
+/// An entry speaks for a variant with the same parameter names. One that describes no parameter
+/// cannot be wrong about any.
 fn speaks_for(entry: &Entry, reference: &Function, function: &Function) -> bool {
     let names = |function: &Function| {
         function
@@ -343,7 +346,8 @@ const MAKES_MEMORY: [&str; 5] = [
     "find global",
 ];
 
-/// How much memory a call makes, as an expression: given exactly where it makes some and can be re-issued.
+/// How much memory a call makes, as an expression: given exactly where it makes some and can be
+/// re-issued.
 fn size(
     types: &Types<'_>,
     facts: &Facts,
@@ -371,7 +375,8 @@ fn size(
     }
 }
 
-/// The enum of the parameter `flags`, by its name: one of the headers, or `CU_X_*` for macros that begin so.
+/// The enum of the parameter `flags`, by its name: one of the headers, or `CU_X_*` for macros that
+/// begin so.
 fn flags(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<String, String> {
     let Some(name) = &entry.flags else {
         return Ok(String::new());
@@ -440,7 +445,8 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
     Ok(entry)
 }
 
-/// Name from the root and text of each TOML file of a folder, sorted; nothing where the folder is not there.
+/// Name from the root and text of each TOML file of a folder, sorted; nothing where the folder is
+/// not there.
 fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
     let path = root.join(folder);
     let Ok(listing) = fs::read_dir(&path) else {

@@ -340,11 +340,13 @@ pub(crate) struct FlatField {
     pub(crate) c_type: String,
     pub(crate) offset: u32,
     pub(crate) size: u32,
-    /// The named structs around it inside the whole one, with the dots before their members: `CUmemLocation`, `location.`.
+    /// The named structs around it inside the whole one, with the dots before their members:
+    /// `CUmemLocation`, `location.`.
     pub(crate) inside: Vec<(String, String)>,
 }
 
-/// A struct's members, those of the structs inside it in their place, in the order of their offsets.
+/// A struct's members, those of the structs inside it in their place, in the order of their
+/// offsets.
 pub(crate) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
     let mut fields = Vec::new();
     flatten(types, entry, "", 0, &[], &mut fields);

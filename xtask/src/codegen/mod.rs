@@ -1,4 +1,5 @@
-//! `codegen`: signatures, semantics and rules to the committed tables and pages. Pure: no network, no clang.
+//! `codegen`: makes the committed tables and pages from signatures, semantics and rules. Needs no
+//! network and no clang.
 
 mod header;
 mod pages;
@@ -159,7 +160,8 @@ mod tests {
         fs::write(folder.join("cuda_api.h"), text_of(&files, "cuda_api.h")).unwrap();
         fs::write(
             folder.join("probe.c"),
-            "#include \"cuda_api.h\"\nCUresult probe(CUdeviceptr *p) { return cuMemFree_v2(*p) ? cuInit(0) : CUDA_SUCCESS; }\n",
+            "#include \"cuda_api.h\"\nCUresult probe(CUdeviceptr *p) {\n\
+             return cuMemFree_v2(*p) ? cuInit(0) : CUDA_SUCCESS; }\n",
         )
         .unwrap();
         for flag in [

@@ -1,4 +1,5 @@
-//! Generated pages of `docs`: a page per rule with an index by area, and the functions that a replay omits.
+//! Generated pages of `docs`: a page per rule with an index by area, and the functions that a
+//! replay omits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -102,9 +103,10 @@ pub(super) fn not_replayed(input: &Input<'_>) -> (String, String) {
             .to_owned();
     text.push_str(&wrapped(
         &format!(
-            "`cutape record` records every call of the {all} functions that cutape knows. `cutape replay` omits the calls \
-             of the {left_out} functions below, counts them by function and reason, and makes all others again. The \
-             variants of a function for the per-thread default stream (`_ptsz`, `_ptds`) are not listed."
+            "`cutape record` records every call of the {all} functions that cutape knows. `cutape \
+             replay` omits the calls of the {left_out} functions below, counts them by function \
+             and reason, and makes all others again. The variants of a function for the per-thread \
+             default stream (`_ptsz`, `_ptds`) are not listed."
         ),
         "",
     ));
@@ -148,13 +150,14 @@ fn index(rules: &[Rule]) -> String {
     let mut text = format!("{BANNER}# Rules\n\n");
     for paragraph in [
         format!(
-            "What `cutape check` knows about the CUDA driver API: {} rules. It checks {} of them. A trace cannot decide \
-             the others; their pages say why.",
+            "What `cutape check` knows about the CUDA driver API: {} rules. It checks {} of them. \
+             A trace cannot decide the others; their pages say why.",
             rules.len(),
             rules.len() - undecidable
         ),
-        "An *error* is wrong according to the manual, or failed on a real driver. A *warning* works on some drivers only, \
-         or by chance. *Advice* is an improvement. A finding may have a higher or lower severity than its rule."
+        "An *error* is wrong according to the manual, or failed on a real driver. A *warning* \
+         works on some drivers only, or by chance. *Advice* is an improvement. A finding may have \
+         a higher or lower severity than its rule."
             .to_owned(),
     ] {
         let _ = writeln!(text, "{}", wrapped(&paragraph, ""));
@@ -201,7 +204,10 @@ fn page(rule: &Rule, programs: &[String]) -> String {
         }
     }
     if !programs.is_empty() {
-        text.push_str("\n## Test programs\n\nWith `-DVIOLATE` they break the rule, without it they do not.\n\n");
+        text.push_str(
+            "\n## Test programs\n\n\
+             With `-DVIOLATE` they break the rule, without it they do not.\n\n",
+        );
         for program in programs {
             let (folder, name) = program.rsplit_once('/').unwrap_or(("", program));
             let group = folder.rsplit('/').next().unwrap_or(folder);
@@ -230,7 +236,8 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines
 }
 
-/// The text as Markdown shows it unchanged, also in a table; code between backticks is left as it is.
+/// The text as Markdown shows it unchanged, also in a table; code between backticks is left as it
+/// is.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for (position, part) in text.trim().split('`').enumerate() {

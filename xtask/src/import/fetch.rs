@@ -1,4 +1,5 @@
-//! The headers: NVIDIA's wheels by pip (which checks the digests), and stand-ins for the graphics headers that they include.
+//! The headers: NVIDIA's wheels by pip (which checks the digests), and stand-ins for the graphics
+//! headers that they include.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,8 @@ const WHEELS: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
-/// Type names that cudaGL.h, cudaEGL.h and cudaVDPAU.h take from headers that this machine need not have.
+/// Type names that cudaGL.h, cudaEGL.h and cudaVDPAU.h take from headers that this machine need not
+/// have.
 const STUBS: [(&str, &str); 4] = [
     (
         "GL/gl.h",
@@ -36,14 +38,16 @@ const STUBS: [(&str, &str); 4] = [
     (
         "vdpau/vdpau.h",
         "#include <stdint.h>\ntypedef uint32_t VdpDevice;\ntypedef uint32_t VdpVideoSurface;\n\
-         typedef uint32_t VdpOutputSurface;\ntypedef int VdpGetProcAddress(VdpDevice, uint32_t, void **);\n",
+         typedef uint32_t VdpOutputSurface;\n\
+         typedef int VdpGetProcAddress(VdpDevice, uint32_t, void **);\n",
     ),
 ];
 
 /// The profiler's header is in neither wheel; cudaProfilerTypedefs.h has its prototypes.
 const PROFILER: &str = "#include <cuda.h>\n\
     typedef enum CUoutput_mode_enum { CU_OUT_KEY_VALUE_PAIR = 0, CU_OUT_CSV = 1 } CUoutput_mode;\n\
-    CUresult cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode);\n\
+    CUresult cuProfilerInitialize(const char *configFile, const char *outputFile,\n\
+        CUoutput_mode outputMode);\n\
     CUresult cuProfilerStart(void);\n\
     CUresult cuProfilerStop(void);\n";
 
@@ -89,7 +93,8 @@ pub(super) fn toolkits(work: &Path) -> Result<Vec<Toolkit>, Failure> {
 /// Writes the stand-ins and the one file that includes everything; returns their folder.
 pub(super) fn write_stubs(work: &Path) -> Result<PathBuf, Failure> {
     let folder = work.join("stubs");
-    let all = "#include <vdpau/vdpau.h>\n#include <cuda.h>\n#include <cudaGL.h>\n#include <cudaEGL.h>\n\
+    let all = "#include <vdpau/vdpau.h>\n#include <cuda.h>\n#include <cudaGL.h>\n\
+               #include <cudaEGL.h>\n\
                #include <cudaVDPAU.h>\n#include <cudaProfiler.h>\n";
     let own = [("cudaProfiler.h", PROFILER), ("cuda_everything.h", all)];
     for (name, text) in STUBS.into_iter().chain(own) {

@@ -48,7 +48,8 @@ pub(super) fn bindings(
     // bindgen panics where it finds no libclang.
     if std::panic::catch_unwind(bindgen::clang_version).is_err() {
         return Err(Failure::new(
-            "import needs libclang: apt-get install libclang-dev, or pip install libclang and set LIBCLANG_PATH to its `native` folder",
+            "import needs libclang: apt-get install libclang-dev, or pip install libclang and set \
+             LIBCLANG_PATH to its `native` folder",
         ));
     }
     let mut builder = bindgen::Builder::default()
@@ -281,7 +282,8 @@ fn finish(reading: &mut Reading) -> Result<(), Failure> {
     reading
         .typedefs
         .retain(|entry| own.get(&entry.target) != Some(&entry.name));
-    // Typedefs and members name types by typedef; where a header says `struct TAG`, bindgen says TAG.
+    // Typedefs and members name types by typedef; where a header says `struct TAG`, bindgen says
+    // TAG.
     let by_typedef = |c_type: &str| -> String {
         c_type
             .split(' ')

@@ -33,7 +33,8 @@ impl Sections {
     }
 }
 
-/// Reads the groups of all headers. A `[DEPRECATED]` group belongs to the section that it is the old part of.
+/// Reads the groups of all headers. A `[DEPRECATED]` group belongs to the section that it is the
+/// old part of.
 pub(super) fn of_headers(include: &Path, stubs: &Path) -> Result<Sections, Failure> {
     let mut places = HashMap::new();
     for (base, header, section) in UNGROUPED {
@@ -186,7 +187,8 @@ fn macros(
         if !name.starts_with("cu") || name.contains('(') {
             continue;
         }
-        // In a per-thread build this is an inline function of cuda.h, no symbol; codegen's header has its own.
+        // In a per-thread build this is an inline function of cuda.h, no symbol; codegen's header
+        // has its own.
         if name == "cuGetProcAddress_v2" {
             continue;
         }

@@ -47,7 +47,8 @@ pub(super) fn files(signatures: &Signatures) -> Vec<(String, String)> {
             .collect();
         let _ = write!(
             text,
-            "\n[[struct]]\nname = {:?}\ntag = {:?}\nkind = {:?}\nsize = {}\nalign = {}\nmembers = [\n{}]\n",
+            "\n[[struct]]\nname = {:?}\ntag = {:?}\nkind = {:?}\nsize = {}\nalign = {}\n\
+             members = [\n{}]\n",
             entry.name,
             entry.tag,
             entry.kind,
@@ -103,7 +104,8 @@ fn write_function(text: &mut String, function: &Function) {
     };
     let _ = write!(
         text,
-        "\n[[function]]\nid = {}\nname = {:?}\nbase = {:?}\nsection = {:?}\nfirst = {:?}\nlast = {:?}\nreturns = {:?}\nparams = {params}\n",
+        "\n[[function]]\nid = {}\nname = {:?}\nbase = {:?}\nsection = {:?}\nfirst = {:?}\n\
+         last = {:?}\nreturns = {:?}\nparams = {params}\n",
         function.id,
         function.name,
         function.base,
