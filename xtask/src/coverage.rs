@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::members::Facts;
-use crate::semantics;
+use crate::semantics::{self, Class};
 use crate::signatures::{Signatures, Types, base_name};
 
 const PROGRAMS: &str = "tests/programs";
@@ -56,11 +56,11 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     let mut bases: BTreeSet<&str> = BTreeSet::new();
     for (function, meaning) in signatures.functions.iter().zip(&meanings) {
         let row = rows.entry(&function.section).or_default();
-        match meaning.class.as_str() {
-            "plain" => row.plain += 1,
-            "override" => row.overridden += 1,
-            "opaque" => row.opaque += 1,
-            _ => row.unreplayable += 1,
+        match meaning.class {
+            Class::Plain => row.plain += 1,
+            Class::Override => row.overridden += 1,
+            Class::Opaque => row.opaque += 1,
+            Class::Unreplayable => row.unreplayable += 1,
         }
         if bases.insert(&function.base) {
             row.names += 1;

@@ -17,28 +17,52 @@ const KINDS: &str = "kinds.toml";
 pub(crate) const MACRO_ENUMS: [&str; 2] = ["CU_MEMHOSTALLOC", "CU_MEMHOSTREGISTER"];
 const RULES: &str = "registry/rules";
 
+/// How a function is recorded and replayed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Class {
+    Plain,
+    Override,
+    Opaque,
+    Unreplayable,
+}
+
+impl Class {
+    /// Whether a replay makes the calls.
+    pub(crate) fn is_replayed(self) -> bool {
+        matches!(self, Class::Plain | Class::Override)
+    }
+}
+
 /// One table of a semantics file.
-#[derive(Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Entry {
     /// File and line, for messages.
+    #[serde(skip)]
     place: String,
-    class: String,
+    class: Class,
+    #[serde(rename = ".reason", default)]
     reason: String,
+    #[serde(rename = ".stream")]
     stream: Option<String>,
+    #[serde(rename = ".waits")]
     waits: Option<String>,
+    #[serde(rename = ".family")]
     family: Option<String>,
+    #[serde(rename = ".size")]
     size: Option<String>,
-    flags: Option<String>,
+    #[serde(rename = ".flags", default)]
+    flags: String,
+    #[serde(flatten)]
     roles: BTreeMap<String, String>,
 }
 
-/// What is said about one symbol.
+/// Everything that the registry states about one symbol.
 #[derive(Debug)]
 pub(crate) struct Meaning {
-    /// `plain`, `override`, `opaque` or `unreplayable`.
-    pub(crate) class: String,
+    pub(crate) class: Class,
     pub(crate) reason: String,
-    /// One a parameter.
+    /// One per parameter.
     pub(crate) roles: Vec<Role>,
     pub(crate) stream: Option<u8>,
     /// A Rust expression, e.g. `Waits::Stream(0)`.
@@ -47,8 +71,16 @@ pub(crate) struct Meaning {
     pub(crate) family: String,
     /// A Rust expression, e.g. `Some(Length::Param(1))`.
     pub(crate) size: String,
-    /// The name of an enum, or nothing.
+    /// The name of an enum, or empty.
     pub(crate) flags: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    Advice,
+    Warning,
+    Error,
 }
 
 /// A rule, as its file has it.
@@ -57,7 +89,7 @@ pub(crate) struct Meaning {
 pub(crate) struct Rule {
     pub(crate) id: String,
     pub(crate) area: String,
-    pub(crate) severity: String,
+    pub(crate) severity: Severity,
     pub(crate) statement: String,
     pub(crate) manual: String,
     pub(crate) advice: String,
@@ -71,6 +103,11 @@ pub(crate) struct Rule {
 struct RuleFile {
     #[serde(default)]
     rule: Vec<Rule>,
+}
+
+/// A word of a file as it is written there, e.g. `override`.
+pub(crate) fn word(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
 }
 
 /// Reads all semantics files.
@@ -95,14 +132,11 @@ pub(crate) fn load(root: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
             let place = format!("{name}:{}: [{function}]", line_of(&text, &function));
             match entry(&place, value) {
                 Ok(entry) => {
-                    if let Some(other) = entries.insert(function.clone(), entry) {
-                        errors.push(format!(
-                            "{place} has two entries; the first: {}",
-                            other.place
-                        ));
+                    if let Some(other) = entries.insert(function, entry) {
+                        errors.push(format!("{place} has two entries: {}", other.place));
                     }
                 }
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(format!("{place}: {error}")),
             }
         }
     }
@@ -131,6 +165,22 @@ fn each(table: toml::Table) -> Vec<(String, toml::Value)> {
     all
 }
 
+fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
+    let mut entry: Entry = value
+        .try_into()
+        .map_err(|error: toml::de::Error| error.message().to_owned())?;
+    if let Some(unknown) = entry.roles.keys().find(|key| key.starts_with('.')) {
+        return Err(format!(
+            "{unknown} is none of .family, .flags, .reason, .size, .stream, .waits"
+        ));
+    }
+    if !entry.class.is_replayed() && entry.reason.is_empty() {
+        return Err(format!("class {} needs a .reason", word(entry.class)));
+    }
+    place.clone_into(&mut entry.place);
+    Ok(entry)
+}
+
 /// Reads all rule files, in the order of the ids.
 pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
     let mut rules: Vec<Rule> = Vec::new();
@@ -144,30 +194,22 @@ pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
     rules.sort_by(|a, b| a.id.cmp(&b.id));
     for pair in rules.windows(2) {
         if pair[0].id == pair[1].id {
-            errors.push(format!("{RULES}: the rule {} is there twice", pair[0].id));
+            errors.push(format!("{RULES}: two rules have the id {}", pair[0].id));
         }
     }
     for rule in &rules {
-        for (key, text) in [
-            ("statement", &rule.statement),
-            ("manual", &rule.manual),
-            ("advice", &rule.advice),
-        ] {
-            if text.trim().is_empty() {
-                errors.push(format!("{RULES}: {}: no {key}", rule.id));
-            }
-        }
-        if !["advice", "warning", "error"].contains(&rule.severity.as_str()) {
+        let texts = [&rule.statement, &rule.manual, &rule.advice];
+        if texts.iter().any(|text| text.trim().is_empty()) {
             errors.push(format!(
-                "{RULES}: {}: severity {:?} is none of advice, warning, error",
-                rule.id, rule.severity
+                "{RULES}: {} needs a statement, a section of the manual and advice",
+                rule.id
             ));
         }
     }
     all_or(errors, rules)
 }
 
-/// Joins entries to symbols: one meaning a function, in the order of the ids.
+/// Joins entries to symbols: one meaning per function, in the order of the ids.
 pub(crate) fn join(
     signatures: &Signatures,
     types: &Types<'_>,
@@ -190,14 +232,14 @@ pub(crate) fn join(
     for function in &signatures.functions {
         let found = candidates(function).find_map(|name| {
             let entry = entries.get(name)?;
-            let reference = by_name.get(name)?;
-            (name == function.name || speaks_for(entry, reference, function)).then_some(entry)
+            let described = by_name.get(name)?;
+            covers(entry, described, function).then_some(entry)
         });
-        match found {
-            Some(entry) => match meaning(types, facts, function, entry) {
-                Ok(meaning) => meanings.push(meaning),
-                Err(mut found) => errors.append(&mut found),
-            },
+        match found.map(|entry| (entry, meaning(types, facts, function, entry))) {
+            Some((_, Ok(meaning))) => meanings.push(meaning),
+            Some((entry, Err(error))) => {
+                errors.push(format!("{}: {}: {error}", entry.place, function.name));
+            }
             None => missing.push(function.name.as_str()),
         }
     }
@@ -212,7 +254,7 @@ pub(crate) fn join(
     all_or(errors, meanings)
 }
 
-/// The names whose entry may speak for a symbol, nearest first.
+/// The names whose entry may describe a symbol, nearest first.
 fn candidates(function: &Function) -> impl Iterator<Item = &str> {
     let name = function.name.as_str();
     let without_thread = name
@@ -222,18 +264,17 @@ fn candidates(function: &Function) -> impl Iterator<Item = &str> {
     [name, without_thread, function.base.as_str()].into_iter()
 }
 
-/// An entry speaks for a variant with the same parameter names. One that describes no parameter
-/// cannot be wrong about any.
-fn speaks_for(entry: &Entry, reference: &Function, function: &Function) -> bool {
-    let names = |function: &Function| {
+/// Whether an entry describes a variant, too: one with the same parameter names, or any if the
+/// entry describes no parameter and a replay does not make the call.
+fn covers(entry: &Entry, described: &Function, function: &Function) -> bool {
+    let names = |function: &Function| -> Vec<String> {
         function
             .params
             .iter()
             .map(|param| param.1.clone())
-            .collect::<Vec<_>>()
+            .collect()
     };
-    let bare = entry.roles.is_empty() && matches!(entry.class.as_str(), "opaque" | "unreplayable");
-    bare || names(reference) == names(function)
+    entry.roles.is_empty() && !entry.class.is_replayed() || names(described) == names(function)
 }
 
 fn meaning(
@@ -241,215 +282,101 @@ fn meaning(
     facts: &Facts,
     function: &Function,
     entry: &Entry,
-) -> Result<Meaning, Vec<String>> {
-    let mut errors = Vec::new();
-    let lenient = matches!(entry.class.as_str(), "opaque" | "unreplayable");
+) -> Result<Meaning, String> {
+    let position = |name: &str| {
+        roles::position(function, name).ok_or_else(|| format!("has no parameter {name}"))
+    };
     for name in entry.roles.keys() {
-        if roles::position(function, name).is_none() {
-            errors.push(format!(
-                "{}: {} has no parameter {name}",
-                entry.place, function.name
-            ));
-        }
+        position(name)?;
     }
     let mut parsed = Vec::new();
     for (c_type, name, _) in &function.params {
         let role = match entry.roles.get(name) {
             Some(text) => roles::parse(text, types, facts, function, c_type),
-            None => roles::default_role(types, c_type, lenient),
+            None => roles::default_role(types, c_type, !entry.class.is_replayed()),
         };
-        match role {
-            Ok(role) => parsed.push(role),
-            Err(error) => errors.push(format!(
-                "{}: {}: {name}: {error}",
-                entry.place, function.name
-            )),
+        parsed.push(role.map_err(|error| format!("{name}: {error}"))?);
+    }
+    let stream = entry.stream.as_deref().map(position).transpose()?;
+    if stream.is_some_and(|at| function.params[usize::from(at)].0 != "CUstream") {
+        return Err(".stream is no CUstream".to_owned());
+    }
+    let waits = entry.waits.as_deref();
+    let waits = match waits.map(|text| text.split_once(' ').unwrap_or((text, ""))) {
+        None => "Waits::No".to_owned(),
+        Some(("context", "")) => "Waits::Context".to_owned(),
+        Some(("stream", name)) => format!("Waits::Stream({})", position(name)?),
+        Some(("event", name)) => format!("Waits::Event({})", position(name)?),
+        Some(_) => return Err(".waits is `context`, `stream P` or `event P`".to_owned()),
+    };
+    let family = match &entry.family {
+        Some(text) => families::parse(text, function, &parsed)?,
+        None if entry.class == Class::Override => {
+            return Err("class override needs a .family".to_owned());
         }
-    }
-    let position = |name: &str| {
-        roles::position(function, name)
-            .ok_or_else(|| format!("{}: {} has no parameter {name}", entry.place, function.name))
+        None => "Family::Plain".to_owned(),
     };
-    let stream = match &entry.stream {
-        Some(name) => match position(name) {
-            Ok(position) if function.params[usize::from(position)].0 == "CUstream" => {
-                Some(position)
-            }
-            Ok(_) => {
-                errors.push(format!("{}: .stream: {name} is no CUstream", entry.place));
-                None
-            }
-            Err(error) => {
-                errors.push(error);
-                None
-            }
-        },
-        None => None,
-    };
-    let waits = match entry
-        .waits
-        .as_deref()
-        .map(|text| text.split_once(' ').unwrap_or((text, "")))
-    {
-        None => Ok("Waits::No".to_owned()),
-        Some(("context", "")) => Ok("Waits::Context".to_owned()),
-        Some(("stream", name)) => {
-            position(name).map(|position| format!("Waits::Stream({position})"))
+    let size = match &entry.size {
+        Some(_) if !makes_memory(&parsed, &family) => {
+            return Err(".size: it makes no memory".to_owned());
         }
-        Some(("event", name)) => position(name).map(|position| format!("Waits::Event({position})")),
-        Some(_) => Err(format!(
-            "{}: .waits is `context`, `stream P` or `event P`",
-            entry.place
-        )),
+        Some(text) => format!("Some({})", roles::size(text, types, facts, function)?),
+        None if makes_memory(&parsed, &family) && entry.class.is_replayed() => {
+            return Err("makes memory: needs a .size".to_owned());
+        }
+        None => "None".to_owned(),
     };
-    let waits = waits.unwrap_or_else(|error| {
-        errors.push(error);
-        String::new()
-    });
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let mut fact = |result: Result<String, String>| {
-        result.unwrap_or_else(|error| {
-            errors.push(format!("{}: {}: {error}", entry.place, function.name));
-            String::new()
-        })
-    };
-    let family = fact(match (&entry.family, entry.class.as_str()) {
-        (Some(text), _) => families::parse(text, function, &parsed),
-        (None, "override") => Err("class override needs a .family".to_owned()),
-        (None, _) => Ok("Family::Plain".to_owned()),
-    });
-    let size = fact(size(types, facts, function, entry, &parsed, &family));
-    let flags = fact(flags(types, function, entry));
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    check_flags(types, function, &entry.flags)?;
     Ok(Meaning {
-        class: entry.class.clone(),
+        class: entry.class,
         reason: entry.reason.clone(),
         roles: parsed,
         stream,
         waits,
         family,
         size,
-        flags,
+        flags: entry.flags.clone(),
     })
 }
 
-/// Roles of pointers behind which a successful call puts the address of memory that has a size.
-const MAKES_MEMORY: [&str; 5] = [
-    "make memory",
-    "make host memory",
-    "make allocation",
-    "make reservation",
-    "find global",
-];
-
-/// How much memory a call makes, as an expression: given exactly where it makes some and can be
-/// re-issued.
-fn size(
-    types: &Types<'_>,
-    facts: &Facts,
-    function: &Function,
-    entry: &Entry,
-    parsed: &[Role],
-    family: &str,
-) -> Result<String, String> {
-    let begins = |role: &Role| {
-        MAKES_MEMORY.iter().any(|start| {
-            let rest = role.words.strip_prefix(start);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
-        })
+/// Whether a successful call makes or finds memory that has a size.
+fn makes_memory(roles: &[Role], family: &str) -> bool {
+    let starts = [
+        "make memory",
+        "make host memory",
+        "make allocation",
+        "make reservation",
+        "find global",
+    ];
+    let makes = |role: &Role| {
+        let rest = starts
+            .iter()
+            .find_map(|start| role.words.strip_prefix(start));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" of "))
     };
-    let makes = parsed.iter().any(begins) || family.contains("HostMemoryOp::Register");
-    let reissued = matches!(entry.class.as_str(), "plain" | "override");
-    match &entry.size {
-        Some(_) if !makes => Err(".size: it makes no memory".to_owned()),
-        Some(text) => Ok(format!(
-            "Some({})",
-            roles::size(text, types, facts, function)?
-        )),
-        None if makes && reissued => Err("makes memory: needs a .size".to_owned()),
-        None => Ok("None".to_owned()),
-    }
+    // A registration's handle is an argument, so no role makes it.
+    roles.iter().any(makes) || family.contains("HostMemoryOp::Register")
 }
 
-/// The enum of the parameter `flags`, by its name: one of the headers, or `CU_X_*` for macros that
-/// begin so.
-fn flags(types: &Types<'_>, function: &Function, entry: &Entry) -> Result<String, String> {
-    let Some(name) = &entry.flags else {
-        return Ok(String::new());
-    };
-    let is_flags = |name: &str| name.eq_ignore_ascii_case("flags");
-    if !function.params.iter().any(|param| is_flags(&param.1)) {
+/// The enum of the parameter `flags` must exist: in the headers, or as macros.
+fn check_flags(types: &Types<'_>, function: &Function, name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    let mut params = function.params.iter();
+    if !params.any(|param| param.1.eq_ignore_ascii_case("flags")) {
         return Err(".flags: no parameter is called flags".to_owned());
     }
-    let is_enum = matches!(types.shape(name), Some(Shape::Enum(_)));
-    if is_enum || MACRO_ENUMS.contains(&name.as_str()) {
-        Ok(name.clone())
-    } else {
-        Err(format!(".flags: no enum is called {name}"))
+    match types.shape(name) {
+        Some(Shape::Enum(_)) => Ok(()),
+        _ if MACRO_ENUMS.contains(&name) => Ok(()),
+        _ => Err(format!(".flags: no enum is called {name}")),
     }
 }
 
-fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
-    let toml::Value::Table(table) = value else {
-        return Err(format!("{place}: not a table of keys"));
-    };
-    let mut entry = Entry {
-        place: place.to_owned(),
-        class: String::new(),
-        reason: String::new(),
-        stream: None,
-        waits: None,
-        family: None,
-        size: None,
-        flags: None,
-        roles: BTreeMap::new(),
-    };
-    for (key, value) in table {
-        let toml::Value::String(text) = value else {
-            return Err(format!("{place}: {key} is not a string"));
-        };
-        match key.as_str() {
-            "class" => entry.class = text,
-            ".reason" => entry.reason = text,
-            ".stream" => entry.stream = Some(text),
-            ".waits" => entry.waits = Some(text),
-            ".family" => entry.family = Some(text),
-            ".size" => entry.size = Some(text),
-            ".flags" => entry.flags = Some(text),
-            dotted if dotted.starts_with('.') => {
-                return Err(format!(
-                    "{place}: {dotted} is none of .family, .flags, .reason, .size, .stream, .waits"
-                ));
-            }
-            _ => {
-                entry.roles.insert(key, text);
-            }
-        }
-    }
-    match entry.class.as_str() {
-        "plain" | "override" => {}
-        "opaque" | "unreplayable" if !entry.reason.is_empty() => {}
-        "opaque" | "unreplayable" => {
-            return Err(format!("{place}: class {} needs a .reason", entry.class));
-        }
-        _ => {
-            return Err(format!(
-                "{place}: class is none of plain, override, opaque, unreplayable"
-            ));
-        }
-    }
-    Ok(entry)
-}
-
-/// Name from the root and text of each TOML file of a folder, sorted; nothing where the folder is
-/// not there.
+/// Name from the root and text of each TOML file of a folder, sorted; empty if there is no folder.
 fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
-    let path = root.join(folder);
-    let Ok(listing) = fs::read_dir(&path) else {
+    let Ok(listing) = fs::read_dir(root.join(folder)) else {
         return Ok(Vec::new());
     };
     let mut paths: Vec<PathBuf> = listing
@@ -522,23 +449,32 @@ mod tests {
         let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut entries = BTreeMap::new();
         for (name, value) in each(table) {
-            entries.insert(name.clone(), entry(&format!("t:1: [{name}]"), value)?);
+            let place = format!("t:1: [{name}]");
+            entries.insert(name, entry(&place, value)?);
         }
         join(&signatures, &types, &Facts::default(), &entries)
             .map_err(|failure| failure.to_string())
     }
 
     #[test]
-    fn an_entry_speaks_for_variants_of_the_same_parameters() {
+    fn an_entry_covers_variants_with_the_same_parameters() {
         let text = "[cuCopy]\nclass = 'plain'\nhost = 'host read n'\n\
                     [cuCopy_v2]\nclass = 'override'\nhost = 'host write n'\n'.family' = 'memset'\n\
                     [cuCopy_v3]\nclass = 'opaque'\n'.reason' = 'why'";
-        let classes: Vec<String> = joined(text)
+        let classes: Vec<Class> = joined(text)
             .unwrap()
             .into_iter()
             .map(|meaning| meaning.class)
             .collect();
-        assert_eq!(classes, ["plain", "override", "override", "opaque"]);
+        assert_eq!(
+            classes,
+            [
+                Class::Plain,
+                Class::Override,
+                Class::Override,
+                Class::Opaque
+            ]
+        );
 
         let bare = "[cuCopy]\nclass = 'opaque'\n'.reason' = 'why'";
         assert_eq!(joined(bare).unwrap().len(), 4);
@@ -567,12 +503,18 @@ mod tests {
             ),
             (
                 "[cuCopy]\nclass = 'plain'\nghost = 'value'".to_owned(),
-                "cuCopy has no parameter ghost",
+                "cuCopy: has no parameter ghost",
             ),
             ("[cuCopy]\nclass = 'opaque'".to_owned(), "needs a .reason"),
-            ("[cuCopy]\nclass = 'simple'".to_owned(), "class is none of"),
-            ("[cuCopy]\nhost = 'value'".to_owned(), "class is none of"),
-            (format!("{plain}'.stream' = 'n'"), "n is no CUstream"),
+            (
+                "[cuCopy]\nclass = 'simple'".to_owned(),
+                "unknown variant `simple`",
+            ),
+            (
+                "[cuCopy]\nhost = 'value'".to_owned(),
+                "missing field `class`",
+            ),
+            (format!("{plain}'.stream' = 'n'"), ".stream is no CUstream"),
             (
                 format!("{plain}'.waits' = 'stream hStream'"),
                 "no parameter hStream",
@@ -582,7 +524,7 @@ mod tests {
                 format!("{plain}'.wait' = 'context'"),
                 "none of .family, .flags, .reason, .size, .stream, .waits",
             ),
-            (format!("{plain}n = 4"), "n is not a string"),
+            (format!("{plain}n = 4"), "expected a string"),
             (
                 plain.replace("plain", "override"),
                 "class override needs a .family",

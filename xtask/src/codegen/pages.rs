@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::Input;
 use crate::Failure;
-use crate::semantics::Rule;
+use crate::semantics::{Class, Rule, word};
 
 /// The folder of the rule pages; it holds nothing else.
 const FOLDER: &str = "docs/rules";
@@ -81,17 +81,15 @@ fn examples(root: &Path) -> Result<BTreeMap<String, Vec<String>>, Failure> {
 
 /// Every symbol whose calls are recorded but not replayed, by reason.
 pub(super) fn not_replayed(input: &Input<'_>) -> (String, String) {
-    let mut reasons: BTreeMap<(&str, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut reasons: BTreeMap<(Class, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     let (mut all, mut left_out) = (0, 0);
     for (function, meaning) in input.functions() {
         all += 1;
-        if !["opaque", "unreplayable"].contains(&meaning.class.as_str()) {
+        if meaning.class.is_replayed() {
             continue;
         }
         left_out += 1;
-        let sections = reasons
-            .entry((&meaning.class, &meaning.reason))
-            .or_default();
+        let sections = reasons.entry((meaning.class, &meaning.reason)).or_default();
         sections
             .entry(&function.section)
             .or_default()
@@ -112,8 +110,8 @@ pub(super) fn not_replayed(input: &Input<'_>) -> (String, String) {
     ));
     for ((class, reason), sections) in reasons {
         let what = match class {
-            "opaque" => "A replay does not make these calls.",
-            _ => "A replay cannot make these calls.",
+            Class::Unreplayable => "A replay cannot make these calls.",
+            _ => "A replay does not make these calls.",
         };
         let reason = escaped(reason);
         let (first, rest) = reason.split_at(1);
@@ -171,8 +169,8 @@ fn index(rules: &[Rule]) -> String {
         );
         for rule in rules {
             let severity = match rule.undecidable.trim() {
-                "" => rule.severity.as_str(),
-                _ => "not decidable from a trace",
+                "" => word(rule.severity),
+                _ => "not decidable from a trace".to_owned(),
             };
             let _ = writeln!(
                 text,
@@ -190,7 +188,8 @@ fn page(rule: &Rule, programs: &[String]) -> String {
     let _ = write!(
         text,
         "Severity: {}. Area: {}. [All rules](README.md)\n\n",
-        rule.severity, rule.area
+        word(rule.severity),
+        rule.area
     );
     text.push_str(&wrapped(&escaped(&rule.statement), ""));
     for (title, body) in [
@@ -260,12 +259,13 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::semantics::Severity;
 
     fn rule(id: &str, undecidable: &str) -> Rule {
         Rule {
             id: id.to_owned(),
             area: "link".to_owned(),
-            severity: "error".to_owned(),
+            severity: Severity::Error,
             statement: "Use CU_JIT_* of `a_b`, never <x>.".to_owned(),
             manual: "the manual".to_owned(),
             advice: "Do not.".to_owned(),

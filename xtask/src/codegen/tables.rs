@@ -43,19 +43,13 @@ pub(super) fn functions(input: &Input<'_>) -> String {
         "/// Indexed by id.\npub static FUNCTIONS: [Function; {count}] = ["
     );
     for (function, meaning) in input.functions() {
-        let class = match meaning.class.as_str() {
-            "plain" => "Plain",
-            "override" => "Override",
-            "opaque" => "Opaque",
-            _ => "Unreplayable",
-        };
         let stream = meaning
             .stream
             .map_or("None".to_owned(), |position| format!("Some({position})"));
         let per_thread = function.name.ends_with("_ptsz") || function.name.ends_with("_ptds");
         let _ = writeln!(
             text,
-            "    Function {{ id: {}, name: {:?}, base: {:?}, section: {:?}, class: Class::{class}, \
+            "    Function {{ id: {}, name: {:?}, base: {:?}, section: {:?}, class: Class::{:?}, \
              reason: {:?}, \
              returns_result: {}, stream: {stream}, per_thread: {per_thread}, waits: {}, \
              family: {}, size: {}, flags: {:?}, params: &[",
@@ -63,6 +57,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
             function.name,
             function.base,
             function.section,
+            meaning.class,
             meaning.reason,
             function.returns == "CUresult",
             meaning.waits,
@@ -246,17 +241,12 @@ pub(super) fn rules(input: &Input<'_>) -> String {
          /// Sorted by id.\npub static RULES: &[Rule] = &[\n"
     );
     for rule in input.rules {
-        let severity = match rule.severity.as_str() {
-            "advice" => "Advice",
-            "warning" => "Warning",
-            _ => "Error",
-        };
         let _ = writeln!(
             text,
             "    Rule {{\n        id: {:?},\n        area: {:?},",
             rule.id, rule.area
         );
-        let _ = writeln!(text, "        severity: Severity::{severity},");
+        let _ = writeln!(text, "        severity: Severity::{:?},", rule.severity);
         for (key, value) in [
             ("statement", &rule.statement),
             ("manual", &rule.manual),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::Input;
 use super::tables::{all_enums, all_structs};
+use crate::semantics::word;
 use crate::signatures::flat;
 
 /// Only the enums and structs that a parameter uses, directly or through members.
@@ -57,7 +58,7 @@ pub(super) fn signatures(input: &Input<'_>) -> String {
             function.base,
             function.section,
             function.returns,
-            meaning.class
+            word(meaning.class)
         );
         for ((c_type, name, width), role) in function.params.iter().zip(&meaning.roles) {
             let _ = write!(text, "\t{name}|{c_type}|{width}|{}", role.words);
