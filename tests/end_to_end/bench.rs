@@ -6,22 +6,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use cutape_tests::{Output, parts, programs, run};
+use cutape_tests::{Output, compiled, parts, record, run};
 use serde_json::Value;
+
+cutape_tests::suite![
+    the_whole_trace_is_measured_as_one,
+    payloads_that_are_only_hashes_are_told,
+    a_set_of_calls_is_measured_on_the_state_before_it,
+    each_kernel_is_measured_and_held_against_a_baseline,
+    an_improvement_is_no_finding,
+    two_drivers_are_compared,
+    a_replaced_kernel_must_have_the_same_name_and_parameters,
+    what_cannot_be_measured_is_refused,
+    a_driver_that_fails_or_dies_is_told_with_the_call,
+];
 
 /// A recorded program: three kernels and one more that `begin` launches, copies, memsets, a stream.
 fn trace() -> &'static Path {
     static TRACE: OnceLock<PathBuf> = OnceLock::new();
     TRACE.get_or_init(|| {
-        let all = programs().unwrap();
-        let program = all
-            .iter()
-            .find(|program| program.name == "clean/launch_vector_add")
-            .unwrap();
-        let program = program.compile(parts()).unwrap();
         let trace = parts().new_folder("bench-trace").join("recorded.cutape");
-        let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &trace]);
-        run(record.arg("--").arg(program)).assert(0);
+        run(&mut record(
+            &trace,
+            &[],
+            &[&compiled("clean/launch_vector_add")],
+        ))
+        .assert(0);
         trace
     })
 }
@@ -63,9 +73,7 @@ fn all<'v>(report: &'v Value, list: &str, member: &str) -> Vec<&'v str> {
     list.map(|entry| entry[member].as_str().unwrap()).collect()
 }
 
-#[test]
-fn the_whole_trace_is_measured_as_one() {
-    let folder = parts().new_folder("bench-whole");
+fn the_whole_trace_is_measured_as_one(folder: &Path) {
     let mut command = parts().cutape(&[&"bench", &trace(), &"--output", &folder]);
     command
         .args(QUICK)
@@ -85,9 +93,7 @@ fn the_whole_trace_is_measured_as_one() {
     assert!(folder.join("gpu/trace/last/estimates.json").is_file());
 }
 
-#[test]
-fn payloads_that_are_only_hashes_are_told() {
-    let folder = parts().new_folder("bench-hashed");
+fn payloads_that_are_only_hashes_are_told(folder: &Path) {
     let hashed = folder.join("hashed.cutape");
     let mut pack = parts().cutape(&[&"pack", &trace(), &"-o", &hashed]);
     run(pack.args(["--payloads", "hash", "--outputs", "hash"])).assert_code(0);
@@ -98,9 +104,7 @@ fn payloads_that_are_only_hashes_are_told() {
     assert!(output.stdout.contains(note), "{}", output.describe());
 }
 
-#[test]
-fn a_set_of_calls_is_measured_on_the_state_before_it() {
-    let folder = parts().new_folder("bench-set");
+fn a_set_of_calls_is_measured_on_the_state_before_it(folder: &Path) {
     let options = [
         "--calls",
         "cuMemcpyHtoD",
@@ -109,7 +113,7 @@ fn a_set_of_calls_is_measured_on_the_state_before_it() {
         "--report",
         "-",
     ];
-    let output = bench(&folder, &options, None);
+    let output = bench(folder, &options, None);
     output.assert(0);
     let report = json(&output);
     assert_eq!(all(&report, "benchmarks", "name"), ["calls cuMemcpyHtoD"]);
@@ -117,11 +121,9 @@ fn a_set_of_calls_is_measured_on_the_state_before_it() {
     assert!(report["between"].as_u64().unwrap() > 0, "{report}");
 }
 
-#[test]
-fn each_kernel_is_measured_and_held_against_a_baseline() {
-    let folder = parts().new_folder("bench-kernels");
+fn each_kernel_is_measured_and_held_against_a_baseline(folder: &Path) {
     let launches = ["--each-kernel", "--calls", "kernel:saxpy,kernel:vector_add"];
-    let with = |more: &[&str], delay| bench(&folder, &[&launches[..], more].concat(), delay);
+    let with = |more: &[&str], delay| bench(folder, &[&launches[..], more].concat(), delay);
     let unknown = with(&["--baseline", "fast"], None);
     unknown.assert_code(2);
     assert!(
@@ -169,7 +171,7 @@ fn each_kernel_is_measured_and_held_against_a_baseline() {
 
     // Saved by one set, asked for by another: what has no baseline is said.
     let options = ["--each-kernel", "--baseline", "slow", "--clock", "gpu"];
-    let more = bench(&folder, &options, slow);
+    let more = bench(folder, &options, slow);
     more.assert(0);
     assert!(
         more.stdout.contains("not in the baseline"),
@@ -178,9 +180,7 @@ fn each_kernel_is_measured_and_held_against_a_baseline() {
     );
 }
 
-#[test]
-fn an_improvement_is_no_finding() {
-    let folder = parts().new_folder("bench-faster");
+fn an_improvement_is_no_finding(folder: &Path) {
     let options = |more: [&'static str; 2]| ["--calls", "kernel:saxpy", more[0], more[1]];
     bench(
         &folder,
@@ -188,13 +188,11 @@ fn an_improvement_is_no_finding() {
         Some("cuLaunchKernel=5ms"),
     )
     .assert(0);
-    let faster = bench(&folder, &options(["--baseline", "slow"]), None);
+    let faster = bench(folder, &options(["--baseline", "slow"]), None);
     faster.assert(0);
 }
 
-#[test]
-fn two_drivers_are_compared() {
-    let folder = parts().new_folder("bench-drivers");
+fn two_drivers_are_compared(folder: &Path) {
     let options = [
         "--calls",
         "kernel:saxpy",
@@ -205,7 +203,7 @@ fn two_drivers_are_compared() {
         "--driver",
         "null",
     ];
-    let output = bench(&folder, &options, Some("cuLaunchKernel=5ms"));
+    let output = bench(folder, &options, Some("cuLaunchKernel=5ms"));
     output.assert(0);
     for words in ["(first driver)", "(second driver)", "1 benchmark compared"] {
         assert!(output.stdout.contains(words), "{}", output.stdout);
@@ -229,13 +227,11 @@ fn ptx(folder: &Path, name: &str, kernel: &str, parameters: &str) -> String {
     path.into_os_string().into_string().unwrap()
 }
 
-#[test]
-fn a_replaced_kernel_must_have_the_same_name_and_parameters() {
-    let folder = parts().new_folder("bench-replace");
+fn a_replaced_kernel_must_have_the_same_name_and_parameters(folder: &Path) {
     let same = ".param .u32 a, .param .f32 b, .param .u64 c, .param .u64 d";
-    let good = ptx(&folder, "good.ptx", "saxpy", same);
-    let renamed = ptx(&folder, "renamed.ptx", "saxpy_fast", same);
-    let narrow = ptx(&folder, "narrow.ptx", "saxpy", ".param .u32 a");
+    let good = ptx(folder, "good.ptx", "saxpy", same);
+    let renamed = ptx(folder, "renamed.ptx", "saxpy_fast", same);
+    let narrow = ptx(folder, "narrow.ptx", "saxpy", ".param .u32 a");
     let text = folder.join("text");
     fs::write(&text, "nothing").unwrap();
     for (option, status, words) in [
@@ -278,9 +274,7 @@ fn a_replaced_kernel_must_have_the_same_name_and_parameters() {
     }
 }
 
-#[test]
-fn what_cannot_be_measured_is_refused() {
-    let folder = parts().new_folder("bench-refused");
+fn what_cannot_be_measured_is_refused(folder: &Path) {
     for (options, words) in [
         (
             &["--calls", "99999"][..],
@@ -305,7 +299,7 @@ fn what_cannot_be_measured_is_refused() {
         ),
         (&["--no-restore", "--replace", "a=b"], "cannot be used with"),
     ] {
-        let output = bench(&folder, options, None);
+        let output = bench(folder, options, None);
         output.assert_code(2);
         assert!(output.stderr.contains(words), "{}", output.describe());
     }
@@ -323,9 +317,7 @@ fn what_cannot_be_measured_is_refused() {
     }
 }
 
-#[test]
-fn a_driver_that_fails_or_dies_is_told_with_the_call() {
-    let folder = parts().new_folder("bench-dies");
+fn a_driver_that_fails_or_dies_is_told_with_the_call(folder: &Path) {
     for (variable, value, words) in [
         (
             "CUTAPE_NULL_CRASH",

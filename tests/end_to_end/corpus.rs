@@ -1,18 +1,16 @@
-//! The recorded corpus in `traces/`: each trace opens, is whole, and is found to break exactly the rules that its manifest
-//! entry names. These were recorded on real hardware by earlier versions, and every later version must read them.
+//! The traces in `traces/`, recorded on real hardware by earlier versions: each opens, is undamaged, and has exactly the
+//! findings that its entry in the manifest names.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::Trace;
-use cutape_tests::{parts, read_findings, run};
-use libtest_mimic::{Arguments, Failed, Trial};
+use cutape_tests::{Suite, parts, read_findings, replay, root, run};
 use serde::Deserialize;
 
-/// A trace in a repository is to stay small.
+/// Traces in the repository stay small.
 const LARGEST: u64 = 1 << 20;
 
 /// `traces/manifest.toml`.
@@ -21,60 +19,52 @@ struct Manifest {
     trace: Vec<Entry>,
 }
 
-/// What is known of a trace.
+/// A trace of the manifest.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// Path below `traces/`.
+    /// Path in `traces/`.
     file: String,
     /// The program's source, and how it was compiled.
     program: String,
-    /// Day of the recording.
+    /// Date of the recording.
     date: String,
-    /// Version of the driver, as the driver's library names itself.
+    /// Version of the driver: the end of its file name.
     driver: String,
     /// Name of the GPU.
     gpu: String,
-    /// How many calls it has.
+    /// Number of calls.
     calls: u64,
-    /// The call that the program died in.
+    /// The call in which the program died.
     in_flight: Option<String>,
-    /// Ids of the rules that are found to be broken.
+    /// Ids of the rules that `check` finds broken.
     findings: Vec<String>,
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces")
+    root().join("traces")
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut suite = Suite::new();
     let manifest = fs::read_to_string(folder().join("manifest.toml"))
-        .map_err(|error| format!("traces/manifest.toml: {error}"))
+        .map_err(|error| error.to_string())
         .and_then(|text| toml::from_str::<Manifest>(&text).map_err(|error| error.to_string()));
-    let trials = match manifest {
+    match manifest {
         Ok(manifest) => {
             let files = manifest.trace.clone();
-            let mut trials = vec![Trial::test("every_file_is_listed", move || {
-                listed(&files).map_err(Failed::from)
-            })];
-            trials.extend(manifest.trace.into_iter().map(|entry| {
-                Trial::test(entry.file.clone(), move || {
-                    check(&entry).map_err(Failed::from)
-                })
-            }));
-            trials
+            suite.test("every_file_is_listed", move |_| listed(&files));
+            for entry in manifest.trace {
+                suite.test(entry.file.clone(), move |_| check(&entry));
+            }
         }
-        Err(error) => vec![Trial::test("manifest", move || {
-            Err(Failed::from(error.clone()))
-        })],
-    };
-    let listing = arguments.list;
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        parts().clean_up();
+        Err(error) => {
+            suite.test("manifest", move |_| {
+                Err::<(), _>(format!("traces/manifest.toml: {error}"))
+            });
+        }
     }
-    conclusion.exit_code()
+    suite.run()
 }
 
 /// The manifest and the folder name the same files.
@@ -140,24 +130,20 @@ fn check(entry: &Entry) -> Result<(), String> {
             entry.file
         ));
     }
-    // The other readers must get through it, too.
+    // The other verbs read it without an error.
     for verb in ["dump", "info"] {
         run(&mut parts().cutape(&[&verb, &path])).expect(0)?;
     }
     replayed(&path)
 }
 
-/// The null driver is no machine for it; who insists finds that it answers every call as the real one did.
+/// `replay` refuses the null driver for a trace of a real one; with `--force` it finds that the null driver answers the same.
 fn replayed(path: &Path) -> Result<(), String> {
-    let output = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
+    let output = run(&mut replay(path));
     output.expect_code(2)?;
     let reason = "driver: recorded the real one, here the null driver";
     if !output.stderr.contains(reason) {
-        return Err(format!("not refused for its driver\n{}", output.describe()));
+        return Err(format!("expected `{reason}`\n{}", output.describe()));
     }
-    let options = [&"--force" as &dyn AsRef<OsStr>, &"--keep-going", &path];
-    run(parts()
-        .cutape(&[&"replay", &"--driver", &"null"])
-        .args(options.map(AsRef::as_ref)))
-    .expect(0)
+    run(replay(path).args(["--force", "--keep-going"])).expect(0)
 }

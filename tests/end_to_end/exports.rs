@@ -6,6 +6,13 @@ use std::process::Command;
 
 use cutape_tests::{parts, run};
 
+cutape_tests::suite![
+    interposer,
+    null_driver,
+    interposer_needs_nothing_but_the_c_library,
+    audit,
+];
+
 /// The dynamic symbols that a library defines.
 fn exported(library: &Path) -> Vec<String> {
     let output = run(Command::new("nm")
@@ -59,8 +66,7 @@ fn soname(library: &Path) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-#[test]
-fn interposer() {
+fn interposer(_: &Path) {
     assert_exports(
         &parts().interposer,
         &[
@@ -80,14 +86,12 @@ fn interposer() {
     assert_eq!(soname(&parts().interposer), "libcuda.so.1");
 }
 
-#[test]
-fn null_driver() {
+fn null_driver(_: &Path) {
     assert_exports(&parts().null_driver, &["cutape_null_driver_marker"]);
     assert_eq!(soname(&parts().null_driver), "libcuda.so.1");
 }
 
-#[test]
-fn interposer_needs_nothing_but_the_c_library() {
+fn interposer_needs_nothing_but_the_c_library(_: &Path) {
     let output = run(Command::new("objdump").arg("-p").arg(&parts().interposer));
     let needed: Vec<_> = output
         .stdout
@@ -106,8 +110,7 @@ fn interposer_needs_nothing_but_the_c_library() {
 }
 
 /// The loader asks it with these two; it has nothing else that anything could bind to.
-#[test]
-fn audit() {
+fn audit(_: &Path) {
     assert_eq!(exported(&parts().audit), ["la_objsearch", "la_version"]);
     assert_eq!(soname(&parts().audit), "");
 }

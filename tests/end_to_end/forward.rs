@@ -7,7 +7,16 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use cutape_format::Trace;
-use cutape_tests::{Output, parts, run};
+use cutape_tests::{Output, compile, files, names, parts, root, run};
+
+cutape_tests::suite![
+    linked_functions_work_and_are_named,
+    every_way_to_a_function,
+    a_forked_child_names_what_it_calls,
+    every_verb_says_what_is_not_in_the_trace,
+    doctor_counts_them,
+    the_library_is_optional,
+];
 
 /// The functions of `driver.c` that the registry does not know.
 const NEW: [&str; 7] = [
@@ -31,27 +40,21 @@ fn newer() -> &'static Newer {
     static NEWER: OnceLock<Newer> = OnceLock::new();
     NEWER.get_or_init(|| {
         let folder = parts().new_folder("newer");
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let sources = tests.join("programs/forward");
+        let sources = root().join("tests/programs/forward");
         let driver = folder.join("libcuda.so.1");
-        let compile = |source: &str, output: &Path, options: &[&str]| {
-            let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-            command.args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-I"]);
-            command.arg(tests.join("programs/include"));
-            command.arg("-o").arg(output).arg(sources.join(source));
-            run(command.args(options)).assert(0);
-        };
-        let library = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
-        compile("driver.c", &driver, &library);
+        compile(
+            &sources.join("driver.c"),
+            &driver,
+            &[&"-shared", &"-fPIC", &"-Wl,-soname,libcuda.so.1"],
+        );
         std::os::unix::fs::symlink("libcuda.so.1", folder.join("libcuda.so")).unwrap();
         let programs = ["lazy", "now"].map(|binding| {
             let program = folder.join(binding);
             let option = format!("-Wl,-z,{binding}");
-            let driver = driver.to_str().unwrap();
             compile(
-                "program.c",
+                &sources.join("program.c"),
                 &program,
-                &[&option, driver, "-ldl", "-lpthread"],
+                &[&option, &driver, &"-ldl", &"-lpthread"],
             );
             program
         });
@@ -94,9 +97,7 @@ fn named(trace: &Trace) -> Vec<&str> {
     names
 }
 
-#[test]
-fn linked_functions_work_and_are_named() {
-    let folder = parts().new_folder("forward-linked");
+fn linked_functions_work_and_are_named(folder: &Path) {
     let called: Vec<_> = NEW
         .into_iter()
         .filter(|name| *name != "cudbgGetAPIVersion")
@@ -106,18 +107,12 @@ fn linked_functions_work_and_are_named() {
         assert_eq!(named(&trace), called);
         let first: BTreeSet<_> = trace.forwarded().map(|(_, by)| by).collect();
         assert_eq!(first, BTreeSet::from(["thread 0 after 2 calls"]));
-        let calls: Vec<_> = trace
-            .calls()
-            .map(|call| call.signature.name.clone())
-            .collect();
-        assert_eq!(calls, ["cuInit", "cuDeviceGet"]);
+        assert_eq!(names(&trace), ["cuInit", "cuDeviceGet"]);
         fs::remove_file(folder.join("run.cutape")).unwrap();
     }
 }
 
-#[test]
-fn every_way_to_a_function() {
-    let folder = parts().new_folder("forward-ways");
+fn every_way_to_a_function(folder: &Path) {
     let program = &newer().programs[0];
     for (way, name, calls) in [
         ("dlopen", "cudbgNewThing", 1),
@@ -134,14 +129,9 @@ fn every_way_to_a_function() {
     recorded(program, "dlmopen", &folder.join("dlmopen.cutape"));
 }
 
-#[test]
-fn a_forked_child_names_what_it_calls() {
-    let folder = parts().new_folder("forward-fork");
+fn a_forked_child_names_what_it_calls(folder: &Path) {
     recorded(&newer().programs[0], "fork", &folder.join("run.cutape"));
-    let traces: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let traces = files(folder);
     assert_eq!(traces.len(), 2, "{traces:?}");
     for trace in traces {
         assert_eq!(
@@ -153,9 +143,7 @@ fn a_forked_child_names_what_it_calls() {
     }
 }
 
-#[test]
-fn every_verb_says_what_is_not_in_the_trace() {
-    let folder = parts().new_folder("forward-verbs");
+fn every_verb_says_what_is_not_in_the_trace(folder: &Path) {
     let path = folder.join("run.cutape");
     recorded(&newer().programs[0], "first", &path);
     let driver = &newer().driver;
@@ -210,8 +198,7 @@ fn every_verb_says_what_is_not_in_the_trace() {
     assert_eq!(lines, [expected]);
 }
 
-#[test]
-fn doctor_counts_them() {
+fn doctor_counts_them(_: &Path) {
     let output = run(&mut parts().cutape(&[&"doctor", &"--driver", &newer().driver]));
     let line = |label: &str| {
         output
@@ -238,9 +225,7 @@ fn doctor_counts_them() {
 }
 
 /// The interposer alone, by hand, beside no other library.
-#[test]
-fn the_library_is_optional() {
-    let folder = parts().new_folder("forward-by-hand");
+fn the_library_is_optional(folder: &Path) {
     let library = folder.join("libcuda.so.1");
     std::os::unix::fs::symlink(&parts().interposer, &library).unwrap();
     let trace = folder.join("run.cutape");

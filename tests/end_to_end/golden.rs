@@ -1,13 +1,12 @@
-//! Decoded traces of some programs, compared with those in `tests/golden/`; `UPDATE_GOLDEN=1` writes those anew.
+//! Decoded traces of some programs, compared with the files in `tests/golden/`; `UPDATE_GOLDEN=1` rewrites the files.
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cutape_tests::{Case, parts, programs, run, stable_dump};
-use libtest_mimic::{Arguments, Failed, Trial};
+use cutape_tests::{Suite, compiled, parts, record, root, run, stable_dump};
 
-/// Programs whose calls bring every kind of argument and snapshot: strings, structs, arrays of options, images, payloads, launches.
+/// Their calls have every kind of argument and snapshot: strings, structs, option arrays, images, payloads, launches.
 const PROGRAMS: [&str; 8] = [
     "clean/copies_2d3d",
     "clean/init_device",
@@ -20,30 +19,20 @@ const PROGRAMS: [&str; 8] = [
 ];
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let trials = PROGRAMS
-        .iter()
-        .map(|&name| Trial::test(name, move || compare(name).map_err(Failed::from)))
-        .collect();
-    let listing = arguments.list;
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        parts().clean_up();
+    let mut suite = Suite::new();
+    for name in PROGRAMS {
+        suite.test(name, |folder: &Path| compare(folder, name));
     }
-    conclusion.exit_code()
+    suite.run()
 }
 
-fn compare(name: &str) -> Result<(), String> {
-    let program = programs()?
-        .into_iter()
-        .find(|program| program.name == name)
-        .ok_or_else(|| format!("there is no program {name}"))?;
-    let case = Case::new(program);
-    let trace = &case.traces()?[0];
+fn compare(folder: &Path, name: &str) -> Result<(), String> {
+    let trace = &folder.join("t.cutape");
+    run(&mut record(trace, &[], &[&compiled(name)])).expect_code(0)?;
     let output = run(&mut parts().cutape(&[&"dump", &"--format", &"json", trace]));
     output.expect(0)?;
     let received = stable_dump(&output.stdout)?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let folder = root().join("tests/golden");
     let path = folder.join(format!("{}.jsonl", name.replace('/', ".")));
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -54,7 +43,7 @@ fn compare(name: &str) -> Result<(), String> {
     let mut pairs = expected.lines().zip(received.lines()).enumerate();
     if let Some((call, (expected, received))) = pairs.find(|(_, (a, b))| a != b) {
         return Err(format!(
-            "{}: call {call} differs; if that is right, UPDATE_GOLDEN=1 writes it\n- {expected}\n+ {received}",
+            "{}: call {call} differs; if that is intended, UPDATE_GOLDEN=1 rewrites the file\n- {expected}\n+ {received}",
             path.display()
         ));
     }

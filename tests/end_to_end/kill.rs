@@ -1,4 +1,4 @@
-//! Programs that die, are stopped, or get errors: what had been called is in the trace.
+//! Programs that die, are stopped, or get errors: what they had called is in the trace.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,60 +6,51 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
-use cutape_tests::{endings, parts, programs, read_findings, run};
+use cutape_tests::{
+    calls_of, compiled, ending, parts, read_findings, record, replay, run, without_settings,
+};
 
-fn compiled(name: &str) -> String {
-    let all = programs().unwrap();
-    let program = all.iter().find(|program| program.name == name).unwrap();
-    program
-        .compile(parts())
-        .unwrap()
-        .into_os_string()
-        .into_string()
-        .unwrap()
-}
-
-fn record(trace: &Path, options: &[&str], setting: (&str, &str), command: &[&str]) -> Command {
-    let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &trace]);
-    record
-        .args(options)
-        .arg("--")
-        .args(command)
-        .env(setting.0, setting.1);
-    record
-}
+cutape_tests::suite![
+    a_killed_program_leaves_all_its_calls,
+    a_program_killed_inside_a_call_shows_that_call_last,
+    a_crash_inside_the_driver_is_explained,
+    errors_of_the_driver_are_recorded_and_replayed,
+    a_signal_to_the_recorder_reaches_the_program,
+    a_recorder_that_is_killed_or_stopped_costs_no_call,
+];
 
 /// Every call's name and result.
-fn calls(trace: &Trace) -> Vec<(String, Option<i32>)> {
+fn results(trace: &Trace) -> Vec<(String, Option<i32>)> {
     trace
         .calls()
         .map(|call| (call.signature.name.clone(), call.result()))
         .collect()
 }
 
-#[test]
-fn a_killed_program_leaves_all_its_calls() {
-    let folder = parts().new_folder("killed");
-    let program = endings(parts())
-        .unwrap()
-        .into_os_string()
-        .into_string()
-        .unwrap();
+fn send(signal: &str, process: u32) {
+    run(Command::new("kill").args([&format!("-{signal}"), &process.to_string()])).assert(0);
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "waited in vain: {what}"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn a_killed_program_leaves_all_its_calls(folder: &Path) {
     for packing in [&["--no-pack"][..], &[]] {
         let path = folder.join(format!("t{}.cutape", packing.concat()));
-        let none = ("CUTAPE_NULL_FAIL", "");
-        let output = run(&mut record(
-            &path,
-            packing,
-            none,
-            &[&program, "kill", "5000"],
-        ));
+        let output = run(&mut record(&path, packing, &[&ending(), "kill", "5000"]));
         output.assert(137);
         let trace = Trace::open(&path).unwrap();
-        assert!(trace.verify().is_empty());
-        let all = calls(&trace);
-        let synchronised = all.iter().filter(|(name, _)| name == "cuCtxSynchronize");
-        assert_eq!(synchronised.count(), 5000);
+        assert_eq!(trace.verify(), [], "{packing:?}");
+        assert_eq!(calls_of(&trace, "cuCtxSynchronize"), 5000, "{packing:?}");
+        let all = results(&trace);
         assert!(
             all.iter().all(|(_, result)| *result == Some(0)),
             "{packing:?}"
@@ -67,78 +58,39 @@ fn a_killed_program_leaves_all_its_calls() {
     }
 }
 
-#[test]
-fn a_program_killed_inside_a_call_shows_that_call_last() {
-    let folder = parts().new_folder("killed-inside");
+fn a_program_killed_inside_a_call_shows_that_call_last(folder: &Path) {
     let path = folder.join("t.cutape");
-    // The driver sleeps in the third launch; the program is ended there, as is all that it runs under.
-    let delay = ("CUTAPE_NULL_DELAY", "cuLaunchKernel@3=600s");
-    let mut command = record(
-        &path,
-        &["--no-pack"],
-        delay,
-        &[&compiled("clean/launch_thousand")],
-    );
+    // The driver sleeps in the third launch; the program and the recorder are killed there.
+    let mut command = record(&path, &["--no-pack"], &[&compiled("clean/launch_thousand")]);
     command
-        .env_remove("LD_PRELOAD")
+        .env("CUTAPE_NULL_DELAY", "cuLaunchKernel@3=600s")
         .stdout(std::process::Stdio::null());
-    let mut child = command.spawn().unwrap();
-    let launches = || {
-        let trace = Trace::open_damaged(&path).ok()?;
-        let all = calls(&trace);
-        Some(
-            all.iter()
-                .filter(|(name, _)| name == "cuLaunchKernel")
-                .count(),
-        )
-    };
-    let start = Instant::now();
-    while launches() != Some(3) && start.elapsed() < Duration::from_secs(30) {
-        thread::sleep(Duration::from_millis(20));
-    }
-    // The recorded process is the recorder's only child.
-    let recorder = child.id().to_string();
-    let inner = std::fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"));
-    let inner = inner.unwrap();
-    for process in [recorder.as_str(), inner.trim()] {
-        run(Command::new("kill").args(["-KILL", process])).assert(0);
-    }
-    child.wait().unwrap();
-    thread::sleep(Duration::from_millis(50));
+    let mut recorder = without_settings(&mut command).spawn().unwrap();
+    wait_until("the third launch", || {
+        Trace::open_damaged(&path).is_ok_and(|trace| calls_of(&trace, "cuLaunchKernel") == 3)
+    });
+    let program = child_of(recorder.id()).expect("the program runs");
+    send("KILL", recorder.id());
+    send("KILL", program);
+    recorder.wait().unwrap();
+    wait_until("the program's end", || !runs(program));
     let trace = Trace::open(&path).unwrap();
-    let all = calls(&trace);
+    let all = results(&trace);
     let (last, before) = all.split_last().unwrap();
     assert_eq!(*last, ("cuLaunchKernel".to_owned(), None));
     assert!(before.iter().all(|(_, result)| result.is_some()));
-    assert_eq!(
-        before
-            .iter()
-            .filter(|(name, _)| name == "cuLaunchKernel")
-            .count(),
-        2
-    );
+    assert_eq!(calls_of(&trace, "cuLaunchKernel"), 3);
 }
 
-#[test]
-fn a_crash_inside_the_driver_is_explained() {
-    let folder = parts().new_folder("crash");
+fn a_crash_inside_the_driver_is_explained(folder: &Path) {
     let path = folder.join("t.cutape");
-    let crash = ("CUTAPE_NULL_CRASH", "cuLaunchKernel@1");
-    run(&mut record(
-        &path,
-        &[],
-        crash,
-        &[&compiled("clean/launch_struct")],
-    ))
-    .assert(139);
+    let mut command = record(&path, &[], &[&compiled("clean/launch_struct")]);
+    run(command.env("CUTAPE_NULL_CRASH", "cuLaunchKernel@1")).assert(139);
     let trace = Trace::open(&path).unwrap();
-    let all = calls(&trace);
+    let all = results(&trace);
     let in_flight: Vec<_> = all.iter().filter(|(_, result)| result.is_none()).collect();
-    assert_eq!(in_flight, [&("cuLaunchKernel".to_owned(), None)]);
-    assert_eq!(
-        all.last().map(|(name, _)| name.as_str()),
-        Some("cuLaunchKernel")
-    );
+    assert_eq!(in_flight, [all.last().unwrap()]);
+    assert_eq!(in_flight[0].0, "cuLaunchKernel");
     assert_eq!(trace.meta_value("exit.signal"), Some("11"));
 
     let dump = run(&mut parts().cutape(&[&"dump", &path]));
@@ -151,38 +103,26 @@ fn a_crash_inside_the_driver_is_explained() {
         dump.describe()
     );
 
-    // A crash without misuse is said, and blamed on nothing that the program did.
+    // `check` names the call, and blames it on nothing that the program did.
     let check = run(&mut parts().cutape(&[&"check", &path]));
-    let said = format!("{}{}", check.stdout, check.stderr);
-    assert!(
-        said.contains("cuLaunchKernel") && said.contains("did not return"),
-        "{}",
-        check.describe()
-    );
+    check.assert_code(0);
+    let printed = format!("{}{}", check.stdout, check.stderr);
+    let named = format!("call {} cuLaunchKernel did not return", all.len() - 1);
+    assert!(printed.contains(&named), "{}", check.describe());
     let check = run(&mut parts().cutape(&[&"check", &"--format", &"json", &path]));
-    let findings = read_findings(&check.stdout).unwrap();
-    assert!(
-        findings.iter().all(|finding| finding.severity != "error"),
-        "{findings:#?}"
-    );
+    assert_eq!(read_findings(&check.stdout).unwrap(), []);
 
-    // Nothing crashes the replay: it stops before that call and says so.
-    let replay = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
-    assert!(
-        matches!(replay.code(), Some(0 | 1)),
-        "{}",
-        replay.describe()
+    // The replay leaves the call out, and reports that.
+    let replay = run(&mut replay(&path));
+    replay.assert_code(0);
+    let skipped = format!(
+        "1 x cuLaunchKernel (first: call {}): in flight when the recording ended",
+        all.len() - 1
     );
-    assert!(
-        format!("{}{}", replay.stdout, replay.stderr).contains("cuLaunchKernel"),
-        "{}",
-        replay.describe()
-    );
+    assert!(replay.stdout.contains(&skipped), "{}", replay.describe());
 }
 
-#[test]
-fn errors_of_the_driver_are_recorded_and_replayed() {
-    let folder = parts().new_folder("errors");
+fn errors_of_the_driver_are_recorded_and_replayed(folder: &Path) {
     // (what fails, its code, the program: each stops there with status 1)
     for (fault, name, code, program) in [
         ("cuMemAlloc@1=2", "cuMemAlloc_v2", 2, "clean/memory_basic"),
@@ -200,69 +140,52 @@ fn errors_of_the_driver_are_recorded_and_replayed() {
         ),
         ("cuInit=100", "cuInit", 100, "clean/streams"),
     ] {
-        // Without a driver that starts, nothing can be replayed.
+        // Without a driver that initialises, nothing can be replayed.
         let same = if name == "cuInit" { 2 } else { 0 };
         let path = folder.join(format!("{name}.cutape"));
-        let setting = ("CUTAPE_NULL_FAIL", fault);
-        let output = run(&mut record(&path, &[], setting, &[&compiled(program)]));
+        let mut command = record(&path, &[], &[&compiled(program)]);
+        let output = run(command.env("CUTAPE_NULL_FAIL", fault));
         output.assert_code(1);
         assert!(output.stderr.contains("gave"), "{}", output.describe());
-        let trace = Trace::open(&path).unwrap();
-        let failed = calls(&trace);
+        let failed = results(&Trace::open(&path).unwrap());
+        assert_eq!(
+            failed
+                .iter()
+                .filter(|(_, result)| *result == Some(code))
+                .count(),
+            1,
+            "{fault}: {failed:?}"
+        );
         assert!(
             failed.contains(&(name.to_owned(), Some(code))),
             "{fault}: {failed:?}"
         );
 
         // The same driver answers the same.
-        let mut replay = parts().cutape(&[&"replay", &"--driver", &"null", &path]);
-        let output = run(replay.env(setting.0, setting.1));
+        let output = run(replay(&path).env("CUTAPE_NULL_FAIL", fault));
         output.assert_code(same);
-        // One without the fault does not, and that is told by name.
-        let output = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &path]));
+        // One without the fault does not, and the divergence names the function.
+        let output = run(&mut replay(&path));
         output.assert_code(1);
-        let said = format!("{}{}", output.stdout, output.stderr);
-        let base = fault.split(['@', '=']).next().unwrap();
-        assert!(said.contains(base), "{}", output.describe());
+        assert!(output.stdout.contains(name), "{}", output.describe());
     }
 }
 
-#[test]
-fn a_signal_to_the_recorder_reaches_the_program() {
-    let folder = parts().new_folder("signal");
+fn a_signal_to_the_recorder_reaches_the_program(folder: &Path) {
     let path = folder.join("t.cutape");
-    let program = endings(parts())
-        .unwrap()
-        .into_os_string()
-        .into_string()
-        .unwrap();
-    let mut command = record(
-        &path,
-        &[],
-        ("CUTAPE_NULL_FAIL", ""),
-        &[&program, "pause", "7"],
-    );
     let log = folder.join("stdout");
-    let mut child = command
+    let mut command = record(&path, &[], &[&ending(), "pause", "7"]);
+    let mut child = without_settings(&mut command)
         .stdout(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
-    let start = Instant::now();
-    while !std::fs::read_to_string(&log)
-        .unwrap_or_default()
-        .contains("waiting")
-        && start.elapsed() < Duration::from_secs(30)
-    {
-        thread::sleep(Duration::from_millis(20));
-    }
-    run(Command::new("kill").args(["-TERM", &child.id().to_string()])).assert(0);
+    wait_until("the program's line", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("waiting"))
+    });
+    send("TERM", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGTERM));
     let trace = Trace::open(&path).unwrap();
-    let count = calls(&trace)
-        .iter()
-        .filter(|(name, _)| name == "cuCtxSynchronize")
-        .count();
-    assert_eq!(count, 7);
+    assert_eq!(calls_of(&trace, "cuCtxSynchronize"), 7);
     assert_eq!(trace.meta_value("exit.signal"), Some("15"));
 }
 
@@ -275,61 +198,38 @@ fn child_of(process: u32) -> Option<u32> {
 
 fn runs(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
+    let state = stat.rsplit(')').next().unwrap_or_default();
+    state
         .trim()
         .chars()
-        .next();
-    state.is_some_and(|state| state != 'Z')
+        .next()
+        .is_some_and(|state| state != 'Z')
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-#[test]
-fn a_recorder_that_is_gone_or_stands_still_costs_no_call() {
+fn a_recorder_that_is_killed_or_stopped_costs_no_call(folder: &Path) {
     const CALLS: usize = 300_000;
-    let folder = parts().new_folder("recorder-gone");
-    let program = endings(parts())
-        .unwrap()
-        .into_os_string()
-        .into_string()
-        .unwrap();
     for signal in ["KILL", "STOP"] {
         let path = folder.join(format!("{signal}.cutape"));
-        let words = [&program, "end", &CALLS.to_string()];
-        let none = ("CUTAPE_NULL_FAIL", "");
-        let mut command = record(&path, &["--no-pack"], none, &words);
-        let mut recorder = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let words = [&ending(), "end", &CALLS.to_string()];
+        let mut command = record(&path, &["--no-pack"], &words);
+        command.stdout(std::process::Stdio::null());
+        let mut recorder = without_settings(&mut command).spawn().unwrap();
         let length = || path.metadata().map_or(0, |metadata| metadata.len());
-        // By then the recorder moves what is full.
-        wait_until("the trace does not grow", || length() > 1 << 20);
-        let inner = child_of(recorder.id()).expect("the program runs");
-        let send = |signal: &str| {
-            run(Command::new("kill").args([&format!("-{signal}"), &recorder.id().to_string()]))
-                .assert(0);
-        };
-        send(signal);
+        // By then the recorder has begun to move full thread buffers.
+        wait_until("the trace grows", || length() > 1 << 20);
+        let program = child_of(recorder.id()).expect("the program runs");
+        send(signal, recorder.id());
         let at_once = length();
-        wait_until("the program does not end", || !runs(inner));
+        wait_until("the program's end", || !runs(program));
         if signal == "STOP" {
-            send("CONT");
+            send("CONT", recorder.id());
             assert!(recorder.wait().unwrap().success());
         } else {
             recorder.wait().unwrap();
         }
         let trace = Trace::open(&path).unwrap();
         assert_eq!(trace.verify(), [], "{signal}");
-        let all = calls(&trace);
-        let synchronised = all.iter().filter(|(name, _)| name == "cuCtxSynchronize");
-        assert_eq!(synchronised.count(), CALLS, "{signal}");
-        assert!(length() > at_once, "{signal}: it came too late");
+        assert_eq!(calls_of(&trace, "cuCtxSynchronize"), CALLS, "{signal}");
+        assert!(length() > at_once, "{signal}: sent after the last call");
     }
 }

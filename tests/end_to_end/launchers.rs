@@ -1,14 +1,14 @@
-//! Programs that start others, under `record` and around it: every process that calls the driver has a trace, or the table in
-//! `programs/loading/launchers.toml` says why not.
+//! Launchers under `record`, and `record` under launchers: every process that calls the driver has a trace, or the table in
+//! `programs/loading/launchers.toml` has the reason.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 
-use cutape_tests::loading::{CALLS, built, ensure, ensure_calls, filled_in, folder};
-use cutape_tests::{parts, root, run};
-use libtest_mimic::{Arguments, Failed, Trial};
+use cutape_tests::loading::{CALLS, ensure, ensure_calls, filled_in};
+use cutape_tests::{Suite, Verdict, parts, root, run};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -16,7 +16,7 @@ struct Table {
     launcher: Vec<Launcher>,
 }
 
-/// One program that starts others.
+/// A program that starts others.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Launcher {
@@ -24,7 +24,7 @@ struct Launcher {
     command: Vec<String>,
     programs: usize,
     recorded: Option<usize>,
-    /// By way of `audit`, if that is another number.
+    /// With `audit`, if the number differs.
     audited: Option<usize>,
     #[serde(default)]
     why: String,
@@ -38,7 +38,7 @@ struct Launcher {
     ranks: bool,
 }
 
-/// Who starts whom.
+/// Which command starts the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// `cutape record -- LAUNCHER ... PROGRAM`.
@@ -48,7 +48,6 @@ enum Order {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
     let text = fs::read_to_string(root().join("tests/programs/loading/launchers.toml"));
     let table: Table = match text
         .map_err(|error| error.to_string())
@@ -60,72 +59,60 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut trials = vec![Trial::test("the table is whole", {
-        let launchers = table.launcher.clone();
-        move || whole(&launchers).map_err(Failed::from)
-    })];
+    let mut suite = Suite::new();
+    let launchers = table.launcher.clone();
+    suite.test("the table is complete", move |_| is_complete(&launchers));
     for launcher in table.launcher {
-        let (launcher, obstacle) = match here(&launcher) {
-            Ok(program) => {
-                let mut launcher = launcher;
-                launcher.command[0] = program;
-                (launcher, None)
-            }
-            Err(why) => (launcher, Some(why)),
-        };
-        for via in ["preload", "audit"] {
-            for (order, what) in [
+        // Found once, by the first test that needs it.
+        let program = Arc::new(OnceLock::new());
+        for backend in ["preload", "audit"] {
+            for (order, suffix) in [
                 (Order::RecordFirst, ""),
                 (Order::LauncherFirst, ", record inside"),
             ] {
-                let name = format!("{via}: {}{what}", launcher.name);
-                if let Some(why) = &obstacle {
-                    let name = format!("{name} (skipped: {why})");
-                    trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
-                    continue;
-                }
-                let launcher = launcher.clone();
-                trials.push(Trial::test(name, move || {
-                    launched(&launcher, via, order).map_err(Failed::from)
-                }));
+                let name = format!("{backend}: {}{suffix}", launcher.name);
+                let (mut launcher, program) = (launcher.clone(), Arc::clone(&program));
+                suite.test(name, move |folder: &Path| {
+                    match program.get_or_init(|| find(&launcher)) {
+                        Ok(program) => launcher.command[0].clone_from(program),
+                        Err(why) => return Ok(Verdict::Ignored(why.clone())),
+                    }
+                    launched(folder, &launcher, backend, order)?;
+                    Ok::<_, String>(Verdict::Passed)
+                });
             }
         }
     }
-    if !arguments.list {
-        built();
-    }
-    let listing = arguments.list;
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        parts().clean_up();
-    }
-    conclusion.exit_code()
+    suite.run()
 }
 
-/// A reason wherever a program is not recorded, and nowhere else.
-fn whole(launchers: &[Launcher]) -> Result<(), String> {
+/// There is a reason wherever a program is not recorded, and nowhere else.
+fn is_complete(launchers: &[Launcher]) -> Result<(), String> {
     for launcher in launchers {
         let all = [launcher.recorded, launcher.audited]
             .iter()
             .all(|number| number.is_none_or(|n| n == launcher.programs));
         if launcher.why.is_empty() != all {
-            return Err(format!("{}: `why` says why not", launcher.name));
+            return Err(format!(
+                "{}: `why` is for programs that are not recorded",
+                launcher.name
+            ));
         }
     }
     Ok(())
 }
 
-/// The launcher's program on this machine, or why it cannot be run.
-fn here(launcher: &Launcher) -> Result<String, String> {
+/// The launcher's program on this machine, or why it cannot run.
+fn find(launcher: &Launcher) -> Result<String, String> {
     // SAFETY: no memory is involved.
     if launcher.root && unsafe { libc::geteuid() } != 0 {
-        return Err("only root may".to_owned());
+        return Err("needs root".to_owned());
     }
     if let Some(missing) = launcher.needs.iter().find(|name| !is_installed(name)) {
         return Err(format!("{missing} is not installed"));
     }
     let first = &launcher.command[0];
-    // Debian has `mpirun.openmpi` beside `mpirun`, others only that.
+    // Debian has both `mpirun.openmpi` and `mpirun`, other systems only the latter.
     let short = first.split('.').next().unwrap_or(first);
     let says = |name: &str| {
         let version = run(Command::new(name).arg("--version"));
@@ -136,7 +123,7 @@ fn here(launcher: &Launcher) -> Result<String, String> {
         .into_iter()
         .find(|name| is_installed(name) && says(name))
         .ok_or_else(|| format!("{first} is not installed"))?;
-    // A parallel program needs more of a machine than there may be: ports, names, memory that processes share.
+    // A parallel program needs ports, host names and shared memory, which a container may not have.
     if !launcher.says.is_empty() {
         let mut words = launcher.command[1..].to_vec();
         words.retain(|word| word != "{parallel}");
@@ -154,7 +141,7 @@ fn is_installed(program: &str) -> bool {
     })
 }
 
-/// The launcher's command, where `before` stands before the words of each program.
+/// The launcher's command, with the words `before` inserted before each program.
 fn words(launcher: &Launcher, before: &[String]) -> Vec<String> {
     let program = |name: &str| {
         let own = [format!("{{folder}}/{name}"), "{driver}".to_owned()];
@@ -181,71 +168,81 @@ fn words(launcher: &Launcher, before: &[String]) -> Vec<String> {
     launcher.command.iter().flat_map(expand).collect()
 }
 
-fn launched(launcher: &Launcher, via: &str, order: Order) -> Result<(), String> {
+fn launched(folder: &Path, launcher: &Launcher, backend: &str, order: Order) -> Result<(), String> {
     let bare = words(launcher, &[]);
     let bare = run(as_root(Command::new(&bare[0]).args(&bare[1..])));
     bare.expect(0)?;
-    let inside = match order {
-        Order::RecordFirst => "",
-        Order::LauncherFirst => " inside",
-    };
-    let folder = folder(&format!("launcher {} {via}{inside}", launcher.name));
     let (all, stem, recorded) = match order {
         Order::RecordFirst => {
-            let mut all = record_words(via);
+            let mut all = record_words(backend);
             all.extend(["-o".to_owned(), "t.cutape".to_owned(), "--".to_owned()]);
             all.extend(words(launcher, &[]));
             let recorded = launcher.recorded.unwrap_or(launcher.programs);
-            let audited = launcher.audited.filter(|_| via == "audit");
+            let audited = launcher.audited.filter(|_| backend == "audit");
             (all, "t", audited.unwrap_or(recorded))
         }
-        // Without a name for the trace: several take different ones.
+        // No name for the trace: each process chooses one.
         Order::LauncherFirst => {
             let is_parallel = launcher.command.iter().any(|word| word == "{parallel}");
             let stem = if is_parallel { "parallel" } else { "open" };
-            let all = words(launcher, &record_words(via));
+            let all = words(launcher, &record_words(backend));
             (all, stem, launcher.programs)
         }
     };
     let mut command = Command::new(&all[0]);
-    let output = run(as_root(command.args(&all[1..]).current_dir(&folder)));
+    let output = run(as_root(command.args(&all[1..]).current_dir(folder)));
     output.expect_code(0)?;
     ensure(
         sorted(&output.stdout) == sorted(&bare.stdout),
-        "the programs printed something else",
+        "the programs' output differs",
         &output,
     )?;
     let nothing = output.stderr.contains("nothing was recorded");
-    ensure(nothing == (recorded == 0), "other words", &output)?;
+    ensure(
+        nothing == (recorded == 0),
+        "`nothing was recorded` and the number of traces disagree",
+        &output,
+    )?;
     if nothing {
         let advice = format!("{} ... cutape record -- PROGRAM", launcher.command[0]);
-        ensure(output.stderr.contains(&advice), "no advice", &output)?;
+        ensure(
+            output.stderr.contains(&advice),
+            "expected the advice",
+            &output,
+        )?;
     }
-    let names = names(&folder)?;
+    let names = names(folder)?;
     ensure(
         names.len() == recorded,
-        &format!("{recorded} were to be recorded: {names:?}"),
+        &format!("expected {recorded} traces: {names:?}"),
         &output,
     )?;
     if recorded > 0 {
         output.expect_quiet()?;
     }
     let expected: Vec<&str> = CALLS.into_iter().cycle().take(3 * recorded).collect();
-    ensure_calls(&expected, &folder, &output)?;
+    ensure_calls(&expected, folder, &output)?;
     if launcher.ranks {
-        ranked(&folder, stem, &names, launcher.programs)?;
+        ranked(folder, stem, &names, launcher.programs)?;
     }
     Ok(())
 }
 
 /// `cutape record` and its options.
-fn record_words(via: &str) -> Vec<String> {
+fn record_words(backend: &str) -> Vec<String> {
     let cutape = parts().cutape.display().to_string();
-    let words = [&cutape, "record", "--backend", via, "--driver", "{driver}"];
+    let words = [
+        &cutape,
+        "record",
+        "--backend",
+        backend,
+        "--driver",
+        "{driver}",
+    ];
     words.into_iter().map(filled_in).collect()
 }
 
-/// Open MPI refuses to run for root unless it is told twice that this is meant.
+/// Open MPI runs for root only when both variables are set.
 fn as_root(command: &mut Command) -> &mut Command {
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -273,10 +270,10 @@ fn ranked(folder: &Path, stem: &str, names: &BTreeSet<String>, count: usize) -> 
     let traces = json["traces"].as_array().ok_or("no traces")?;
     let ranks: Vec<_> = traces.iter().map(|t| t["rank"].as_u64()).collect();
     let in_order: Vec<_> = (0..count as u64).map(Some).collect();
-    ensure(ranks == in_order, "other ranks", &info)
+    ensure(ranks == in_order, "unexpected ranks", &info)
 }
 
-/// Processes that run at once print in any order.
+/// The lines in an order that does not depend on which process printed first.
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();

@@ -1,19 +1,18 @@
-//! Every way by which a program gets at libcuda, under every back end of `record`: what is recorded is what
-//! `programs/loading/ways.toml` says, no less and no more. And what is refused, and what is said while it runs.
+//! Every way in which a program loads libcuda, with every backend of `record`: the calls are recorded exactly where
+//! `programs/loading/ways.toml` has the backend. Also the programs that `record` refuses, and its messages.
 
 use std::ffi::CStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use cutape_format::Trace;
 use cutape_tests::loading::{
-    BACK_ENDS, BRIDGE, CALLS, built, calls, ensure, ensure_calls, folder, gum_is_built, record,
-    record_command, record_where, words,
+    BACKENDS, BRIDGE, CALLS, built, calls, ensure, ensure_calls, gum_is_built, record,
+    record_command, record_refusing, words,
 };
-use cutape_tests::{parts, programs, root, run, stable_dump};
-use libtest_mimic::{Arguments, Failed, Trial};
+use cutape_tests::{Suite, Verdict, compiled, parts, root, run, stable_dump};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -21,7 +20,7 @@ struct Table {
     way: Vec<Way>,
 }
 
-/// One way of getting at libcuda.
+/// One way in which a program loads libcuda.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Way {
@@ -34,10 +33,9 @@ struct Way {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
     let text = fs::read_to_string(root().join("tests/programs/loading/ways.toml"));
     let table: Table = match text
-        .map_err(|e| e.to_string())
+        .map_err(|error| error.to_string())
         .and_then(|text| toml::from_str(&text).map_err(|error| error.to_string()))
     {
         Ok(table) => table,
@@ -46,30 +44,17 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut trials = vec![
-        Trial::test("the table is whole", {
-            let ways = table.way.clone();
-            move || whole(&ways).map_err(Failed::from)
-        }),
-        Trial::test("auto says what it took", || auto().map_err(Failed::from)),
-        Trial::test("a driver that is used past us is told", || {
-            told().map_err(Failed::from)
-        }),
-        sanitized(),
-        Trial::test(
-            "forked children of a recorded program are no matter",
-            || forked().map_err(Failed::from),
-        ),
-        Trial::test("what outlives the launcher gets the driver", || {
-            outlives().map_err(Failed::from)
-        }),
-        Trial::test("a thread's memory is not in the static block", || {
-            crowded_out().map_err(Failed::from)
-        }),
-        Trial::test("what has no way in is refused", || {
-            refused().map_err(Failed::from)
-        }),
-    ];
+    let mut suite = Suite::new();
+    let ways = table.way.clone();
+    suite
+        .test("the table is complete", move |_| is_complete(&ways))
+        .test("auto names the backend that it chose", auto)
+        .test("a driver that is called without us is reported", unseen)
+        .test("AddressSanitizer, with audit", sanitized)
+        .test("a forked child that makes no call is not reported", forked)
+        .test("the audit library works without the interposer", outlives)
+        .test("a thread's memory is not in the static block", crowded_out)
+        .test("programs that cannot be instrumented are refused", refused);
     for name in [
         "clean/proc_address",
         "clean/streams",
@@ -77,54 +62,35 @@ fn main() -> ExitCode {
         "clean/graph",
         "clean/dlopen",
     ] {
-        trials.push(Trial::test(
+        suite.test(
             format!("equal under preload and audit: {name}"),
-            move || equal(name).map_err(Failed::from),
-        ));
+            move |folder| equal(folder, name),
+        );
     }
     let bridged = std::env::var_os(BRIDGE).is_some();
     for way in table.way {
-        for back_end in BACK_ENDS {
-            let name = format!("{back_end}: {}", way.name);
-            if back_end == "gum" && !gum_is_built() {
-                let name = format!("{name} (skipped: the interposer was built without gum)");
-                trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
-                continue;
-            }
-            if let Some(needed) = way.glibc.as_deref()
-                && version(glibc()) < version(needed)
-            {
-                let name = format!("{name} (skipped: it needs glibc {needed})");
-                trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
-                continue;
-            }
-            if back_end == "gum" && bridged {
+        for backend in BACKENDS {
+            let name = format!("{backend}: {}", way.name);
+            if backend == "gum" && bridged {
                 let way = way.clone();
-                trials.push(Trial::test(format!("{name}, by `replace`"), move || {
-                    as_the_table_says(&way, back_end, "fast").map_err(Failed::from)
-                }));
+                suite.test(format!("{name}, with `replace`"), move |folder| {
+                    agrees_with_the_table(folder, &way, backend, "fast")
+                });
             }
             let way = way.clone();
-            trials.push(Trial::test(name, move || {
-                as_the_table_says(&way, back_end, "").map_err(Failed::from)
-            }));
+            suite.test(name, move |folder| {
+                agrees_with_the_table(folder, &way, backend, "")
+            });
         }
     }
     if bridged {
-        trials.push(Trial::test("gum: what cannot be patched", || {
-            not_patched().map_err(Failed::from)
-        }));
+        suite.test("gum: functions that cannot be patched", not_patched);
     }
-    let listing = arguments.list;
-    if !listing {
-        arguments.include_ignored = false;
-        built();
-    }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        parts().clean_up();
-    }
-    conclusion.exit_code()
+    suite.run()
+}
+
+fn ignored(why: &str) -> Result<Verdict, String> {
+    Ok(Verdict::Ignored(why.to_owned()))
 }
 
 /// The version of the C library that runs this.
@@ -134,47 +100,62 @@ fn glibc() -> &'static str {
     text.to_str().unwrap_or_default()
 }
 
-/// `2.36` in an order that numbers have.
+/// `2.36` as numbers that can be compared.
 fn version(text: &str) -> Vec<u32> {
     text.split('.')
         .map_while(|part| part.parse().ok())
         .collect()
 }
 
-/// Known back ends, and a reason wherever one of them does not see a way.
-fn whole(ways: &[Way]) -> Result<(), String> {
+/// Every backend is known, and there is a reason wherever one of them does not record.
+fn is_complete(ways: &[Way]) -> Result<(), String> {
     for way in ways {
         let unknown = way
             .recorded
             .iter()
-            .find(|name| !BACK_ENDS.contains(&name.as_str()));
+            .find(|name| !BACKENDS.contains(&name.as_str()));
         if let Some(unknown) = unknown {
-            return Err(format!("{}: there is no back end {unknown}", way.name));
+            return Err(format!("{}: unknown backend {unknown}", way.name));
         }
-        if way.why.is_empty() != (way.recorded.len() == BACK_ENDS.len()) {
-            return Err(format!("{}: `why` says why not", way.name));
+        if way.why.is_empty() != (way.recorded.len() == BACKENDS.len()) {
+            return Err(format!(
+                "{}: `why` is for the backends that do not record",
+                way.name
+            ));
         }
     }
     Ok(())
 }
 
-fn as_the_table_says(way: &Way, back_end: &str, refused: &str) -> Result<(), String> {
+fn agrees_with_the_table(
+    folder: &Path,
+    way: &Way,
+    backend: &str,
+    refused: &str,
+) -> Result<Verdict, String> {
+    if backend == "gum" && !gum_is_built() {
+        return ignored("the interposer was built without gum");
+    }
+    if let Some(needed) = way.glibc.as_deref()
+        && version(glibc()) < version(needed)
+    {
+        return ignored(&format!("needs glibc {needed}, this is {}", glibc()));
+    }
     let words = words(&way.command);
     let bare = run(Command::new(&words[0])
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", built().join("driver")));
     bare.expect(0)?;
-    let folder = folder(&format!("{back_end} {refused} {}", way.name));
-    let output = record_where(back_end, &folder.join("t.cutape"), &words, refused);
+    let output = record_refusing(backend, &folder.join("t.cutape"), &words, refused);
     output.expect_code(0)?;
     ensure(
         output.stdout == bare.stdout,
-        "the program printed something else",
+        "the program's output differs",
         &output,
     )?;
-    let expected = way.recorded.iter().any(|name| name == back_end);
-    let calls = calls(&folder);
-    // What each program does once it has the driver; how it initialises is not always its own doing.
+    let expected = way.recorded.iter().any(|name| name == backend);
+    let calls = calls(folder);
+    // A plug-in may call cuInit as well.
     let seen: Vec<&String> = calls.iter().filter(|name| *name != "cuInit").collect();
     if expected {
         ensure(
@@ -182,60 +163,54 @@ fn as_the_table_says(way: &Way, back_end: &str, refused: &str) -> Result<(), Str
             &format!("recorded: {calls:?}"),
             &output,
         )?;
-        return output.expect_quiet();
+        return output.expect_quiet().map(|()| Verdict::Passed);
     }
     ensure(
         seen.is_empty(),
-        &format!("recorded, which the table denies: {calls:?}"),
+        &format!("recorded, unlike the table: {calls:?}"),
         &output,
     )?;
     if calls.is_empty() {
         ensure(
             output.stderr.contains("nothing was recorded"),
-            "silence",
+            "expected `nothing was recorded` on stderr",
             &output,
         )?;
     }
-    Ok(())
+    Ok(Verdict::Passed)
 }
 
-/// If gum can patch many functions and then one not, all are as they were: calls come as with preload, once each.
-fn not_patched() -> Result<(), String> {
+/// When gum cannot patch one function, it restores all of them: calls are recorded as with preload, once each.
+fn not_patched(folder: &Path) -> Result<(), String> {
     for (name, expected) in [
         ("libcuda.so.1", &CALLS[..]),
         ("{folder}/driver/other_name.so", &[]),
     ] {
-        let folder = folder(&format!("not patched {name}"));
+        let folder = &new_folder(folder, &name.replace('/', "-"))?;
         let words = words(&["open".to_owned(), name.to_owned()]);
-        let output = record_where("gum", &folder.join("t.cutape"), &words, "any");
+        let output = record_refusing("gum", &folder.join("t.cutape"), &words, "any");
         output.expect_code(0)?;
         ensure(
             output
                 .stderr
                 .contains("the driver cannot be patched, because of"),
-            "the reason is not said",
+            "expected the reason on stderr",
             &output,
         )?;
-        ensure_calls(expected, &folder, &output)?;
+        ensure_calls(expected, folder, &output)?;
     }
     Ok(())
 }
 
-/// The same program, recorded by two ways, gives the same trace.
-fn equal(name: &str) -> Result<(), String> {
-    let all = programs()?;
-    let program = all
-        .iter()
-        .find(|program| program.name == name)
-        .ok_or("no such program")?;
-    let program = program.compile(parts())?.display().to_string();
-    let folder = folder(&format!("equal {name}"));
+/// Two backends record the same trace of a program.
+fn equal(folder: &Path, name: &str) -> Result<(), String> {
+    let program = compiled(name);
     let mut dumps = Vec::new();
-    for via in ["preload", "audit"] {
-        let trace = folder.join(format!("{via}.cutape"));
-        record(via, &trace, std::slice::from_ref(&program)).expect(0)?;
+    for backend in ["preload", "audit"] {
+        let trace = folder.join(format!("{backend}.cutape"));
+        record(backend, &trace, std::slice::from_ref(&program)).expect(0)?;
         let opened = Trace::open(&trace).map_err(|error| error.to_string())?;
-        if opened.meta_value("recorder.via") != Some(via) {
+        if opened.meta_value("recorder.via") != Some(backend) {
             return Err(format!(
                 "the trace says {:?}",
                 opened.meta_value("recorder.via")
@@ -251,8 +226,8 @@ fn equal(name: &str) -> Result<(), String> {
     }
 }
 
-/// What was taken is named; without the auditing library it is what always works.
-fn auto() -> Result<(), String> {
+/// `auto` names the backend that it chose: without the audit library it is preload.
+fn auto(folder: &Path) -> Result<(), String> {
     let words = words(&["open".to_owned(), "{driver}".to_owned()]);
     let driver = built().join("driver/libcuda.so.1");
     for (name, library, why) in [
@@ -263,7 +238,7 @@ fn auto() -> Result<(), String> {
             Some("preload: the library for --backend audit is missing"),
         ),
     ] {
-        let trace = folder(&format!("auto {name}")).join("t.cutape");
+        let trace = folder.join(format!("{name}.cutape"));
         let mut command = parts().cutape(&[
             &"record",
             &"--backend",
@@ -282,7 +257,7 @@ fn auto() -> Result<(), String> {
                 output
                     .stderr
                     .contains(&format!("recording with backend {part}")),
-                "the way is not named",
+                "expected the backend on stderr",
                 &output,
             )?;
         }
@@ -290,8 +265,8 @@ fn auto() -> Result<(), String> {
     Ok(())
 }
 
-/// A running program that has the driver, and whose calls do not arrive, is named; also a child of what was started.
-fn told() -> Result<(), String> {
+/// A running program that has loaded the driver, but whose calls are not recorded, is reported; so is a child of the program.
+fn unseen(folder: &Path) -> Result<(), String> {
     for (name, launcher, advice) in [
         ("itself", &[][..], "try --backend audit"),
         (
@@ -309,17 +284,16 @@ fn told() -> Result<(), String> {
             "open".to_owned(),
             "{folder}/driver/other_name.so".to_owned(),
         ]);
-        let folder = folder(&format!("told {name}"));
         let driver = built().join("driver/libcuda.so.1");
         let mut command =
             parts().cutape(&[&"record", &"--backend", &"preload", &"--driver", &driver]);
         let mut child = command
             .arg("-o")
-            .arg(folder.join("t.cutape"))
+            .arg(folder.join(format!("{name}.cutape")))
             .arg("--")
             .args(launcher)
             .args(&words)
-            // Far longer than it takes; it is ended as soon as the line is there.
+            // Seconds that the program waits; the test ends it when the line is there.
             .env("LOADING_STAY", "50")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -348,27 +322,25 @@ fn told() -> Result<(), String> {
     Ok(())
 }
 
-/// A forked child has the driver mapped and makes no call: nothing is said of it.
-fn forked() -> Result<(), String> {
-    let folder = folder("forked");
+/// A forked child has the driver mapped and makes no call: it is not reported.
+fn forked(folder: &Path) -> Result<(), String> {
     let words = words(&["fork".to_owned(), "libcuda.so.1".to_owned()]);
     let output = record("auto", &folder.join("t.cutape"), &words);
     output.expect(0)
 }
 
-/// Where the loader has no room for a late library in the static block of threads, the recorder finds a thread's state by the TLS
-/// descriptor. (glibc before 2.34 does not know the setting, and says nothing.)
-fn crowded_out() -> Result<(), String> {
-    let folder = folder("crowded out");
+/// When the static TLS block has no space for another library, the interposer finds a thread's state through the TLS
+/// descriptor. (glibc before 2.34 ignores the setting.)
+fn crowded_out(folder: &Path) -> Result<(), String> {
     let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
     let mut command = record_command("audit", &folder.join("t.cutape"), &words);
     let output = run(command.env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0"));
     output.expect(0)?;
-    ensure_calls(&CALLS, &folder, &output)
+    ensure_calls(&CALLS, folder, &output)
 }
 
-/// The auditing library is still there when what it leads to is gone.
-fn outlives() -> Result<(), String> {
+/// The audit library finds the driver when the interposer does not exist.
+fn outlives(_: &Path) -> Result<(), String> {
     let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
     let output = run(Command::new(&words[0])
         .args(&words[1..])
@@ -378,34 +350,34 @@ fn outlives() -> Result<(), String> {
     output.expect(0)
 }
 
-/// A program that insists that nothing is loaded before its own runtime runs under `audit`.
-fn sanitized() -> Trial {
-    let name = "AddressSanitizer, by way of audit";
-    let folder = folder("sanitized");
+/// AddressSanitizer refuses to start when another library is loaded before its own; `audit` loads none.
+fn sanitized(folder: &Path) -> Result<Verdict, String> {
     let program = folder.join("program");
     let source = root().join("tests/programs/loading/open.c");
-    let built = run(Command::new("cc")
+    let compiled = run(Command::new("cc")
         .args(["-fsanitize=address", "-o"])
         .arg(&program)
         .arg(source)
         .arg("-ldl"));
-    if built.code() != Some(0) {
-        let name = format!("{name} (skipped: the compiler has no AddressSanitizer)");
-        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    if compiled.code() != Some(0) {
+        return ignored("the compiler has no AddressSanitizer");
     }
-    Trial::test(name, move || {
-        let traces = folder.join("traces");
-        fs::create_dir(&traces)?;
-        let words = [program.display().to_string(), "libcuda.so.1".to_owned()];
-        let output = record("audit", &traces.join("t.cutape"), &words);
-        output.expect(0)?;
-        ensure_calls(&CALLS, &traces, &output).map_err(Failed::from)
-    })
+    let traces = new_folder(folder, "traces")?;
+    let words = [program.display().to_string(), "libcuda.so.1".to_owned()];
+    let output = record("audit", &traces.join("t.cutape"), &words);
+    output.expect(0)?;
+    ensure_calls(&CALLS, &traces, &output)?;
+    Ok(Verdict::Passed)
 }
 
-/// Programs into which no loader would bring us.
-fn refused() -> Result<(), String> {
-    let folder = folder("refused");
+fn new_folder(folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let new = folder.join(name);
+    fs::create_dir(&new).map_err(|error| format!("{}: {error}", new.display()))?;
+    Ok(new)
+}
+
+/// Programs that the loader cannot bring the interposer into.
+fn refused(folder: &Path) -> Result<(), String> {
     let source = folder.join("empty.c");
     fs::write(&source, "int main(void) { return 0; }\n").map_err(|error| error.to_string())?;
     let statically = folder.join("statically");
@@ -420,7 +392,7 @@ fn refused() -> Result<(), String> {
     };
     cc(&["-static"], &statically)?;
     cc(&["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], &foreign)?;
-    // The name of a program that is known to start others elsewhere.
+    // The name of a program that starts others in a container.
     let container = folder.join("docker");
     fs::copy(&statically, &container).map_err(|error| error.to_string())?;
     for (program, why) in [
@@ -428,12 +400,16 @@ fn refused() -> Result<(), String> {
         (&foreign, "musl"),
         (&container, "docker starts programs in a container"),
     ] {
-        for via in ["auto", "preload", "audit"] {
+        for backend in ["auto", "preload", "audit"] {
             let trace = folder.join("t.cutape");
-            let output = record(via, &trace, &[program.display().to_string()]);
+            let output = record(backend, &trace, &[program.display().to_string()]);
             output.expect_code(2)?;
-            ensure(output.stderr.contains(why), "another reason", &output)?;
-            ensure(!trace.exists(), "a trace was left", &output)?;
+            ensure(
+                output.stderr.contains(why),
+                "expected another reason",
+                &output,
+            )?;
+            ensure(!trace.exists(), "expected no trace", &output)?;
         }
     }
     if !gum_is_built() {
@@ -442,7 +418,7 @@ fn refused() -> Result<(), String> {
         output.expect_code(2)?;
         ensure(
             output.stderr.contains("was built without frida-gum"),
-            "another reason",
+            "expected another reason",
             &output,
         )?;
     }

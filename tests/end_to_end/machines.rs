@@ -1,11 +1,23 @@
-//! Replay on another machine than the recorded one: what does not fit is refused at once and with every reason, what does
-//! not matter is noted, and devices in another order are found again.
+//! Replay on another machine than the recorded one: `replay` refuses a machine that does not fit, with every reason; it
+//! notes differences that do not matter; and it maps devices that have another order.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use cutape_tests::{Output, parts, programs, run};
+use cutape_tests::{Suite, compile, compiled, parts, record, replay, run};
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    for row in ROWS {
+        suite.test(row.name, |folder: &Path| replayed(row, folder));
+    }
+    suite.test("ranks", every_rank_finds_a_device).test(
+        "missing-functions",
+        missing_functions_are_named_before_the_first_call,
+    );
+    suite.run()
+}
 
 type Environment = &'static [(&'static str, &'static str)];
 
@@ -15,28 +27,15 @@ const THREE: Environment = &[
     ("CUTAPE_NULL_CAPABILITY", "9.0,8.6,8.0"),
 ];
 
-/// Records a test program on a null driver with that environment.
-fn recorded(row: &str, program: &str, environment: Environment) -> PathBuf {
-    let all = programs().unwrap();
-    let program = all.iter().find(|known| known.name == program).unwrap();
-    let program = program.compile(parts()).unwrap();
-    let trace = parts()
-        .new_folder(&format!("machines-{row}"))
-        .join("t.cutape");
-    let mut record = parts().cutape(&[
-        &"record",
-        &"--driver",
-        &"null",
-        &"-o",
-        &trace,
-        &"--",
-        &program,
-    ]);
+/// Records a program on a null driver with that environment.
+fn recorded(folder: &Path, program: &str, environment: Environment) -> PathBuf {
+    let trace = folder.join("t.cutape");
+    let mut record = record(&trace, &[], &[&compiled(program)]);
     run(record.envs(environment.iter().copied())).assert_code(0);
     trace
 }
 
-/// A program, where it is recorded, where and how it is replayed, and what that gives.
+/// A program, the machine that records it, the machine that replays it, and the result.
 struct Row {
     name: &'static str,
     program: &'static str,
@@ -45,9 +44,9 @@ struct Row {
     options: &'static [&'static str],
     status: i32,
     /// All of them on stderr if the replay is refused, else on stdout.
-    said: &'static [&'static str],
+    expected: &'static [&'static str],
     /// None of them anywhere.
-    unsaid: &'static [&'static str],
+    unexpected: &'static [&'static str],
 }
 
 const ROWS: &[Row] = &[
@@ -58,8 +57,8 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &[],
         status: 0,
-        said: &["no divergence"],
-        unsaid: &["machine:", "devices"],
+        expected: &["no divergence"],
+        unexpected: &["machine:", "devices"],
     },
     // Only the right map gives the recorded attributes.
     Row {
@@ -69,8 +68,8 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_CAPABILITY", "8.6,8.0,9.0")],
         options: &[],
         status: 0,
-        said: &["no divergence", "devices (recorded=here): 0=2,1=0,2=1"],
-        unsaid: &["answers otherwise"],
+        expected: &["no divergence", "devices (recorded=here): 0=2,1=0,2=1"],
+        unexpected: &["answers otherwise"],
     },
     Row {
         name: "as-asked-for",
@@ -79,13 +78,13 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &["--devices", "0=1,1=0"],
         status: 0,
-        said: &[
+        expected: &[
             "no divergence",
             "devices (recorded=here): 0=1,1=0",
             "machine: device 0: recorded cutape null device, compute capability 9.0, here cutape null device, compute capability 8.6",
             "cuDeviceGetAttribute answers otherwise here",
         ],
-        unsaid: &["not re-issued"],
+        unexpected: &["not re-issued"],
     },
     Row {
         name: "not-there",
@@ -94,12 +93,12 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &["--devices", "1=3"],
         status: 2,
-        said: &[
+        expected: &[
             "this machine has no device 3",
             "those of the trace: 0: cutape null device, compute capability 9.0; 1:",
             "those of this machine: 0:",
         ],
-        unsaid: &[],
+        unexpected: &[],
     },
     Row {
         name: "twice",
@@ -108,8 +107,8 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &["--force", "--devices", "0=1,1=1"],
         status: 2,
-        said: &["device 1 of this machine is named twice"],
-        unsaid: &[],
+        expected: &["device 1 of this machine is named twice"],
+        unexpected: &[],
     },
     Row {
         name: "no-map",
@@ -118,8 +117,8 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &["--devices", "0:1"],
         status: 2,
-        said: &["\"0:1\" is not of the form recorded=here"],
-        unsaid: &[],
+        expected: &["\"0:1\" is not of the form recorded=here"],
+        unexpected: &[],
     },
     Row {
         name: "more-devices",
@@ -128,13 +127,13 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_DEVICES", "4")],
         options: &[],
         status: 0,
-        said: &[
+        expected: &[
             "no divergence",
             "machine: number of devices: recorded 2, here 4",
         ],
-        unsaid: &["warning", "not re-issued"],
+        unexpected: &["warning", "not re-issued"],
     },
-    // A program that uses one device of four is at home where there is one.
+    // A program that uses one device of four fits a machine with one.
     Row {
         name: "enough-devices",
         program: "clean/launch_vector_add",
@@ -142,11 +141,11 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_DEVICES", "1")],
         options: &[],
         status: 0,
-        said: &[
+        expected: &[
             "no divergence",
             "machine: number of devices: recorded 4, here 1",
         ],
-        unsaid: &["warning", "not re-issued"],
+        unexpected: &["warning", "not re-issued"],
     },
     Row {
         name: "every-reason",
@@ -158,12 +157,12 @@ const ROWS: &[Row] = &[
         ],
         options: &[],
         status: 2,
-        said: &[
+        expected: &[
             "driver version: recorded CUDA 13.0, here CUDA 12.8",
             "device 1: recorded cutape null device, compute capability 8.6, here no device is left",
             "--force goes on",
         ],
-        unsaid: &["replayed in", "device 2"],
+        unexpected: &["replayed in", "device 2"],
     },
     Row {
         name: "forced",
@@ -172,11 +171,11 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_DEVICES", "1")],
         options: &["--force"],
         status: 1,
-        said: &[
+        expected: &[
             "warning: machine: device 1: recorded cutape null device, compute capability 8.6, here no device is left",
             "1 x cuCtxCreate_v4 (first: call 20): names device 1 of the recorded machine, for which no device stands here",
         ],
-        unsaid: &[],
+        unexpected: &[],
     },
     Row {
         name: "older-minor",
@@ -185,8 +184,8 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_VERSION", "13000")],
         options: &[],
         status: 0,
-        said: &["no divergence"],
-        unsaid: &["machine:"],
+        expected: &["no divergence"],
+        unexpected: &["machine:"],
     },
     Row {
         name: "newer",
@@ -195,11 +194,11 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_VERSION", "13000")],
         options: &[],
         status: 0,
-        said: &[
+        expected: &[
             "no divergence",
             "machine: driver version: recorded CUDA 12.8, here CUDA 13.0",
         ],
-        unsaid: &["warning"],
+        unexpected: &["warning"],
     },
     Row {
         name: "no-device",
@@ -208,10 +207,10 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_DEVICES", "0")],
         options: &[],
         status: 2,
-        said: &["cuInit: recorded CUDA_SUCCESS, here CUDA_ERROR_NO_DEVICE"],
-        unsaid: &["replayed in"],
+        expected: &["cuInit: recorded CUDA_SUCCESS, here CUDA_ERROR_NO_DEVICE"],
+        unexpected: &["replayed in"],
     },
-    // PTX is compiled for whatever is there.
+    // PTX is compiled for the device that runs it.
     Row {
         name: "ptx-elsewhere",
         program: "clean/launch_vector_add",
@@ -219,10 +218,10 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_CAPABILITY", "8.0")],
         options: &[],
         status: 0,
-        said: &["no divergence", "compute capability 8.0"],
-        unsaid: &["warning"],
+        expected: &["no divergence", "compute capability 8.0"],
+        unexpected: &["warning"],
     },
-    // The same for what the driver's own linker made of it, while the link state lives.
+    // The same for the output of the driver's linker while the link state exists.
     Row {
         name: "link-elsewhere",
         program: "clean/link_file",
@@ -230,8 +229,8 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_CAPABILITY", "8.0")],
         options: &[],
         status: 0,
-        said: &["no divergence"],
-        unsaid: &["warning"],
+        expected: &["no divergence"],
+        unexpected: &["warning"],
     },
     Row {
         name: "cubin-elsewhere",
@@ -240,31 +239,29 @@ const ROWS: &[Row] = &[
         here: &[("CUTAPE_NULL_CAPABILITY", "8.0")],
         options: &[],
         status: 2,
-        said: &[
+        expected: &[
             "device code: recorded call ",
             "sm_90",
             "here compute capability 8.0",
             "no PTX",
         ],
-        unsaid: &["replayed in"],
+        unexpected: &["replayed in"],
     },
 ];
 
-/// Both processes of one program used a device of their own; each trace is at home where there is one.
-#[test]
-fn every_rank_finds_a_device() {
-    let trace = recorded("ranks", "clean/ranks", &[("CUTAPE_NULL_DEVICES", "2")]);
+/// Each of two processes used a device of its own; each trace fits a machine with one device.
+fn every_rank_finds_a_device(folder: &Path) {
+    let trace = recorded(folder, "clean/ranks", &[("CUTAPE_NULL_DEVICES", "2")]);
     for (rank, device) in [(0, ""), (1, "devices (recorded=here): 1=0")] {
         let trace = trace.with_file_name(format!("t.rank{rank}.cutape"));
-        let mut replay = parts().cutape(&[&"replay", &"--driver", &"null", &trace]);
-        let output = run(replay.env("CUTAPE_NULL_DEVICES", "1"));
+        let output = run(replay(&trace).env("CUTAPE_NULL_DEVICES", "1"));
         output.assert(0);
-        for said in [
+        for words in [
             "no divergence",
             "number of devices: recorded 2, here 1",
             device,
         ] {
-            assert!(output.stdout.contains(said), "{}", output.describe());
+            assert!(output.stdout.contains(words), "{}", output.describe());
         }
         assert!(
             !output.stdout.contains("not re-issued"),
@@ -274,7 +271,7 @@ fn every_rank_finds_a_device() {
     }
 }
 
-/// A driver that has hardly any function.
+/// A driver with four functions.
 const POOR_DRIVER: &str = r"
 int cuInit(unsigned flags) { return (int)flags; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
@@ -282,26 +279,21 @@ int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = 0; return 1 + device; }
 ";
 
-#[test]
-fn functions_that_are_not_there_are_named_before_the_first_call() {
-    let trace = recorded("poor", "clean/launch_vector_add", &[]);
+fn missing_functions_are_named_before_the_first_call(folder: &Path) {
+    let trace = recorded(folder, "clean/launch_vector_add", &[]);
     let source = trace.with_file_name("poor.c");
     let driver = trace.with_file_name("libpoor.so");
     fs::write(&source, POOR_DRIVER).unwrap();
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    run(Command::new(compiler)
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&driver, &source]))
-    .assert(0);
+    compile(&source, &driver, &[&"-shared", &"-fPIC"]);
     let output = run(&mut parts().cutape(&[&"replay", &"--driver", &driver, &trace]));
     output.assert_code(2);
-    for said in [
+    for words in [
         "driver: recorded the null driver, here a real one",
         "functions that the trace calls: recorded cu",
         " (first: call ",
         " more, here not exported (a newer driver may have them)",
     ] {
-        assert!(output.stderr.contains(said), "{}", output.describe());
+        assert!(output.stderr.contains(words), "{}", output.describe());
     }
     assert!(
         !output.stderr.contains("cuDeviceGetCount"),
@@ -310,40 +302,20 @@ fn functions_that_are_not_there_are_named_before_the_first_call() {
     );
 }
 
-fn replayed(row: &Row) -> Output {
-    let trace = recorded(row.name, row.program, row.recorded);
-    let mut replay = parts().cutape(&[&"replay", &"--driver", &"null"]);
-    run(replay
-        .args(row.options)
-        .arg(&trace)
-        .envs(row.here.iter().copied()))
-}
-
-#[test]
-fn what_matters_is_refused_and_the_rest_is_noted() {
-    for row in ROWS {
-        let output = replayed(row);
-        output.assert_code(row.status);
-        let place = match row.status {
-            2 => &output.stderr,
-            _ => &output.stdout,
-        };
-        for said in row.said {
-            assert!(
-                place.contains(said),
-                "{}: {said:?}\n{}",
-                row.name,
-                output.describe()
-            );
-        }
-        for unsaid in row.unsaid {
-            let all = output.stdout.clone() + &output.stderr;
-            assert!(
-                !all.contains(unsaid),
-                "{}: {unsaid:?}\n{}",
-                row.name,
-                output.describe()
-            );
-        }
+fn replayed(row: &Row, folder: &Path) {
+    let trace = recorded(folder, row.program, row.recorded);
+    let mut replay = replay(&trace);
+    let output = run(replay.args(row.options).envs(row.here.iter().copied()));
+    output.assert_code(row.status);
+    let place = match row.status {
+        2 => &output.stderr,
+        _ => &output.stdout,
+    };
+    for words in row.expected {
+        assert!(place.contains(words), "{words:?}\n{}", output.describe());
+    }
+    for words in row.unexpected {
+        let all = output.stdout.clone() + &output.stderr;
+        assert!(!all.contains(words), "{words:?}\n{}", output.describe());
     }
 }

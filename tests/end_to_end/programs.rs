@@ -1,14 +1,12 @@
-//! Every test program, every way: bare, recorded, checked, checked live, replayed, and replayed
-//! with threads at once if it has several.
+//! Every test program in every mode: bare, recorded, checked, checked live, replayed, replayed with threads at once, hashed.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cutape_tests::{Case, Way, parts, programs};
-use libtest_mimic::{Arguments, Trial};
+use cutape_tests::{Case, Mode, Suite, programs};
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
     let programs = match programs() {
         Ok(programs) => programs,
         Err(error) => {
@@ -16,26 +14,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut trials = Vec::new();
+    let mut suite = Suite::new();
     for program in programs {
         let case = Arc::new(Case::new(program));
-        for way in Way::ALL.into_iter().filter(|way| way.fits(&case.program)) {
-            let name = format!("{}/{}", case.program.name, way.word());
+        for mode in Mode::ALL {
+            if !mode.applies_to(&case.program) {
+                continue;
+            }
             let case = Arc::clone(&case);
-            trials.push(Trial::test(name, move || {
-                case.try_way(way).map_err(Into::into)
-            }));
+            let name = format!("{}/{}", case.program.name, mode.name());
+            suite.test(name, move |_: &Path| case.run(mode));
         }
     }
-    let listing = arguments.list;
-    if !listing {
-        parts();
-    }
     // Each test waits for other processes most of the time.
-    arguments.test_threads = arguments.test_threads.or(Some(4));
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        parts().clean_up();
-    }
-    conclusion.exit_code()
+    suite.threads(4);
+    suite.run()
 }

@@ -2,13 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use cutape_format::layout::{FILE_PACKED, field};
 use cutape_format::{Bytes, Trace};
-use cutape_tests::{Output, endings, parts, run};
+use cutape_tests::{compile, ending, parts, record, replay, run};
 
-/// A PTX text so long that it is no part of a record.
+cutape_tests::suite![
+    images_of_libraries_are_packed,
+    a_library_that_is_removed_before_the_first_call_is_copied,
+    ranks_have_traces_of_their_own,
+];
+
+/// A PTX text that is too long to be part of a record.
 fn long_ptx() -> String {
     let padding = r"// nothing\n".repeat(2000);
     let head = r".version 7.0\n.target sm_70\n.address_size 64\n";
@@ -69,54 +74,25 @@ int main(void)
 }
 "#;
 
-fn compiler() -> Command {
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command.args(["-std=gnu11", "-O1", "-Wall", "-Werror"]);
-    command
-}
-
 /// Makes the library, with or without a build id.
 fn make_library(folder: &Path, build_id: &str, more: &str) -> PathBuf {
     let (source, library) = (folder.join("images.c"), folder.join("libimages.so"));
     fs::write(&source, library_source() + more).unwrap();
-    run(compiler()
-        .args(["-shared", "-fPIC"])
-        .arg(format!("-Wl,--build-id={build_id}"))
-        .arg(&source)
-        .arg("-o")
-        .arg(&library))
-    .assert(0);
+    let build_id = format!("-Wl,--build-id={build_id}");
+    compile(&source, &library, &[&"-shared", &"-fPIC", &build_id]);
     library
 }
 
-fn make_program(folder: &Path, library: &Path) -> PathBuf {
+/// Makes the program that uses the library; `text` is its source.
+fn make_program(folder: &Path, library: &Path, text: &str) -> String {
     let (source, program) = (folder.join("user.c"), folder.join("user"));
-    fs::write(&source, PROGRAM).unwrap();
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
-    run(compiler()
-        .arg("-I")
-        .arg(programs.join("include"))
-        .arg("-I")
-        .arg(&programs)
-        .arg(&source)
-        .arg("-o")
-        .arg(&program)
-        .arg(library)
-        .arg(parts().driver_folder.join("libcuda.so.1")))
-    .assert(0);
-    program
+    fs::write(&source, text).unwrap();
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    compile(&source, &program, &[&library, &driver]);
+    program.to_str().unwrap().to_owned()
 }
 
-fn record(options: &[&str], trace: &Path, program: &Path) -> Output {
-    let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &trace]);
-    run(record.args(options).arg("--").arg(program))
-}
-
-fn replay(trace: &Path) -> Output {
-    run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &trace]))
-}
-
-/// The images that the trace names by the library: where they begin there, and how long they are.
+/// The images that the trace records by reference to the library: offset and length.
 fn references(trace: &Trace, library: &Path) -> Vec<(u64, u64)> {
     let ranges = trace.calls().flat_map(|call| {
         let snapshots = call.snapshots().filter(|snapshot| {
@@ -142,15 +118,15 @@ fn references(trace: &Trace, library: &Path) -> Vec<(u64, u64)> {
     ranges.collect()
 }
 
-#[test]
-fn images_of_libraries_are_packed() {
+fn images_of_libraries_are_packed(folder: &Path) {
     for build_id in ["sha1", "none"] {
-        let folder = parts().new_folder(&format!("references-{build_id}"));
-        let library = make_library(&folder, build_id, "");
-        let program = make_program(&folder, &library);
+        let folder = &folder.join(build_id);
+        fs::create_dir(folder).unwrap();
+        let library = make_library(folder, build_id, "");
+        let program = make_program(folder, &library, PROGRAM);
         let (raw, packed) = (folder.join("raw.cutape"), folder.join("packed.cutape"));
-        record(&["--no-pack"], &raw, &program).assert(0);
-        record(&[], &packed, &program).assert_quiet();
+        run(&mut record(&raw, &["--no-pack"], &[&program])).assert(0);
+        run(&mut record(&packed, &[], &[&program])).assert(0);
 
         let trace = Trace::open(&raw).unwrap();
         assert_eq!(trace.head().flags & FILE_PACKED, 0);
@@ -160,15 +136,15 @@ fn images_of_libraries_are_packed() {
         assert_eq!(trace.blobs().count(), 0, "nothing was copied");
         let trace = Trace::open(&packed).unwrap();
         assert_eq!(references(&trace, &library), named);
-        // With the library both replay; the raw one reads from it.
-        replay(&raw).assert(0);
-        replay(&packed).assert(0);
+        // While the library exists, both replay; the raw trace is completed from it.
+        run(&mut replay(&raw)).assert(0);
+        run(&mut replay(&packed)).assert(0);
         run(&mut parts().cutape(&[&"check", &raw])).assert(0);
 
         fs::remove_file(&library).unwrap();
         let trace = Trace::open(&packed).unwrap();
         assert_eq!(references(&trace, &library), named);
-        let output = replay(&packed);
+        let output = run(&mut replay(&packed));
         output.assert(0);
         assert!(
             !output.stdout.contains("its image"),
@@ -178,7 +154,7 @@ fn images_of_libraries_are_packed() {
         let output = run(&mut parts().cutape(&[&"check", &packed]));
         output.assert(0);
         output.assert_quiet();
-        // Without it the raw one says what is missing, and where it was.
+        // Without the library, messages about the raw trace name what is missing.
         for verb in ["check", "pack"] {
             let copy = folder.join("copy.cutape");
             fs::copy(&raw, &copy).unwrap();
@@ -188,20 +164,20 @@ fn images_of_libraries_are_packed() {
             let missing = lines.filter(|line| line.contains("libimages.so: No such file"));
             assert_eq!(missing.count(), 2, "{}", output.describe());
         }
-        // Its kernels cannot be launched: that is said before anything is done, or after it if somebody insists.
-        let output = replay(&raw);
+        // Its kernels cannot be launched: `replay` refuses, or with `--force` reports it.
+        let output = run(&mut replay(&raw));
         output.assert_code(2);
         let refused = output.stderr.matches("libimages.so: No such file");
         assert_eq!(refused.count(), 2, "{}", output.describe());
-        let output = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &"--force", &raw]));
+        let output = run(replay(&raw).arg("--force"));
         assert!(
             output.stdout.contains("x cuModuleLoadData (first"),
             "{}",
             output.describe()
         );
 
-        // Another library of that name is not taken for it.
-        make_library(&folder, build_id, "int more(void) { return 1; }\n");
+        // Another library of that name is not used.
+        make_library(folder, build_id, "int more(void) { return 1; }\n");
         let output = run(&mut parts().cutape(&[&"pack", &raw]));
         output.assert_code(0);
         let lines = output.stderr.lines();
@@ -210,55 +186,31 @@ fn images_of_libraries_are_packed() {
     }
 }
 
-#[test]
-fn a_library_that_is_gone_at_once_is_copied() {
-    let folder = parts().new_folder("references-unlinked");
-    let library = make_library(&folder, "sha1", "");
-    let program = make_program(&folder, &library);
+fn a_library_that_is_removed_before_the_first_call_is_copied(folder: &Path) {
+    let library = make_library(folder, "sha1", "");
     // The program removes it before its first call, as a package manager would.
-    let source = folder.join("user.c");
-    let text = fs::read_to_string(&source).unwrap();
-    let remove = format!("    unlink({:?});\n    begin();", library.to_str().unwrap());
-    fs::write(&source, text.replace("    begin();", &remove)).unwrap();
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
-    run(compiler()
-        .arg("-I")
-        .arg(programs.join("include"))
-        .arg("-I")
-        .arg(&programs)
-        .arg(&source)
-        .arg("-o")
-        .arg(&program)
-        .arg(&library)
-        .arg(parts().driver_folder.join("libcuda.so.1")))
-    .assert(0);
+    let remove = format!("    unlink({library:?});\n    begin();");
+    let program = make_program(folder, &library, &PROGRAM.replace("    begin();", &remove));
     let path = folder.join("t.cutape");
-    record(&[], &path, &program).assert_quiet();
+    run(&mut record(&path, &[], &[&program])).assert(0);
     assert!(!library.exists());
     let trace = Trace::open(&path).unwrap();
     assert_eq!(references(&trace, &library), []);
     assert!(trace.blobs().count() > 0);
-    replay(&path).assert(0);
+    run(&mut replay(&path)).assert(0);
 }
 
-#[test]
-fn ranks_have_traces_of_their_own() {
-    let folder = parts().new_folder("ranks");
-    let program = endings(parts()).unwrap();
-    let program = program.to_str().unwrap();
+fn ranks_have_traces_of_their_own(folder: &Path) {
+    let program = ending();
     let script = format!(
         "for r in 0 1 2; do RANK=$r LOCAL_RANK=$((r % 2)) {program} end $((r + 1)) & done; wait; {program} exit"
     );
-    let mut command = parts().cutape(&[
-        &"record",
-        &"--driver",
-        &"null",
-        &"-o",
+    run(&mut record(
         &folder.join("t.cutape"),
-    ]);
-    let output = run(command.args(["--", "sh", "-c", &script]));
-    output.assert_code(3);
-    output.assert_quiet();
+        &[],
+        &["sh", "-c", &script],
+    ))
+    .assert(3);
     for (name, rank, local) in [
         ("t.rank0.cutape", Some("0"), Some("0")),
         ("t.rank1.cutape", Some("1"), Some("1")),
@@ -271,21 +223,10 @@ fn ranks_have_traces_of_their_own() {
         assert_eq!(trace.meta_value("rank.local"), local, "{name}");
         assert!(trace.meta_value("parent").is_some(), "{name}");
     }
-    // A second rank 1 in the same recording's name takes its process along.
-    let output = run(parts()
-        .cutape(&[
-            &"record",
-            &"--driver",
-            &"null",
-            &"-o",
-            &folder.join("u.cutape"),
-        ])
-        .args([
-            "--",
-            "sh",
-            "-c",
-            &format!("{program} end 1; {program} end 1"),
-        ])
+    // When a name is taken, the process id is added to it.
+    let script = format!("{program} end 1; {program} end 1");
+    let mut command = record(&folder.join("u.cutape"), &[], &["sh", "-c", &script]);
+    let output = run(command
         .env("SLURM_STEP_NUM_TASKS", "2")
         .env("SLURM_PROCID", "1"));
     output.assert_code(0);
@@ -325,8 +266,9 @@ fn ranks_have_traces_of_their_own() {
             .all(|trace| trace["calls"]["total"].as_u64() > Some(1))
     );
     assert_eq!(json["unusable"].as_array().map(Vec::len), Some(1));
-    // An empty folder is said to be one.
-    let empty = parts().new_folder("ranks-empty");
+    // A folder without traces is an error.
+    let empty = folder.join("empty");
+    fs::create_dir(&empty).unwrap();
     let output = run(&mut parts().cutape(&[&"info", &empty]));
     output.assert_code(2);
     assert!(

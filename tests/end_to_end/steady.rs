@@ -1,5 +1,5 @@
-//! A program that makes the same call again and again: recording it makes no system call, allocates nothing, and takes as many
-//! bytes as are promised.
+//! A program that repeats one call: recording it makes no system call, allocates nothing, and takes no more bytes than
+//! promised.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,9 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cutape_format::Trace;
-use cutape_tests::parts;
+use cutape_tests::{Verdict, compile, parts, root, run};
 
-/// Calls of the shorter and of the longer run. The longer one still fits the stage that the shorter one has begun.
+cutape_tests::suite![
+    recorded_calls_make_no_system_calls,
+    recorded_calls_allocate_nothing,
+    calls_take_no_more_bytes_than_promised,
+    stats_report_the_cost_of_recording,
+];
+
+/// Calls of the shorter and of the longer run, which both fit into one thread buffer.
 const FEW: u64 = 20;
 const MORE: u64 = 170;
 /// Call, and bytes of its records.
@@ -20,7 +27,7 @@ const LOOPS: [(&str, u64); 11] = [
     ("launch0", 56),
     ("launch8", 120),
     ("launch_mixed", 104),
-    // In a program that has registered host memory, which none of these reaches.
+    // In a program with registered host memory that the kernel's parameters do not point to.
     ("pinned_launch8", 120),
     ("launch_ex", 280),
     ("event_record", 48),
@@ -36,48 +43,28 @@ struct Built {
     counter: PathBuf,
 }
 
-fn compile(source: &str, file: &Path, arguments: &[&OsStr]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let output = Command::new("cc")
-        .current_dir(root)
-        .args(["-std=gnu11", "-O2", "-Wall", "-Werror"])
-        .arg("-Itests/programs/include")
-        .arg("-o")
-        .arg(file)
-        .arg(source)
-        .args(arguments)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{source}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn build(name: &str) -> Built {
-    let folder = parts().new_folder(name);
+fn build(folder: &Path) -> Built {
     let (driver, program) = (folder.join("driver.so"), folder.join("call_cost"));
     let counter = folder.join("counter.so");
-    let shared: Vec<&OsStr> = ["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]
-        .iter()
-        .map(OsStr::new)
-        .collect();
-    compile("benches/programs/stub_driver.c", &driver, &shared);
     compile(
-        "tests/gpu/bench/call_cost.c",
-        &program,
-        &[driver.as_os_str(), "-pthread".as_ref()],
+        &root().join("benches/programs/stub_driver.c"),
+        &driver,
+        &[&"-O2", &"-fPIC", &"-shared", &"-Wl,-soname,libcuda.so.1"],
     );
     compile(
-        "benches/programs/allocation_counter.c",
+        &root().join("tests/gpu/bench/call_cost.c"),
+        &program,
+        &[&"-O2", &driver, &"-pthread"],
+    );
+    compile(
+        &root().join("benches/programs/allocation_counter.c"),
         &counter,
-        &shared[..2],
+        &[&"-O2", &"-fPIC", &"-shared"],
     );
     let library = folder.join("libcuda.so.1");
     std::os::unix::fs::symlink(&parts().interposer, library).unwrap();
     Built {
-        folder,
+        folder: folder.to_owned(),
         program,
         driver,
         counter,
@@ -85,7 +72,7 @@ fn build(name: &str) -> Built {
 }
 
 impl Built {
-    /// The program in a loop of calls, recorded, without anything between it and us.
+    /// The program in a loop of calls, recorded by the interposer without `cutape record`.
     fn command(&self, call: &str, calls: u64) -> (Command, PathBuf) {
         let trace = self.folder.join(format!("{call}-{calls}.cutape"));
         let _ = fs::remove_file(&trace);
@@ -100,7 +87,7 @@ impl Built {
     }
 }
 
-/// How many system calls a command makes; `None` where nobody may trace.
+/// The number of system calls of a command; `None` where ptrace is not permitted.
 fn system_calls(command: &mut Command) -> Option<u64> {
     // SAFETY: the child asks to be traced, which touches no memory.
     unsafe {
@@ -120,7 +107,7 @@ fn system_calls(command: &mut Command) -> Option<u64> {
         }
         if libc::WIFEXITED(status) {
             assert_eq!(libc::WEXITSTATUS(status), 0);
-            // Entering and leaving each, but for the last one, which does not come back.
+            // Two stops a call, except that the last one does not return.
             return Some(stops.div_ceil(2));
         }
         assert!(libc::WIFSTOPPED(status), "status {status:#x}");
@@ -128,7 +115,7 @@ fn system_calls(command: &mut Command) -> Option<u64> {
         if libc::WSTOPSIG(status) == SYSTEM_CALL {
             stops += 1;
         } else {
-            // The one of `exec`: from here on system calls are told from signals.
+            // The stop of `exec`: from here on stops of system calls are marked.
             // SAFETY: the child is stopped.
             unsafe {
                 libc::ptrace(
@@ -144,9 +131,8 @@ fn system_calls(command: &mut Command) -> Option<u64> {
     }
 }
 
-#[test]
-fn recorded_calls_make_no_system_calls() {
-    let built = build("steady-system-calls");
+fn recorded_calls_make_no_system_calls(folder: &Path) -> Verdict {
+    let built = build(folder);
     for (call, _) in LOOPS {
         let count = |calls| {
             let (mut command, trace) = built.command(call, calls);
@@ -160,28 +146,27 @@ fn recorded_calls_make_no_system_calls() {
             ))
         };
         let (Some((few, before, _)), Some((more, after, _))) = (count(FEW), count(MORE)) else {
-            println!("skipped: processes cannot be traced here");
-            return;
+            return Verdict::Ignored("ptrace is not permitted".to_owned());
         };
         assert_eq!(after - before, MORE - FEW, "{call}");
         assert_eq!(more, few, "{call}: {} calls more", MORE - FEW);
-        // What a stage costs when it is full: a fixed number of system calls, whatever it holds.
+        // A full thread buffer costs a fixed number of system calls.
         const MANY: u64 = 20_000;
-        let Some((many, _, stages)) = count(MANY) else {
-            panic!("traced once, and not again");
+        let Some((many, _, buffers)) = count(MANY) else {
+            panic!("ptrace was permitted before");
         };
-        assert!(stages > 5, "{call}: {stages} stages");
+        assert!(buffers > 5, "{call}: {buffers} buffers");
         assert!(
-            many - few <= 8 * stages,
-            "{call}: {} system calls for {stages} stages",
+            many - few <= 8 * buffers,
+            "{call}: {} system calls for {buffers} buffers",
             many - few
         );
     }
+    Verdict::Passed
 }
 
-#[test]
-fn recorded_calls_allocate_nothing() {
-    let built = build("steady-allocations");
+fn recorded_calls_allocate_nothing(folder: &Path) {
+    let built = build(folder);
     for (call, _) in LOOPS {
         let count = |calls| {
             let (mut command, _) = built.command(call, calls);
@@ -197,24 +182,22 @@ fn recorded_calls_allocate_nothing() {
     }
 }
 
-#[test]
-fn calls_take_no_more_bytes_than_promised() {
-    let built = build("steady-bytes");
+fn calls_take_no_more_bytes_than_promised(folder: &Path) {
+    let built = build(folder);
     for (call, bytes) in LOOPS {
         let size = |calls| {
             let (mut command, trace) = built.command(call, calls);
             assert!(command.status().unwrap().success());
             Trace::open(&trace).unwrap().record_sizes().bytes
         };
-        // The bytes of a return depend on how long the call took: one in a hundred may have been interrupted.
+        // The size of a LEAVE record depends on the duration of the call: one in a hundred may have been interrupted.
         let each = (size(10_000 + FEW) - size(FEW)) as f64 / 10_000.0;
         assert!(each <= bytes as f64 * 1.01, "{call}: {each} bytes");
     }
 }
 
-#[test]
-fn stats_say_what_recording_cost() {
-    let built = build("steady-stats");
+fn stats_report_the_cost_of_recording(folder: &Path) {
+    let built = build(folder);
     let (text, json) = (
         built.folder.join("text.cutape"),
         built.folder.join("json.cutape"),
@@ -229,7 +212,7 @@ fn stats_say_what_recording_cost() {
             trace,
             &"--",
         ]);
-        let output = cutape_tests::run(command.args(program));
+        let output = run(command.args(program));
         output.assert_code(0);
         output.stderr
     };
@@ -260,10 +243,10 @@ fn stats_say_what_recording_cost() {
         "{said}"
     );
     assert!(number("chunks") >= 9, "{said}");
-    // Who does not ask is not measured, and nothing is printed.
+    // Without the option nothing is measured and nothing printed.
     let plain = built.folder.join("plain.cutape");
     let mut command =
         parts().cutape(&[&"record", &"--driver", &built.driver, &"-o", &plain, &"--"]);
-    cutape_tests::run(command.args(&program)).assert(0);
+    run(command.args(&program)).assert(0);
     assert_eq!(Trace::open(&plain).unwrap().meta_value("cost.ticks"), None);
 }

@@ -1,4 +1,4 @@
-//! A program and what its runs left: bare, recorded, checked, checked live, replayed.
+//! A program and the results of its runs: bare, recorded, checked, checked live, replayed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,17 +9,19 @@ use std::sync::OnceLock;
 use cutape_registry::Class;
 use serde_json::Value;
 
+use crate::commands::{files, record, replay};
 use crate::findings::{Finding, read_findings};
 use crate::parts::parts;
 use crate::process::{self, Output};
 use crate::program::Program;
+use crate::suite::{file_name, keep_traces};
 
-/// How a program is run or its recording is used; each is one test.
+/// How a program is run, or its recording is used. Each is one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// On the null driver, without us.
+pub enum Mode {
+    /// On the null driver, without cutape.
     Bare,
-    /// By `cutape record`: nothing changes for the program.
+    /// With `cutape record`: nothing changes for the program.
     Recorded,
     /// `cutape check TRACE`.
     Checked,
@@ -29,37 +31,38 @@ pub enum Way {
     Replayed,
     /// `cutape replay --threads TRACE`, of programs with several threads.
     Concurrent,
-    /// `cutape pack --payloads hash --outputs hash`: nothing changes for `check`, nor for `replay` where what came back is hashed.
+    /// After `cutape pack --payloads hash --outputs hash`: nothing changes for `check`; with `--outputs hash` alone, nothing
+    /// changes for `replay` either.
     Hashed,
 }
 
-impl Way {
+impl Mode {
     /// All of them.
-    pub const ALL: [Way; 7] = [
-        Way::Bare,
-        Way::Recorded,
-        Way::Checked,
-        Way::Live,
-        Way::Replayed,
-        Way::Concurrent,
-        Way::Hashed,
+    pub const ALL: [Mode; 7] = [
+        Mode::Bare,
+        Mode::Recorded,
+        Mode::Checked,
+        Mode::Live,
+        Mode::Replayed,
+        Mode::Concurrent,
+        Mode::Hashed,
     ];
 
-    /// Whether a program is tried that way.
-    pub fn fits(self, program: &Program) -> bool {
-        self != Way::Concurrent || program.is_threaded
+    /// Whether a program is tested in this mode.
+    pub fn applies_to(self, program: &Program) -> bool {
+        self != Mode::Concurrent || program.is_threaded
     }
 
-    /// The word in the test's name.
-    pub fn word(self) -> &'static str {
+    /// The last part of the test's name.
+    pub fn name(self) -> &'static str {
         match self {
-            Way::Bare => "bare",
-            Way::Recorded => "recorded",
-            Way::Checked => "checked",
-            Way::Live => "live",
-            Way::Replayed => "replayed",
-            Way::Concurrent => "concurrent",
-            Way::Hashed => "hashed",
+            Mode::Bare => "bare",
+            Mode::Recorded => "recorded",
+            Mode::Checked => "checked",
+            Mode::Live => "live",
+            Mode::Replayed => "replayed",
+            Mode::Concurrent => "concurrent",
+            Mode::Hashed => "hashed",
         }
     }
 }
@@ -67,13 +70,13 @@ impl Way {
 /// A recorded run.
 #[derive(Debug)]
 pub struct Recording {
-    /// What the program did under `record`.
+    /// The result of the program under `record`.
     pub output: Output,
-    /// The traces: that of the process that called the driver first, then others.
+    /// The traces: first that of the process that called the driver first.
     pub traces: Vec<PathBuf>,
 }
 
-/// One program with what is run once and looked at by several tests.
+/// One program, with the runs whose results several tests use.
 #[derive(Debug)]
 pub struct Case {
     /// The program.
@@ -92,19 +95,19 @@ impl Case {
         }
     }
 
-    /// Runs the program that way and looks at what comes out.
+    /// Runs the program in this mode and checks the result.
     ///
     /// # Errors
-    /// What was expected, what came instead, and how to see it again.
-    pub fn try_way(&self, way: Way) -> Result<(), String> {
-        let outcome = match way {
-            Way::Bare => self.bare().and_then(|output| self.expect_end(output)),
-            Way::Recorded => self.expect_recorded(),
-            Way::Checked => self.expect_checked(),
-            Way::Live => self.expect_live(),
-            Way::Replayed => self.expect_replayed(&[]),
-            Way::Concurrent => self.expect_replayed(&["--threads"]),
-            Way::Hashed => self.expect_hashed(),
+    /// What was expected, what happened instead, and how to repeat it.
+    pub fn run(&self, mode: Mode) -> Result<(), String> {
+        let outcome = match mode {
+            Mode::Bare => self.bare().and_then(|output| self.expect_end(output)),
+            Mode::Recorded => self.expect_recorded(),
+            Mode::Checked => self.expect_checked(),
+            Mode::Live => self.expect_live(),
+            Mode::Replayed => self.expect_replayed(&[]),
+            Mode::Concurrent => self.expect_replayed(&["--threads"]),
+            Mode::Hashed => self.expect_hashed(),
         };
         outcome.map_err(|message| format!("{message}{}", self.kept_traces()))
     }
@@ -128,26 +131,13 @@ impl Case {
         self.recording
             .get_or_init(|| {
                 let program = self.program.compile(parts())?;
-                let folder = parts().new_folder(&self.file_name());
+                let folder = parts().new_folder(&format!("case.{}", file_name(&self.program.name)));
                 let trace = folder.join("recorded.cutape");
-                let mut command = parts().cutape(&[
-                    &"record",
-                    &"--driver",
-                    &"null",
-                    &"-o",
-                    &trace,
-                    &"--",
-                    &program,
-                ]);
+                let mut command = record(&trace, &[], &[&program.to_string_lossy()]);
                 command.envs(self.program.environment.clone());
                 let output = process::run(&mut command);
-                let mut traces: Vec<_> = fs::read_dir(&folder)
-                    .map_err(|error| format!("{}: {error}", folder.display()))?
-                    .flatten()
-                    .map(|entry| entry.path())
-                    .filter(|path| *path != trace)
-                    .collect();
-                traces.sort();
+                let mut traces = files(&folder);
+                traces.retain(|path| *path != trace);
                 if trace.exists() {
                     traces.insert(0, trace);
                 }
@@ -172,45 +162,25 @@ impl Case {
         Ok(&recording.traces)
     }
 
-    fn file_name(&self) -> String {
-        self.program.name.replace('/', ".")
-    }
-
-    /// Keeps the traces for people to look at; how.
+    /// Keeps the recorded traces of a failed test; the lines that say how to see them.
     fn kept_traces(&self) -> String {
-        let Some(Ok(recording)) = self.recording.get() else {
-            return String::new();
-        };
-        let mut text = String::new();
-        for (number, trace) in recording.traces.iter().enumerate() {
-            let number = if number == 0 {
-                String::new()
-            } else {
-                format!(".{number}")
-            };
-            let kept = parts()
-                .failed
-                .join(format!("{}{number}.cutape", self.file_name()));
-            let copied = fs::create_dir_all(&parts().failed).and_then(|()| fs::copy(trace, &kept));
-            if copied.is_ok() {
-                let cutape = parts().cutape.display();
-                text += &format!("\nto see the calls: {cutape} dump {}", kept.display());
-            }
+        match self.recording.get() {
+            Some(Ok(recording)) => keep_traces(&self.program.name, &recording.traces),
+            _ => String::new(),
         }
-        text
     }
 
-    /// A program ends well and quietly; one that is to crash may crash instead.
+    /// The program succeeds and prints nothing on stderr; one that crashes on a real driver may crash instead.
     fn expect_end(&self, output: &Output) -> Result<(), String> {
         let crashed = output
             .code()
             .zip(self.program.crash)
             .is_some_and(|(code, signal)| code == 128 + signal);
         if crashed {
-            // As the real one it may say a last word; ours begins with its name.
-            let last_word = output.stderr.lines().count() == 1
+            // The null driver may print one line before it crashes.
+            let is_drivers = output.stderr.lines().count() == 1
                 && output.stderr.starts_with("cutape null driver: ");
-            return if last_word {
+            return if is_drivers {
                 Ok(())
             } else {
                 output.expect_quiet()
@@ -234,7 +204,7 @@ impl Case {
         output.expect_code(same_end)?;
         if output.stdout != bare.stdout || output.stderr != bare.stderr {
             return Err(format!(
-                "the program printed something else\n{}\n{}",
+                "the program's output differs\n{}\n{}",
                 bare.describe(),
                 output.describe()
             ));
@@ -293,16 +263,16 @@ impl Case {
         ]);
         command.envs(self.program.environment.clone());
         let output = process::run(&mut command);
-        // The program's own lines come first: findings are printed at its end.
+        // The program's own lines come first, then the findings.
         let bare = self.bare()?;
         let Some(ours) = output.stdout.strip_prefix(bare.stdout.as_str()) else {
             return Err(format!(
-                "the program printed something else\n{}\n{}",
+                "the program's output differs\n{}\n{}",
                 bare.describe(),
                 output.describe()
             ));
         };
-        // A program that does not end well is named, in a line.
+        // A program that fails is reported in one line.
         let stderr = output.stderr.strip_prefix(bare.stderr.as_str());
         let ended_well = bare.code() == Some(0);
         let as_expected = stderr.is_some_and(|ours| match ended_well {
@@ -310,10 +280,7 @@ impl Case {
             false => ours.starts_with("cutape: the program ") && ours.lines().count() == 1,
         });
         if !as_expected {
-            return Err(format!(
-                "expected other words on stderr\n{}",
-                output.describe()
-            ));
+            return Err(format!("unexpected lines on stderr\n{}", output.describe()));
         }
         let findings =
             read_findings(ours).map_err(|error| format!("{error}\n{}", output.describe()))?;
@@ -321,7 +288,7 @@ impl Case {
         self.expect_findings(&findings)
     }
 
-    /// Exactly the rules that the program breaks, and of the others only those that it may break.
+    /// The findings are those of the rules that the program breaks, and at most those that it may break.
     fn expect_findings(&self, findings: &[Finding]) -> Result<(), String> {
         let found: BTreeSet<&str> = findings
             .iter()
@@ -348,9 +315,7 @@ impl Case {
         if missing.is_empty() && surplus.is_empty() {
             return Ok(());
         }
-        Err(format!(
-            "not found: {missing:?}\nfound beside: {surplus:#?}"
-        ))
+        Err(format!("missing: {missing:?}\nunexpected: {surplus:#?}"))
     }
 
     fn expect_replayed(&self, flags: &[&str]) -> Result<(), String> {
@@ -361,18 +326,12 @@ impl Case {
     }
 
     fn expect_trace_replayed(&self, trace: &Path, flags: &[&str]) -> Result<(), String> {
-        // Behind the whole name: several traces differ in their last part only, and are replayed at the same time.
+        // Added to the whole name: names of traces that are replayed at the same time differ in the last part only.
         let mut report = trace.as_os_str().to_owned();
         report.push(format!("{}.json", flags.concat()));
         let report = PathBuf::from(report);
-        let mut command = parts().cutape(&[
-            &"replay",
-            &"--driver",
-            &"null",
-            &"--report",
-            &report,
-            &trace,
-        ]);
+        let mut command = replay(trace);
+        command.arg("--report").arg(&report);
         let output = process::run(command.args(flags));
         let complain = |what: String| Err(format!("{what}\n{}", output.describe()));
         output.expect(i32::from(self.program.diverges.is_some()))?;
@@ -398,7 +357,7 @@ impl Case {
         if report["placed"]["allocations"] != report["placed"]["at_recorded_address"] {
             return complain("memory is not at its recorded address".to_owned());
         }
-        // Every call is accounted for: re-issued, done by the replay itself, or left out by name for a reason that is known.
+        // Every call is accounted for: re-issued, emulated, or skipped for a known reason.
         let mut calls = report["calls_replayed"].as_u64().unwrap_or(0);
         let emulated = report["calls_emulated"].as_object().into_iter().flatten();
         calls += emulated
@@ -428,12 +387,12 @@ impl Case {
     }
 }
 
-/// Whether a trace can tell; for the rules of which it cannot, nothing may be said.
+/// Whether the rule can be decided from a trace; if not, there is no finding.
 fn is_decidable(rule: &str) -> bool {
     cutape_registry::rule(rule).is_some_and(|rule| rule.undecidable.is_empty())
 }
 
-/// Whether the registry says of the function that its calls are recorded only.
+/// Whether calls of the function are recorded only, as the registry states.
 fn is_never_replayed(function: &str) -> bool {
     cutape_registry::function(function)
         .is_some_and(|function| matches!(function.class, Class::Opaque | Class::Unreplayable))

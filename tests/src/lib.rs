@@ -3,16 +3,32 @@
 //! Invariant: nothing here knows how a part works inside; it runs the built programs and reads what they print and write.
 
 mod case;
+mod commands;
 mod findings;
 pub mod loading;
 mod parts;
 mod process;
 mod program;
 mod stable;
+mod suite;
 
-pub use case::{Case, Recording, Way};
+pub use case::{Case, Mode, Recording};
+pub use commands::{bare, calls_of, compile, compiled, ending, files, names, record, replay};
 pub use findings::{Finding, read_findings};
 pub use parts::{Parts, parts, root};
-pub use process::{Output, run};
+pub use process::{Output, run, without_settings};
 pub use program::{Program, Variant, endings, programs};
 pub use stable::stable_dump;
+pub use suite::{Outcome, Suite, Verdict};
+
+/// The `main` of a test binary: runs these functions, each with a folder of its own.
+#[macro_export]
+macro_rules! suite {
+    ($($test:ident),* $(,)?) => {
+        fn main() -> std::process::ExitCode {
+            let mut suite = $crate::Suite::new();
+            $(suite.test(stringify!($test), $test);)*
+            suite.run()
+        }
+    };
+}

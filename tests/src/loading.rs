@@ -1,4 +1,4 @@
-//! The programs of `programs/loading`, compiled once, and what tests of loading and of launchers do with them.
+//! The programs of `programs/loading`, compiled once, for the tests of loading and of launchers.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,12 +8,13 @@ use std::sync::OnceLock;
 
 use cutape_format::Trace;
 
-use crate::{Output, parts, root, run};
+use crate::parts::BACKEND_OPTION;
+use crate::{Output, files, parts, root, run};
 
-/// The ways by which `record` catches calls.
-pub const BACK_ENDS: [&str; 3] = ["preload", "audit", "gum"];
+/// The backends of `record`.
+pub const BACKENDS: [&str; 3] = ["preload", "audit", "gum"];
 
-/// Whether `--via gum` is there.
+/// Whether the interposer was built with the backend `gum`.
 pub fn gum_is_built() -> bool {
     let exports = run(Command::new("nm")
         .args(["-D", "--defined-only"])
@@ -45,51 +46,54 @@ pub fn built() -> &'static Path {
     })
 }
 
-/// The words of a command of one of those programs, with their places filled in.
+/// The words of a command of one of those programs, with the paths inserted.
 pub fn words(command: &[String]) -> Vec<String> {
     let mut words: Vec<String> = command.iter().map(|word| filled_in(word)).collect();
     words[0] = format!("{}/{}", built().display(), words[0]);
     words
 }
 
-/// A word with the folder of the programs and the driver in the places for them.
+/// A word with the paths of the programs and of the driver inserted.
 pub fn filled_in(word: &str) -> String {
     let folder = built().display().to_string();
     word.replace("{driver}", &format!("{folder}/driver/libcuda.so.1"))
         .replace("{folder}", &folder)
 }
 
-/// Is set where gum is Frida's own, by way of `interposer/tests/gum/bridge.c`.
+/// Set where Frida's agent does the patching, through `interposer/tests/gum/bridge.c`.
 pub const BRIDGE: &str = "CUTAPE_GUM_BRIDGE_SOCKET";
-/// What that gum is to refuse.
+/// What the bridge refuses to do.
 const REFUSES: &str = "CUTAPE_GUM_BRIDGE_REFUSES";
 
-/// What each of the programs does with the driver.
+/// The driver calls of each program.
 pub const CALLS: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
 
-/// The traces of a folder have these calls.
+/// Fails unless the traces in a folder have these calls.
+///
+/// # Errors
+/// The calls that they have.
 pub fn ensure_calls(expected: &[&str], folder: &Path, output: &Output) -> Result<(), String> {
     let found = calls(folder);
     ensure(found == expected, &format!("recorded: {found:?}"), output)
 }
 
-/// Records a command; the driver is where the command looks for it.
-pub fn record(via: &str, trace: &Path, words: &[String]) -> Output {
-    record_where(via, trace, words, "")
+/// Records a command; the driver is in the folder where the program looks for it.
+pub fn record(backend: &str, trace: &Path, words: &[String]) -> Output {
+    record_refusing(backend, trace, words, "")
 }
 
-/// The same, where gum refuses something.
-pub fn record_where(via: &str, trace: &Path, words: &[String], refused: &str) -> Output {
-    run(record_command(via, trace, words).env(REFUSES, refused))
+/// The same, with something that the bridge refuses.
+pub fn record_refusing(backend: &str, trace: &Path, words: &[String], refused: &str) -> Output {
+    run(record_command(backend, trace, words).env(REFUSES, refused))
 }
 
-/// The command of `record`.
-pub fn record_command(via: &str, trace: &Path, words: &[String]) -> Command {
+/// The command that records.
+pub fn record_command(backend: &str, trace: &Path, words: &[String]) -> Command {
     let driver = built().join("driver/libcuda.so.1");
     let mut command = parts().cutape(&[
         &"record",
-        &"--backend",
-        &via,
+        &BACKEND_OPTION,
+        &backend,
         &"--driver",
         &driver,
         &"-o",
@@ -107,27 +111,23 @@ pub fn record_command(via: &str, trace: &Path, words: &[String]) -> Command {
 /// # Panics
 /// If one of them cannot be read.
 pub fn calls(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let trace = Trace::open(&entry.unwrap().path()).unwrap();
-        names.extend(trace.calls().map(|call| call.signature.base.clone()));
-    }
-    names
+    let traces = files(folder).into_iter().map(|path| Trace::open(&path));
+    traces
+        .flat_map(|trace| {
+            let trace = trace.unwrap_or_else(|error| panic!("{error}"));
+            let names: Vec<_> = trace
+                .calls()
+                .map(|call| call.signature.base.clone())
+                .collect();
+            names
+        })
+        .collect()
 }
 
-/// A new, empty folder.
-pub fn folder(name: &str) -> PathBuf {
-    let name: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .collect();
-    parts().new_folder(&name)
-}
-
-/// Fails with that and with what was run, unless it holds.
+/// Fails with the message and the command, unless the condition holds.
 ///
 /// # Errors
-/// What does not hold.
+/// The message.
 pub fn ensure(holds: bool, what: &str, output: &Output) -> Result<(), String> {
     match holds {
         true => Ok(()),

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Names an interposer that was built in another way, to be tested in place of the usual one.
+/// The option of `record` and `check` that names the backend.
+pub(crate) const BACKEND_OPTION: &str = "--backend";
+
+/// Names an interposer that was built with other features, to be tested instead of the default one.
 const OTHER_INTERPOSER: &str = "CUTAPE_TESTS_INTERPOSER";
 
 /// Where the parts are.
@@ -32,28 +35,29 @@ pub struct Parts {
     pub failed: PathBuf,
 }
 
+static PARTS: OnceLock<Parts> = OnceLock::new();
+
 /// The parts, in the profile that the tests were built in.
 ///
 /// # Panics
 /// If they cannot be built: no test can run then.
 pub fn parts() -> &'static Parts {
-    static PARTS: OnceLock<Parts> = OnceLock::new();
     PARTS.get_or_init(|| build().unwrap_or_else(|error| panic!("{error}")))
 }
 
 impl Parts {
-    /// A command of cutape. Records with the backend in `CUTAPE_TESTS_BACKEND`, unless the arguments name one.
+    /// A command of cutape. It records with the backend that `CUTAPE_TESTS_BACKEND` names, unless the arguments name one.
     pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.cutape);
         let mut words = arguments.iter().map(|argument| argument.as_ref());
         let verb = words.next();
         command.args(verb);
-        let asked = arguments.iter().any(|word| word.as_ref() == "--backend");
-        if let Some(via) = std::env::var_os("CUTAPE_TESTS_BACKEND")
+        let is_named = arguments.iter().any(|word| word.as_ref() == BACKEND_OPTION);
+        if let Some(backend) = std::env::var_os("CUTAPE_TESTS_BACKEND")
             && verb.is_some_and(|verb| verb == "record" || verb == "check")
-            && !asked
+            && !is_named
         {
-            command.arg("--backend").arg(via);
+            command.arg(BACKEND_OPTION).arg(backend);
         }
         command.args(words);
         if std::env::var_os(OTHER_INTERPOSER).is_some() {
@@ -70,10 +74,12 @@ impl Parts {
             .unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
         folder
     }
+}
 
-    /// Removes what this run wrote.
-    pub fn clean_up(&self) {
-        let _ = fs::remove_dir_all(&self.scratch);
+/// Removes what this run wrote.
+pub(crate) fn clean_up() {
+    if let Some(parts) = PARTS.get() {
+        let _ = fs::remove_dir_all(&parts.scratch);
     }
 }
 

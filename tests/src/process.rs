@@ -123,18 +123,16 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// Runs a command with nothing on its stdin, without the settings of cutape, CUDA and the loader that the tests may have been started with;
-/// what the command itself sets stays. A command that does not end is stopped, with all that it started.
-pub fn run(command: &mut Command) -> Output {
-    without_core_files();
-    let shown = show(command);
+/// Removes the settings of cutape, CUDA and the loader that the tests may have been started with. What the command itself
+/// sets stays.
+pub fn without_settings(command: &mut Command) -> &mut Command {
     let set: Vec<_> = command
         .get_envs()
         .map(|(name, _)| name.to_owned())
         .collect();
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        let ours = [
+        let settings = [
             "CUTAPE_",
             "CUDA_",
             "NVIDIA_",
@@ -142,13 +140,22 @@ pub fn run(command: &mut Command) -> Output {
             "LD_LIBRARY_PATH",
             "LD_AUDIT",
         ];
-        // By which a library for tests finds its other half.
+        // A library of the tests finds its other half by these.
         let is_bridge = text.starts_with("CUTAPE_GUM_BRIDGE_");
-        let is_ours = ours.iter().any(|start| text.starts_with(start)) && !is_bridge;
-        if is_ours && !set.contains(&name) {
+        let is_setting = settings.iter().any(|start| text.starts_with(start)) && !is_bridge;
+        if is_setting && !set.contains(&name) {
             command.env_remove(&name);
         }
     }
+    command
+}
+
+/// Runs a command [without settings](without_settings) and with nothing on its stdin. One that does not end in time is
+/// stopped, with all that it started.
+pub fn run(command: &mut Command) -> Output {
+    without_core_files();
+    let shown = show(command);
+    without_settings(command);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::SystemTime;
 
+use crate::commands::c_compiler;
 use crate::parts::{Parts, lock, root};
 use crate::process;
 
@@ -218,13 +218,7 @@ fn compile(parts: &Parts, source: &Path, name: &str, violate: bool) -> Result<Pa
     {
         return Ok(target);
     }
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror"]);
-    command
-        .arg("-I")
-        .arg(programs.join("include"))
-        .arg("-I")
-        .arg(&programs);
+    let mut command = c_compiler();
     if violate {
         command.arg("-DVIOLATE");
     }

@@ -1,0 +1,106 @@
+//! The commands that most tests run, and what they look at in a trace.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cutape_format::Trace;
+
+use crate::parts::{parts, root};
+use crate::process::{Output, run};
+use crate::program::{endings, programs};
+
+/// `cutape record`, on the null driver, with these options before the `--`.
+pub fn record(trace: &Path, options: &[&str], program: &[&str]) -> Command {
+    let mut record = parts().cutape(&[&"record", &"--driver", &"null", &"-o", &trace]);
+    record.args(options).arg("--").args(program);
+    record
+}
+
+/// `cutape replay`, on the null driver.
+pub fn replay(trace: &Path) -> Command {
+    parts().cutape(&[&"replay", &"--driver", &"null", &trace])
+}
+
+/// A program on the null driver, without cutape.
+pub fn bare(program: &[&str]) -> Output {
+    run(Command::new(program[0])
+        .args(&program[1..])
+        .env("LD_LIBRARY_PATH", &parts().driver_folder))
+}
+
+/// The compiled program of that name, `clean/events` or `rules/link-state-leak/violation`.
+///
+/// # Panics
+/// If there is no such program, or it cannot be compiled.
+pub fn compiled(name: &str) -> String {
+    let all = programs().unwrap_or_else(|error| panic!("{error}"));
+    let program = all
+        .iter()
+        .find(|program| program.name == name)
+        .unwrap_or_else(|| panic!("there is no program {name}"));
+    text(program.compile(parts()))
+}
+
+/// The compiled `endings/endings.c`, which ends and behaves as its arguments say.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn ending() -> String {
+    text(endings(parts()))
+}
+
+fn text(path: Result<PathBuf, String>) -> String {
+    let path = path.unwrap_or_else(|error| panic!("{error}"));
+    path.to_str().expect("a path that is text").to_owned()
+}
+
+/// Compiles C code that is not one of the programs.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn compile(source: &Path, output: &Path, options: &[&dyn AsRef<OsStr>]) {
+    let mut command = c_compiler();
+    command.arg("-o").arg(output).arg(source);
+    run(command.args(options.iter().map(|option| option.as_ref()))).assert(0);
+}
+
+/// The C compiler, with the options for every program of the tests.
+pub(crate) fn c_compiler() -> Command {
+    let programs = root().join("tests/programs");
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command
+        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I"])
+        .arg(programs.join("include"))
+        .arg("-I")
+        .arg(programs);
+    command
+}
+
+/// The names of all calls.
+pub fn names(trace: &Trace) -> Vec<String> {
+    trace
+        .calls()
+        .map(|call| call.signature.name.clone())
+        .collect()
+}
+
+/// How often the trace has a call of that function.
+pub fn calls_of(trace: &Trace, name: &str) -> usize {
+    trace
+        .calls()
+        .filter(|call| call.signature.name == name)
+        .count()
+}
+
+/// The paths in a folder, by name.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
