@@ -1,32 +1,33 @@
-//! By which names programs ask the loader for libcuda, and how our own libraries ask past us.
+//! The names by which programs ask the loader for libcuda, and how the interposer asks for the real
+//! one.
 
-/// Whether a name that is given to the loader asks for libcuda: `libcuda.so`, `libcuda.so.1`,
-/// `libcuda.so.580.159.04`, with or without a folder before it.
+/// Whether a name passed to the loader asks for libcuda: `libcuda.so`, `libcuda.so.1`,
+/// `libcuda.so.580.159.04`, with or without a folder.
 #[inline]
 pub fn asks_for_libcuda(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-    // `libcuda.so.1.backup` is not libcuda's name.
+    // `libcuda.so.1.backup` is another file.
     file.strip_prefix(b"libcuda.so").is_some_and(is_version)
 }
 
-/// Whether a name that is given to the loader says in which folder the file is.
+/// Whether a name passed to the loader contains a folder.
 #[inline]
 pub fn names_a_folder(name: &[u8]) -> bool {
     name.contains(&b'/')
 }
 
-/// Stands before the absolute path by which the interposer opens the real driver: without meaning
-/// to the system, and by which the auditing library knows what not to lead back to the interposer.
+/// Prefix of the absolute path with which the interposer opens the real driver. The system ignores
+/// it; the auditing library recognises it and does not redirect the path to the interposer.
 pub const PAST_AUDIT: &str = "/./.";
 
-/// The path that the interposer means, if it is one of its own.
+/// The path behind `PAST_AUDIT`, if the name has that prefix.
 #[inline]
 pub fn past_audit(name: &[u8]) -> Option<&[u8]> {
     let path = name.strip_prefix(PAST_AUDIT.as_bytes())?;
     path.starts_with(b"/").then_some(path)
 }
 
-/// Empty, or numbers that are each behind a dot.
+/// Empty, or numbers that each follow a dot.
 #[inline]
 fn is_version(text: &[u8]) -> bool {
     let Some(numbers) = text.strip_prefix(b".") else {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_past_us() {
+    fn paths_with_the_prefix() {
         for (name, expected) in [
             ("/././usr/lib/libcuda.so.1", Some("/usr/lib/libcuda.so.1")),
             ("/././", Some("/")),

@@ -111,8 +111,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Collects the documented names that the C files below a folder call; the generated header is not
-/// a program.
+/// Collects the documented names that the C files below a folder call, except the generated header.
 fn calls_below(folder: &Path, called: &mut BTreeSet<String>) -> Result<(), Failure> {
     let listing = fs::read_dir(folder)
         .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
@@ -134,7 +133,7 @@ fn calls_below(folder: &Path, called: &mut BTreeSet<String>) -> Result<(), Failu
     Ok(())
 }
 
-/// The documented names in a C text that are called, or looked up as a string, outside comments.
+/// The documented names that a C text calls, or contains as a string, outside comments.
 fn calls(text: &str) -> BTreeSet<String> {
     let text = without_comments(text);
     let mut found = BTreeSet::new();

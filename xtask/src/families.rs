@@ -31,10 +31,10 @@ stream memory StreamMemoryOp: wait, write, batch
 event EventOp: record, query, synchronize, elapsed time
 graph GraphOp: set enabled, list, update, destroy exec, upload, launch, conditional handle";
 
-/// Families with operands, as Rust. `<role R>` is the one parameter whose role begins with R,
-/// `<type T>` the one whose C type contains T, `<count F>` the one that counts what the operand F
-/// points at, `<named>` the one that the entry names;
-/// `<optional>` may be missing. The others are methods of `Reader`.
+/// Families with operands, as Rust. `<role R>` is the only parameter whose role begins with R,
+/// `<type T>` the only one whose C type contains T, `<count F>` the count of the operand F,
+/// `<named>` the one that the entry names, `<optional>` the same or none. `Reader::operand` has the
+/// other rules.
 const WITH_OPERANDS: &str = "\
 proc address = ProcAddress { name: <role string>, address: <named> }
 module load = ModuleLoad(<image load>)
@@ -164,7 +164,7 @@ fn without_operands(words: &str) -> Option<String> {
 struct Reader<'a> {
     function: &'a Function,
     roles: &'a [Role],
-    /// Operand, parameter, whether the family has asked for it.
+    /// Operand, parameter, whether the family has it.
     named: Vec<(&'a str, &'a str, Cell<bool>)>,
 }
 
@@ -180,7 +180,7 @@ impl Reader<'_> {
             .find(|(known, _)| *known == words)
             .ok_or("no such family; xtask/src/families.rs lists them")?;
         let mut rust = String::new();
-        // The operands so far, which a count may refer to.
+        // The operands so far, for `<count F>`.
         let mut found: Vec<(&str, String)> = Vec::new();
         let mut parts = template.split(['<', '>']);
         while let Some(text) = parts.next() {
@@ -238,7 +238,7 @@ impl Reader<'_> {
 
     fn image_load(&self) -> Result<String, String> {
         let source = match self.role("image") {
-            // The one function that is documented to take nothing else.
+            // cuModuleLoadFatBinary accepts no other kind of image.
             Ok(at) if self.name_at(at) == "fatCubin" => format!("FatBinary({at})"),
             Ok(at) => format!("Data({at})"),
             Err(_) => format!("File({})", self.role("string")?),

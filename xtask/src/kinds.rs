@@ -25,11 +25,11 @@ static KINDS: LazyLock<Vec<KindEntry>> = LazyLock::new(|| {
 pub(crate) struct KindEntry {
     /// Its word in roles.
     pub(crate) role: String,
-    /// Its name in messages, if that is another one.
+    /// Its name in messages, if that differs from `role`.
     name: Option<String>,
     /// The C type of its handles.
     handle: Option<String>,
-    /// Its handles are addresses.
+    /// Whether its handles are addresses.
     #[serde(default)]
     pub(crate) address: bool,
 }
@@ -62,13 +62,13 @@ pub(crate) fn kinds() -> &'static [KindEntry] {
     &KINDS
 }
 
-/// The kind of a handle type, through second names such as `CUdevice_v1`.
+/// The kind of a handle type or of a typedef of one, such as `CUdevice_v1`.
 pub(crate) fn handle_kind(types: &Types<'_>, c_type: &str) -> Option<&'static KindEntry> {
     let mut name = c_type;
     for _ in 0..8 {
         let is_of = |kind: &&KindEntry| {
             kind.handle.as_deref().is_some_and(|handle| {
-                // `CUdevice` and what it stands for, but not a bare number.
+                // `CUdevice` and `CUdevice_v1`, but not `int`.
                 handle == name
                     || (name.starts_with("CU") && types.typedefs.get(handle) == Some(&name))
             })

@@ -1,5 +1,5 @@
-//! `registry/semantics/structs.toml` and `attributes.toml`: what members of structs and values of
-//! attributes mean.
+//! Reads `registry/semantics/structs.toml` and `attributes.toml`: the meaning of struct members and
+//! of attribute values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,21 +9,21 @@ use crate::Failure;
 use crate::kinds::{handle_kind, is_address, known_kind};
 use crate::signatures::{FlatField, Shape, Struct, Types, flat};
 
-/// Where semantics are, from the root of the repository.
+/// The folder of semantics, from the root of the repository.
 pub(crate) const SEMANTICS: &str = "registry/semantics";
 /// The two files there that this module reads.
 pub(crate) const STRUCTS: &str = "structs.toml";
 pub(crate) const ATTRIBUTES: &str = "attributes.toml";
 
-/// The key of a struct's table that says whose its content is.
+/// The key of a struct that only the driver fills.
 const CONTENT: &str = ".content";
 
-/// Everything in the two files, in their words.
+/// The content of the two files.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Struct name, as its file has it, to member to words.
+    /// Meanings by struct and member.
     structs: BTreeMap<String, BTreeMap<String, String>>,
-    /// Enum to attribute to words.
+    /// Meanings by enum and attribute.
     attributes: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -70,7 +70,7 @@ impl Facts {
         }
     }
 
-    /// Whether a struct's content is the driver's own.
+    /// Whether only the driver fills a struct.
     pub(crate) fn is_token(&self, types: &Types<'_>, entry: &Struct) -> bool {
         self.of_struct(types, entry)
             .is_some_and(|members| members.contains_key(CONTENT))
@@ -88,10 +88,10 @@ impl Facts {
             .of_struct(types, entry)
             .and_then(|members| members.get(&field.name));
         if let Some(words) = said {
-            // `check` has gone over all of them.
+            // `check` has validated all of them.
             return expressions(words, fields, "").unwrap_or_else(|_| plain());
         }
-        // One member of a union alone cannot be told from the others.
+        // A member of a union without a selector.
         let overlapped = fields.iter().any(|other| {
             other.name != field.name
                 && other.offset < field.offset + field.size
@@ -100,7 +100,7 @@ impl Facts {
         if overlapped {
             return ("Meaning::Unknown".to_owned(), "None".to_owned());
         }
-        // What is said about a struct holds where it is a member of another one.
+        // A fact about a struct also holds where the struct is a member.
         for (c_type, prefix) in &field.inside {
             let words = match types.shape(c_type) {
                 Some(Shape::Struct(inner)) => self.of_struct(types, inner),
@@ -158,7 +158,7 @@ impl Facts {
         Ok(text)
     }
 
-    /// What is said about a struct, under whichever of its names.
+    /// The facts about a struct, under any of its names.
     fn of_struct(&self, types: &Types<'_>, entry: &Struct) -> Option<&BTreeMap<String, String>> {
         self.structs.iter().find_map(|(name, members)| {
             let same = match types.structs.get(name.as_str()) {
@@ -187,8 +187,8 @@ fn plain() -> (String, String) {
     ("Meaning::Plain".to_owned(), "None".to_owned())
 }
 
-/// `MEANING` or `MEANING when SELECTOR VALUE...`, as the Rust of `meaning` and `when`. `prefix` is
-/// what precedes the selector's name in `fields`.
+/// The Rust expressions of `meaning` and `when` for `MEANING` or `MEANING when SELECTOR VALUE...`.
+/// `prefix` precedes the selector's name in `fields`.
 fn expressions(
     words: &str,
     fields: &[FlatField],
@@ -315,7 +315,7 @@ mod tests {
         for (name, meaning, condition) in [
             ("kind", "Meaning::Plain", "None"),
             ("array", "Meaning::Handle(Kind::Array)", when),
-            ("address", "Meaning::Unknown", "None"), // overlaps, and nothing is said
+            ("address", "Meaning::Unknown", "None"), // overlaps, without a selector
             ("stream", "Meaning::Handle(Kind::Stream)", "None"),
             ("rest", "Meaning::Pointer", "None"),
         ] {
@@ -351,7 +351,7 @@ mod tests {
                 "Some(When { offset: 8, values: &[2] })".to_owned()
             )
         );
-        // Overlapping members mean nothing there either.
+        // Overlapping members have no meaning there either.
         let overlapped = facts.of(&types, entry, &fields, field("inner.array"));
         assert_eq!(overlapped.0, "Meaning::Unknown");
     }

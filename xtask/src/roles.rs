@@ -1,5 +1,4 @@
-//! The little language of `registry/semantics`: what a parameter means (grammar:
-//! `registry/README.md`).
+//! The language of roles in `registry/semantics` (grammar: `registry/README.md`).
 
 use crate::kinds::{handle_kind, is_address, known_kind};
 use crate::members::Facts;
@@ -8,16 +7,16 @@ use crate::signatures::{Function, Shape, Types, pointee};
 /// A role: the words for the trace, and the Rust expression for the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Role {
-    /// In the words of the README, `may differ` included.
+    /// As the file has it, `may differ` included.
     pub(crate) words: String,
     /// E.g. `Role::Make(Kind::Module, Parent::CurrentContext)`.
     pub(crate) rust: String,
     pub(crate) may_differ: bool,
 }
 
-/// What a parameter means that semantics say nothing about.
+/// The role of a parameter without a line in semantics.
 ///
-/// `lenient`: the function is opaque or unreplayable, so a pointer needs no description.
+/// `lenient`: the function is not replayed, so a pointer needs no role.
 pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Result<Role, String> {
     let role = |words: &str, rust: String| Role {
         words: words.to_owned(),
@@ -47,7 +46,7 @@ pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Re
     }
 }
 
-/// Reads a role for one parameter of a function.
+/// Reads the role of a parameter.
 pub(crate) fn parse(
     text: &str,
     types: &Types<'_>,
@@ -76,7 +75,7 @@ pub(crate) fn parse(
     })
 }
 
-/// The position of a parameter, as the tables keep it.
+/// The position of a parameter in the tables.
 pub(crate) fn position(function: &Function, name: &str) -> Option<u8> {
     let position = function.params.iter().position(|param| param.1 == name)?;
     u8::try_from(position).ok()
@@ -155,8 +154,8 @@ impl Reader<'_> {
         Ok(format!("Role::{side}{way}({})", self.length(length, 1)?))
     }
 
-    /// Nothing (one element), `[n]` (elements), `n bytes` or `by P` (the value of the attribute
-    /// that P names).
+    /// Empty (one element), `[n]` (elements), `n bytes`, or `by P` (the value of the attribute in
+    /// P).
     fn bytes(&self, rest: &str) -> Result<String, String> {
         if let Some(name) = rest.strip_prefix("by ") {
             let position = self.param(name)?;
@@ -295,7 +294,7 @@ mod tests {
     use super::*;
     use crate::signatures::{Signatures, Typedef};
 
-    /// A function with a parameter of each sort.
+    /// A function with all sorts of parameters.
     fn sample() -> (Signatures, Function) {
         let params = [
             ("CUmodule", "hmod"),

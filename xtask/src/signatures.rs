@@ -1,4 +1,4 @@
-//! `registry/signatures`: what the headers say, as the files keep it.
+//! Reads `registry/signatures`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,13 +23,13 @@ pub(crate) fn base_name(symbol: &str) -> &str {
     }
 }
 
-/// Where the files are, from the root of the repository.
+/// The folder, from the root of the repository.
 pub(crate) const FOLDER: &str = "registry/signatures";
 
-/// The headers, in the order of their ids; one file each.
+/// The headers; each has a file.
 pub(crate) const HEADERS: [&str; 5] = ["cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler"];
 
-/// Everything that the headers say.
+/// The declarations of all headers.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     /// In the order of their ids.
@@ -54,12 +54,12 @@ pub(crate) struct Function {
     pub(crate) returns: String,
     /// C type, name, width.
     pub(crate) params: Vec<(String, String, String)>,
-    /// Which header declares it; from the file's name.
+    /// The header that declares it, from the name of the file.
     #[serde(skip)]
     pub(crate) header: String,
 }
 
-/// An enum; `name` is its typedef, or its tag where it has none.
+/// An enum; `name` is its typedef, or its tag if it has none.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Enum {
@@ -69,7 +69,7 @@ pub(crate) struct Enum {
     pub(crate) values: Vec<(String, i64)>,
 }
 
-/// A struct or union; the ones inside another have a name with `::`.
+/// A struct or union. The name of one inside another contains `::`.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Struct {
@@ -82,12 +82,12 @@ pub(crate) struct Struct {
     pub(crate) members: Vec<(String, String, u32, u32)>,
 }
 
-/// A typedef that is neither an enum's nor a struct's own.
+/// A typedef, except of an enum or a struct itself.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Typedef {
     pub(crate) name: String,
-    /// What it stands for: a type, or `R (*)(P, P)` for a pointer to a function.
+    /// A type, or `R (*)(P, P)` for a pointer to a function.
     pub(crate) target: String,
 }
 
@@ -99,13 +99,13 @@ pub(crate) struct Constant {
     pub(crate) value: String,
 }
 
-/// Which symbol a source file that says `base` gets.
+/// The symbol that `base` means in a source file.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Default {
     pub(crate) base: String,
     pub(crate) symbol: String,
-    /// `ptds` or `ptsz` where a per-thread default stream build appends that, else empty.
+    /// The suffix in a build with per-thread default streams: `ptds`, `ptsz` or empty.
     pub(crate) per_thread: String,
 }
 
@@ -196,7 +196,7 @@ impl Signatures {
     }
 }
 
-/// Names to what they are, over all kinds of type.
+/// All types, by name.
 #[derive(Debug)]
 pub(crate) struct Types<'a> {
     pub(crate) enums: HashMap<&'a str, &'a Enum>,
@@ -204,7 +204,7 @@ pub(crate) struct Types<'a> {
     pub(crate) typedefs: HashMap<&'a str, &'a str>,
 }
 
-/// What a C type comes down to.
+/// What a C type is behind its typedefs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape<'a> {
     /// A number: its width word, e.g. `u4`.
@@ -238,10 +238,10 @@ impl<'a> Types<'a> {
         types
     }
 
-    /// What that C type is, through all typedefs; `None` for an unknown name.
+    /// The shape of a C type; `None` for an unknown name.
     pub(crate) fn shape(&self, c_type: &'a str) -> Option<Shape<'a>> {
         let mut name = c_type.trim();
-        // A typedef chain is short; the bound only guards against a hand-made loop.
+        // The bound stops at a circle of typedefs in an edited file.
         for _ in 0..32 {
             if name.contains("(*)") {
                 return Some(Shape::Callback);
@@ -333,20 +333,19 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// A member with a dotted name and its place in the whole struct.
+/// A member with a dotted name and its offset in the whole struct.
 #[derive(Debug)]
 pub(crate) struct FlatField {
     pub(crate) name: String,
     pub(crate) c_type: String,
     pub(crate) offset: u32,
     pub(crate) size: u32,
-    /// The named structs around it inside the whole one, with the dots before their members:
+    /// The structs around it within the whole one, with the prefix of their members:
     /// `CUmemLocation`, `location.`.
     pub(crate) inside: Vec<(String, String)>,
 }
 
-/// A struct's members, those of the structs inside it in their place, in the order of their
-/// offsets.
+/// The members of a struct and of the structs inside it, in the order of their offsets.
 pub(crate) fn flat(types: &Types<'_>, entry: &Struct) -> Vec<FlatField> {
     let mut fields = Vec::new();
     flatten(types, entry, "", 0, &[], &mut fields);

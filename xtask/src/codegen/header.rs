@@ -1,4 +1,4 @@
-//! The C header that the test programs include, so that they need no toolkit.
+//! Makes the C header that the test programs include in place of the toolkit's.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ extern \"C\" {
 #endif
 ";
 
-/// A per-thread build asks for per-thread entry points unless it says otherwise, as cuda.h has it.
+/// As in cuda.h, a per-thread build asks for per-thread entry points by default.
 const PER_THREAD_ENTRY_POINTS: &str = "\
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 static inline CUresult cuGetProcAddress_per_thread(const char *symbol, void **pfn, int cudaVersion,
@@ -156,7 +156,7 @@ fn body<'a>(input: &Input<'a>, entry: &'a Struct, done: &mut HashSet<&'a str>, t
         return;
     }
     contained(input, entry, done, text);
-    // Beyond what the members ask for, only CUtensorMap is aligned.
+    // Only CUtensorMap has a greater alignment than its members.
     let aligned = if entry.align > 8 {
         format!(" __attribute__((aligned({})))", entry.align)
     } else {

@@ -24,7 +24,7 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Each function with what is said about it.
+    /// Each function with its meaning.
     fn functions(&self) -> impl Iterator<Item = (&'a Function, &'a Meaning)> {
         self.signatures.functions.iter().zip(self.meanings)
     }
@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The generated files: name from the root, text.
+/// Name from the root and text of each generated file.
 pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
     let signatures = Signatures::load(root)?;
     let types = Types::new(&signatures);

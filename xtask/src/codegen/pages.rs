@@ -51,7 +51,7 @@ fn examples(root: &Path) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let mut examples: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in PROGRAMS {
         let folder = format!("tests/programs/{group}");
-        // A tree without programs has pages without examples.
+        // The tests generate pages in a folder without programs.
         let Ok(listing) = fs::read_dir(root.join(&folder)) else {
             continue;
         };
@@ -235,8 +235,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines
 }
 
-/// The text as Markdown shows it unchanged, also in a table; code between backticks is left as it
-/// is.
+/// The text with Markdown's characters escaped, except in code between backticks.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for (position, part) in text.trim().split('`').enumerate() {

@@ -1,4 +1,4 @@
-//! The signature table as text, as every trace carries it.
+//! Makes the signature table that every trace contains.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ pub(super) fn signatures(input: &Input<'_>) -> String {
     text
 }
 
-/// The name in a C type: without const, stars and array brackets.
+/// The name in a C type, without const, stars and array brackets.
 fn bare(c_type: &str) -> String {
     c_type
         .split([' ', '*', '['])

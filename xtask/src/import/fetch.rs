@@ -1,5 +1,5 @@
-//! The headers: NVIDIA's wheels by pip (which checks the digests), and stand-ins for the graphics
-//! headers that they include.
+//! Downloads the headers in NVIDIA's wheels with pip, which checks the digests, and writes stubs
+//! for the graphics headers that they include.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::Toolkit;
 use crate::Failure;
 
-/// Version, requirement, digest, and where the headers are in the wheel; oldest first.
+/// Version, requirement, digest, and the folder of the headers in the wheel; oldest first.
 const WHEELS: [(&str, &str, &str, &str); 2] = [
     (
         "12.9",
@@ -23,8 +23,7 @@ const WHEELS: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
-/// Type names that cudaGL.h, cudaEGL.h and cudaVDPAU.h take from headers that this machine need not
-/// have.
+/// The types that cudaGL.h, cudaEGL.h and cudaVDPAU.h use from graphics headers.
 const STUBS: [(&str, &str); 4] = [
     (
         "GL/gl.h",
@@ -51,7 +50,7 @@ const PROFILER: &str = "#include <cuda.h>\n\
     CUresult cuProfilerStart(void);\n\
     CUresult cuProfilerStop(void);\n";
 
-/// Downloads (once) and unpacks the wheels.
+/// Downloads the wheels once, and unpacks them.
 pub(super) fn toolkits(work: &Path) -> Result<Vec<Toolkit>, Failure> {
     let mut toolkits = Vec::new();
     for (version, requirement, digest, inside) in WHEELS {
@@ -90,7 +89,7 @@ pub(super) fn toolkits(work: &Path) -> Result<Vec<Toolkit>, Failure> {
     Ok(toolkits)
 }
 
-/// Writes the stand-ins and the one file that includes everything; returns their folder.
+/// Writes the stubs and a file that includes all headers; returns their folder.
 pub(super) fn write_stubs(work: &Path) -> Result<PathBuf, Failure> {
     let folder = work.join("stubs");
     let all = "#include <vdpau/vdpau.h>\n#include <cuda.h>\n#include <cudaGL.h>\n\
@@ -112,7 +111,7 @@ fn wheel(folder: &Path) -> Result<PathBuf, Failure> {
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .ok_or_else(|| Failure::new(format!("{}: pip left no wheel there", folder.display())))
+        .ok_or_else(|| Failure::new(format!("{}: pip downloaded no wheel", folder.display())))
 }
 
 fn python(command: &mut Command) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! `import`: from NVIDIA's headers to `registry/signatures` and the `driver` crate's types.
+//! `import`: makes `registry/signatures` and the raw types of `cutape-driver` from NVIDIA's
+//! headers.
 
 mod fetch;
 mod parse;
@@ -44,8 +45,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
         constants: sections::constants(&newest.include)?,
         defaults: sections::defaults(&newest.include, &stubs)?,
     };
-    // Only where nothing was imported yet do ids begin at 0; a damaged file is an error, not a new
-    // beginning.
+    // Ids begin at 0 only at the first import: a damaged file is an error.
     let first = !root
         .join(crate::signatures::FOLDER)
         .join("cuda.toml")
@@ -81,7 +81,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Joins what the toolkits declare: newest prototype, ids kept, new names appended.
+/// Joins the declarations of all toolkits: the newest prototype counts, known names keep their ids,
+/// and new names get the next ones.
 fn functions(
     toolkits: &[Toolkit],
     readings: &[parse::Reading],
@@ -90,20 +91,20 @@ fn functions(
     signatures: &Signatures,
 ) -> Result<Vec<Function>, Failure> {
     let types = Types::new(signatures);
-    let mut homeless: BTreeSet<String> = BTreeSet::new();
+    let mut ungrouped: BTreeSet<String> = BTreeSet::new();
     let mut joined: HashMap<&str, Function> = HashMap::new();
     for (toolkit, reading) in toolkits.iter().zip(readings) {
         for prototype in &reading.functions {
             let base = base_name(&prototype.name).to_owned();
             let Some(place) = sections.of(&base) else {
-                homeless.insert(base);
+                ungrouped.insert(base);
                 continue;
             };
             let mut params = Vec::new();
             for (c_type, name) in &prototype.params {
                 let width = width(&types, c_type).ok_or_else(|| {
                     Failure::new(format!(
-                        "{}: {name} has type {c_type}, which travels in no known way",
+                        "{}: {name} has type {c_type}, whose width is not known",
                         prototype.name
                     ))
                 })?;
@@ -128,9 +129,9 @@ fn functions(
             );
         }
     }
-    if !homeless.is_empty() {
+    if !ungrouped.is_empty() {
         return Err(Failure::new(format!(
-            "no doxygen group, no entry in UNGROUPED of import/sections.rs: {homeless:?}"
+            "no doxygen group: {ungrouped:?}; add them to UNGROUPED in import/sections.rs"
         )));
     }
     let lost: Vec<&str> = known
@@ -140,7 +141,7 @@ fn functions(
         .collect();
     if !lost.is_empty() {
         return Err(Failure::new(format!(
-            "ids are never reused, but no header declares: {}",
+            "no header declares functions that have an id: {}; add the toolkit that does",
             lost.join(" ")
         )));
     }
@@ -160,12 +161,12 @@ fn functions(
     Ok(all)
 }
 
-/// How a parameter of that C type travels; `None` for what no header has.
+/// The width of a parameter of that C type; `None` if no header passes such a type.
 fn width(types: &Types<'_>, c_type: &str) -> Option<String> {
     Some(match types.shape(c_type)? {
         Shape::Number(width) => width.to_owned(),
         Shape::Enum(entry) => entry.width.clone(),
-        // A struct of one eightbyte of integers travels in a register like a number.
+        // A struct of 8 bytes of integers is passed in a register, like a number.
         Shape::Struct(entry) if entry.size == 8 => "u8".to_owned(),
         Shape::Struct(entry) if entry.size > 16 => format!("m{}", entry.size),
         Shape::Struct(_) | Shape::Void => return None,
@@ -173,8 +174,8 @@ fn width(types: &Types<'_>, c_type: &str) -> Option<String> {
     })
 }
 
-/// Says which layouts differ between the toolkits: those a trace of the older one shows with the
-/// newer one's offsets.
+/// Prints which layouts differ between the toolkits: a trace of a program that was built with the
+/// older one shows them with the newer one's offsets.
 fn report_changes(old: &parse::Reading, new: &parse::Reading) {
     let names: HashSet<&str> = new
         .structs
@@ -183,7 +184,7 @@ fn report_changes(old: &parse::Reading, new: &parse::Reading) {
         .collect();
     for entry in &old.structs {
         if !names.contains(entry.name.as_str()) {
-            println!("note: struct {} is gone in the newest headers", entry.name);
+            println!("note: the newest headers lack struct {}", entry.name);
         }
         for other in new.structs.iter().filter(|other| other.name == entry.name) {
             if (other.size, other.align) != (entry.size, entry.align) {

@@ -1,4 +1,4 @@
-//! From bindgen's output to signatures: functions, enums, struct layouts, typedefs.
+//! Reads functions, enums, struct layouts and typedefs from bindgen's output.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) struct Prototype {
     pub(super) params: Vec<(String, String)>,
 }
 
-/// What one set of headers declares.
+/// The declarations of one set of headers.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) functions: Vec<Prototype>,
@@ -45,7 +45,7 @@ pub(super) fn bindings(
     stubs: &Path,
     functions: bool,
 ) -> Result<String, Failure> {
-    // bindgen panics where it finds no libclang.
+    // bindgen panics if it finds no libclang.
     if std::panic::catch_unwind(bindgen::clang_version).is_err() {
         return Err(Failure::new(
             "import needs libclang: apt-get install libclang-dev, or pip install libclang and set \
@@ -80,7 +80,7 @@ pub(super) fn bindings(
     Ok(bindings.to_string())
 }
 
-/// Where the C compiler keeps stddef.h: a libclang without its own headers needs it.
+/// The folder of the C compiler's stddef.h, for a libclang without headers of its own.
 fn compiler_includes() -> Vec<String> {
     let output = std::process::Command::new("cc")
         .arg("-print-file-name=include")
@@ -107,11 +107,11 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
             unions.push(Fields::Named(union.fields.clone()));
         }
     }
-    // tag -> typedef of the same thing: `pub use self::TAG as NAME`, `pub type NAME = TAG`.
+    // The typedef of each tag: `pub use self::TAG as NAME`, `pub type NAME = TAG`.
     let mut second: HashMap<String, String> = HashMap::new();
     let mut enums: HashMap<String, Enum> = HashMap::new();
     let mut order: Vec<String> = Vec::new();
-    // The impl with the names stands before the newtype.
+    // The impl with the names precedes the newtype.
     let mut values: HashMap<String, Vec<(String, i64)>> = HashMap::new();
     let mut next_union = unions.iter();
     for item in &file.items {
@@ -195,7 +195,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
     }
     for (ident, kind, fields) in structs {
         let tag = ident.to_string();
-        // Only ever behind a pointer: `struct CUctx_st { _unused: [u8; 0] }`.
+        // An incomplete type: `struct CUctx_st { _unused: [u8; 0] }`.
         let opaque = fields
             .iter()
             .any(|field| field.ident.as_ref().is_some_and(|name| name == "_unused"));
@@ -215,10 +215,10 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
             }
             if name.starts_with("_bitfield") {
                 return Err(Failure::new(format!(
-                    "struct {tag} has bit fields, which no trace can describe yet"
+                    "struct {tag} has bit fields, which a trace cannot describe"
                 )));
             }
-            // bindgen asserts nothing about anonymous members: `finish` places them.
+            // bindgen asserts no offset of an anonymous member: `finish` computes it.
             let anonymous = name.starts_with("__bindgen_anon");
             let offset = match layout.offsets.get(name) {
                 Some(offset) => *offset,
@@ -249,7 +249,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
     Ok(reading)
 }
 
-/// What bindgen puts an underscore behind because it is a word of Rust.
+/// Names to which bindgen appends an underscore because they are Rust keywords.
 const KEYWORDS: [&str; 14] = [
     "abstract_",
     "box_",
@@ -270,7 +270,7 @@ const KEYWORDS: [&str; 14] = [
 /// The offset of an anonymous member until it is computed.
 const UNPLACED: u32 = u32::MAX;
 
-/// Drops typedefs that are a struct's or an enum's own, and fills the members' sizes.
+/// Removes the typedefs of structs and enums themselves, and fills in the sizes of members.
 fn finish(reading: &mut Reading) -> Result<(), Failure> {
     let mut own: HashMap<String, String> = HashMap::new();
     for entry in &reading.enums {
@@ -339,7 +339,7 @@ fn finish(reading: &mut Reading) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `X__bindgen_ty_1` (a struct inside X) is called `X::1`.
+/// `X::1` for `X__bindgen_ty_1`, a struct inside X.
 fn nested(name: &str) -> String {
     name.replace("__bindgen_ty_", "::")
 }

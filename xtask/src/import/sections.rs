@@ -1,4 +1,4 @@
-//! What only the headers' text says: sections (doxygen groups), macros.
+//! Reads from the text of the headers what bindgen omits: sections (doxygen groups) and macros.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::signatures::{Constant, Default, HEADERS};
 
-/// Where a function is described.
+/// The header and the section of a function.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) header: String,
@@ -18,7 +18,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Sections(HashMap<String, Place>);
 
-/// What stands in no group: (documented name, header, section).
+/// Functions without a group: (documented name, header, section).
 const UNGROUPED: [(&str, &str, &str); 5] = [
     ("cuGraphInstantiateWithFlags", "cuda", "Graph Management"),
     ("cuGetExportTable", "cuda", "Driver Entry Point Access"),
@@ -33,8 +33,7 @@ impl Sections {
     }
 }
 
-/// Reads the groups of all headers. A `[DEPRECATED]` group belongs to the section that it is the
-/// old part of.
+/// Reads the groups of all headers. A `[DEPRECATED]` group belongs to the section of that name.
 pub(super) fn of_headers(include: &Path, stubs: &Path) -> Result<Sections, Failure> {
     let mut places = HashMap::new();
     for (base, header, section) in UNGROUPED {
@@ -50,7 +49,7 @@ pub(super) fn of_headers(include: &Path, stubs: &Path) -> Result<Sections, Failu
         let name = format!("{header}.h");
         let text = read(&include.join(&name)).or_else(|_| read(&stubs.join(&name)))?;
         let mut section = String::new();
-        // A prototype's name may stand on the line after CUDAAPI.
+        // The name of a prototype may be on the line after CUDAAPI.
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
             if let Some((_, group)) = line.split_once("\\defgroup ") {
@@ -88,7 +87,7 @@ fn declared(text: &str) -> Option<&str> {
         .then(|| crate::signatures::base_name(name))
 }
 
-/// `#define NAME 0x10` and `#define NAME ((CUstream)0x1)`: numbers that programs write.
+/// Numbers that programs use: `#define NAME 0x10` and `#define NAME ((CUstream)0x1)`.
 pub(super) fn constants(include: &Path) -> Result<Vec<Constant>, Failure> {
     let text = read(&include.join("cuda.h"))?;
     let mut constants = Vec::new();
@@ -187,8 +186,7 @@ fn macros(
         if !name.starts_with("cu") || name.contains('(') {
             continue;
         }
-        // In a per-thread build this is an inline function of cuda.h, no symbol; codegen's header
-        // has its own.
+        // In a per-thread build this is an inline function of cuda.h, not a symbol.
         if name == "cuGetProcAddress_v2" {
             continue;
         }

@@ -1,10 +1,10 @@
-//! Writing `registry/signatures`.
+//! Writes `registry/signatures`.
 
 use std::fmt::Write as _;
 
 use crate::signatures::{Function, HEADERS, Signatures};
 
-/// The texts of the files, by file name.
+/// Name and text of each file.
 pub(super) fn files(signatures: &Signatures) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for header in HEADERS {
