@@ -1,4 +1,4 @@
-//! The C programs under `programs/`: what their first lines say, and how they are compiled.
+//! The C programs in `programs/`: their header lines, and how they are compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use crate::process;
 /// Which of the two programs in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Without a fault.
+    /// Correct.
     Correct,
-    /// With the fault that the source is about.
+    /// With the violation that the source is about.
     Violation,
 }
 
@@ -22,26 +22,26 @@ pub enum Variant {
 pub struct Program {
     /// `clean/events`, `rules/link-state-leak/violation`.
     pub name: String,
-    /// Whether it is the wrong one.
+    /// Which of the two it is.
     pub variant: Variant,
-    /// The rules that are found in it: none in a correct one.
+    /// The rules that `check` finds broken: none in a correct program.
     pub expected: Vec<String>,
-    /// Rules that may be found beside.
+    /// Rules that `check` may find broken as well.
     pub allowed: Vec<String>,
-    /// Functions whose calls `replay` does not re-issue although it knows them.
+    /// Functions whose calls `replay` skips although it knows them.
     pub skipped: Vec<String>,
-    /// A function that `replay` does not re-issue, so that what comes back later differs.
+    /// A function that `replay` skips, so that a later result differs.
     pub diverges: Option<String>,
     /// The signal that ends it on the real driver; the null driver may answer an error instead.
     pub crash: Option<i32>,
-    /// What the null driver is to be: `CUTAPE_NULL_*` and its value.
+    /// Settings of the null driver: `CUTAPE_NULL_*` and the value.
     pub environment: Vec<(String, String)>,
     /// Whether it has several threads.
     pub is_threaded: bool,
     source: PathBuf,
 }
 
-/// The kinds of comment that mean something.
+/// The keys of header lines.
 const KEYS: [&str; 8] = [
     "expect",
     "may",
@@ -53,14 +53,17 @@ const KEYS: [&str; 8] = [
     "null-driver",
 ];
 
+/// Folders of programs that run in every mode.
+const KINDS: [&str; 4] = ["clean", "rules", "misuse", "demo"];
+
 /// All programs, by name.
 ///
 /// # Errors
-/// A source that cannot be read, or that says something about itself that is not understood.
+/// A source that cannot be read, or a header line that is unknown.
 pub fn programs() -> Result<Vec<Program>, String> {
     let folder = root().join("tests/programs");
     let mut all = Vec::new();
-    for kind in ["clean", "rules", "misuse", "demo"] {
+    for kind in KINDS {
         let sources = sources(&folder.join(kind), "c")?;
         if sources.is_empty() {
             return Err(format!("no programs in {}", folder.join(kind).display()));
@@ -127,7 +130,7 @@ struct About {
 }
 
 impl About {
-    /// Reads the comment lines with which a source begins: all up to the first line of code.
+    /// Reads the comment lines at the start of a source, up to the first line of code.
     fn read(text: &str) -> Result<Self, String> {
         let mut about = Self::default();
         for line in text
@@ -176,10 +179,10 @@ fn signal(name: &str) -> Result<i32, String> {
 }
 
 impl Program {
-    /// Compiles it if it is older than its source or a header; where the result is.
+    /// Compiles it unless the result is newer than the source and the headers; the path of the result.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's message.
     pub fn compile(&self, parts: &Parts) -> Result<PathBuf, String> {
         compile(
             parts,
@@ -190,10 +193,10 @@ impl Program {
     }
 }
 
-/// Compiles `programs/endings/endings.c`; where the result is.
+/// Compiles `programs/endings/endings.c`; the path of the result.
 ///
 /// # Errors
-/// What the compiler says.
+/// The compiler's message.
 pub fn endings(parts: &Parts) -> Result<PathBuf, String> {
     compile(
         parts,
@@ -289,17 +292,47 @@ mod tests {
         }
     }
 
+    /// Folders whose sources other tests compile.
+    const OTHERS: [&str; 3] = ["endings", "forward", "loading"];
+
+    /// A program in a folder that no test knows would never run.
     #[test]
-    fn every_program_is_listed_once() {
+    fn every_source_belongs_to_a_test() {
+        let folder = root().join("tests/programs");
+        let mut unknown = Vec::new();
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let is_known = KINDS.contains(&name.as_str()) || OTHERS.contains(&name.as_str());
+            let sources = match entry.path().is_dir() {
+                true => sources(&entry.path(), "c").unwrap(),
+                false => vec![entry.path()],
+            };
+            let is_source = |path: &&PathBuf| path.extension().is_some_and(|found| found == "c");
+            unknown.extend(
+                sources
+                    .iter()
+                    .filter(is_source)
+                    .filter(|_| !is_known)
+                    .cloned(),
+            );
+        }
+        assert_eq!(unknown, [PathBuf::new(); 0]);
         let all = programs().unwrap();
-        let mut names: Vec<_> = all.iter().map(|program| &program.name).collect();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count);
-        assert!(all.iter().any(|program| program.name == "demo/link_demo"));
+        for kind in KINDS {
+            let count = sources(&folder.join(kind), "c").unwrap().len();
+            let variants = if ["rules", "misuse"].contains(&kind) {
+                2
+            } else {
+                1
+            };
+            let listed = all
+                .iter()
+                .filter(|program| program.name.starts_with(&format!("{kind}/")));
+            assert_eq!(listed.count(), count * variants, "{kind}");
+        }
     }
 
-    /// Rules of the catalogue that are not looked for yet; their programs must not be blamed for anything else.
+    /// Rules of the catalogue without an implementation; their programs must have no other finding.
     const NOT_YET: [&str; 3] = [
         "event-wait-unrecorded",
         "memory-leak",
