@@ -11,8 +11,24 @@ use cutape_replay::{Guard, What};
 use recorder::{Behind, Recorder, assert_agrees, pattern};
 
 #[test]
+#[ignore = "the process in which the other tests replay"]
 fn child() {
     recorder::child();
+}
+
+#[test]
+fn a_process_without_a_guard_replays_nothing() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    recorder.end(context);
+    recorder.in_child("unguarded", "", &[], |_, command| {
+        // The driver would kill the process at its first call.
+        let status = command()
+            .env("CUTAPE_NULL_CRASH", "cuInit")
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(2));
+    });
 }
 
 #[test]

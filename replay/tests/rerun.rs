@@ -12,8 +12,8 @@ use cutape_replay::{
 
 use recorder::{Behind, FLAGS, Recorder, TRACE, null_driver, pattern};
 
-/// Does nothing in an ordinary run; the measuring process runs it alone.
 #[test]
+#[ignore = "the process in which the other tests replay"]
 fn child() {
     let Some(path) = std::env::var_os(TRACE) else {
         return;

@@ -518,11 +518,6 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_guard_there_is_no_child() {
-        assert!(std::env::var(VARIABLE).is_err());
-    }
-
-    #[test]
     fn a_child_that_dies_is_told_from_one_that_hangs() {
         let guard = Guard {
             attempts: 1,

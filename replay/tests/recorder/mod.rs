@@ -266,7 +266,7 @@ impl Recorder {
         let done = work(&trace, &|| {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command
-                .args(["--exact", "child", "--nocapture"])
+                .args(["--exact", "child", "--ignored", "--nocapture"])
                 .stdout(Stdio::null())
                 .env(TRACE, &path)
                 .env(FLAGS, flags)
