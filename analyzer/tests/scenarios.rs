@@ -146,7 +146,7 @@ fn a_finding_explains_itself() {
     };
     assert_eq!(finding.severity, Severity::Error);
     for part in [
-        "luck",
+        "had not been reused",
         "0x30000",
         "cuLinkComplete (call 2)",
         "cuLinkDestroy (call 3)",

@@ -1,4 +1,4 @@
-//! Arrays of JIT options: well-formed, with values and not addresses, fresh at every use.
+//! Arrays of JIT options: well-formed, with values and not addresses, set anew for every use.
 
 use cutape_format::layout::field;
 use cutape_registry::{Family, LinkOp};
@@ -6,7 +6,6 @@ use cutape_registry::{Family, LinkOp};
 use super::{Check, Draft, at};
 use crate::finding::Severity;
 use crate::plan::OptionShape;
-
 use crate::state::data::Options;
 use crate::state::options::*;
 use crate::state::{numbers64, options_of};
@@ -16,49 +15,40 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(shape) = check.plan.options else {
         return;
     };
-    // An unsigned int.
-    let count = check.call.argument(shape.count) & 0xffff_ffff;
+    let count = option_count(check, shape);
     if count == 0 {
         return;
     }
     let options = options_of(shape, check.call);
-    let link = matches!(check.plan.function.family, Family::Link(_));
-    let creates = matches!(
-        check.plan.function.family,
-        Family::Link(LinkOp::Create { .. })
-    );
-    let add = link && !creates;
-    // Several complaints about one array have one cause.
-    let before = drafts.len();
-    if add {
-        rejected(check, drafts, &options);
-    }
-    if drafts.len() == before {
-        reused(check, drafts, shape, &options);
-    }
-    if drafts.len() == before {
-        by_address(check, drafts, &options);
-    }
-    if drafts.len() == before {
-        malformed(check, drafts, shape, count, &options);
-    }
-    if drafts.len() == before {
-        conflict(check, drafts, &options, link);
-    }
-    if link {
-        deprecated(check, drafts, &options);
+    let family = check.family();
+    let links = matches!(family, Family::Link(_));
+    let adds = links && !matches!(family, Family::Link(LinkOp::Create { .. }));
+    // All that is wrong with one array has one cause, so the first finding is enough.
+    let rejected = || rejected(check, &options).filter(|_| adds);
+    let first = rejected()
+        .or_else(|| reused(check, shape, &options))
+        .or_else(|| by_address(check, &options))
+        .or_else(|| malformed(check, shape, count, &options))
+        .or_else(|| conflict(check, &options, links));
+    drafts.extend(first);
+    if links {
+        drafts.extend(deprecated(check, &options));
     }
 }
 
-/// Name of an option.
+/// How many options the call passes.
+pub(super) fn option_count(check: &Check<'_, '_>, shape: OptionShape) -> u64 {
+    // An unsigned int, of which the upper half of the word is undefined.
+    check.call.argument(shape.count) & 0xffff_ffff
+}
+
 fn name(check: &Check<'_, '_>, option: u32) -> String {
-    let table = check.context.signatures().enumeration("CUjit_option");
-    let known = table.and_then(|table| table.name_of(i64::from(option)));
-    known.map_or_else(|| format!("option {option}"), str::to_owned)
+    check.enum_name("CUjit_option", i64::from(option), "option")
 }
 
-fn rejected(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
-    let bad = options.numbers.iter().copied().find(|&option| {
+fn rejected(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
+    let mut numbers = options.numbers.iter().copied();
+    let bad = numbers.find(|&option| {
         matches!(
             option,
             WALL_TIME
@@ -72,278 +62,183 @@ fn rejected(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
                 | SYMBOL_ADDRESSES
                 | SYMBOL_COUNT
         )
-    });
-    let Some(bad) = bad else { return };
+    })?;
     let message = format!(
-        "{} is given {} for one input. That option belongs to the link as a whole and is taken by cuLinkCreate only. {}",
-        check.plan.function.name,
+        "{} gets {} for one input. Only cuLinkCreate takes that option, for the whole link. {}",
+        check.function(),
         name(check, bad),
-        if check.went_wrong() {
-            check.answer()
-        } else {
-            "This driver took it all the same.".to_owned()
-        },
+        check.answer_or("This driver accepted it."),
     );
-    drafts.push(Draft::new(
-        "link-add-rejected-option",
-        "an input is given an option of the whole link",
-        message,
-    ));
+    let title = "option of the whole link given to one input";
+    Some(Draft::new("link-add-rejected-option", title, message))
 }
 
 fn malformed(
     check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
     shape: OptionShape,
     count: u64,
     options: &Options,
-) {
-    let numbers_address = check.call.argument(shape.numbers);
-    let why = if numbers_address == 0 || options.values_address == 0 {
-        let which = if numbers_address == 0 {
-            "the option numbers"
-        } else {
-            "the option values"
-        };
-        Some(format!(
-            "{count} options are announced, but the pointer to {which} is NULL"
-        ))
+) -> Option<Draft> {
+    let is_null = |address| address == 0;
+    let why = if is_null(check.call.argument(shape.numbers)) {
+        format!("the count is {count}, but the pointer to the option numbers is NULL")
+    } else if is_null(options.values_address) {
+        format!("the count is {count}, but the pointer to the option values is NULL")
     } else {
         unknown(check, options)
             .or_else(|| log_without_size(options))
-            .or_else(|| symbols(check, shape, options))
-    };
-    let Some(why) = why else { return };
-    let answer = if check.went_wrong() {
-        check.answer()
-    } else {
-        "The driver took the array all the same; what it made of it is not promised.".to_owned()
+            .or_else(|| symbols(check, shape, options))?
     };
     let message = format!(
-        "In the options of {}: {why}. {answer}",
-        check.plan.function.name
+        "In the options of {}, {why}. {}",
+        check.function(),
+        check
+            .answer_or("The driver accepted the array, but does not promise what it does with it."),
     );
-    drafts.push(Draft::new(
-        "module-jit-options-malformed",
-        "a malformed array of options",
-        message,
-    ));
+    let title = "malformed array of options";
+    Some(Draft::new("module-jit-options-malformed", title, message))
 }
 
 fn unknown(check: &Check<'_, '_>, options: &Options) -> Option<String> {
-    // A number that we do not know and the driver takes is newer than we are.
+    // A number that the driver accepts belongs to a newer toolkit than ours.
     if !check.went_wrong() {
         return None;
     }
     let table = check.context.signatures().enumeration("CUjit_option")?;
-    let bad = options.numbers.iter().copied().find(|&option| {
-        table
-            .name_of(i64::from(option))
-            .is_none_or(|name| name == "CU_JIT_NUM_OPTIONS")
-    })?;
+    let is_valid = |option: u32| {
+        let name = table.name_of(i64::from(option));
+        name.is_some_and(|name| name != "CU_JIT_NUM_OPTIONS")
+    };
+    let mut numbers = options.numbers.iter().copied();
+    let bad = numbers.find(|&option| !is_valid(option))?;
     Some(format!("{bad} ({bad:#x}) is no value of CUjit_option"))
 }
 
 fn log_without_size(options: &Options) -> Option<String> {
-    for (buffer, size, buffer_name, size_name) in [
-        (
-            INFO_LOG,
-            INFO_LOG_SIZE,
-            "CU_JIT_INFO_LOG_BUFFER",
-            "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES",
-        ),
-        (
-            ERROR_LOG,
-            ERROR_LOG_SIZE,
-            "CU_JIT_ERROR_LOG_BUFFER",
-            "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-        ),
-    ] {
-        let Some(address) = options.value(buffer).filter(|&address| address != 0) else {
-            continue;
-        };
+    [
+        (INFO_LOG, INFO_LOG_SIZE, "CU_JIT_INFO_LOG_BUFFER"),
+        (ERROR_LOG, ERROR_LOG_SIZE, "CU_JIT_ERROR_LOG_BUFFER"),
+    ]
+    .into_iter()
+    .find_map(|(buffer, size, name)| {
+        let address = options.value(buffer).filter(|&address| address != 0)?;
         match options.value(size) {
-            None => {
-                return Some(format!(
-                    "{buffer_name} ({address:#x}) comes without {size_name}"
-                ));
-            }
-            Some(value) if value & 0xffff_ffff == 0 => {
-                return Some(format!(
-                    "{buffer_name} ({address:#x}) comes with {size_name} 0"
-                ));
-            }
-            Some(_) => {}
+            None => Some(format!(
+                "{name} ({address:#x}) has no {name}_SIZE_BYTES beside it"
+            )),
+            Some(value) if value & 0xffff_ffff == 0 => Some(format!(
+                "{name} ({address:#x}) has a {name}_SIZE_BYTES of 0"
+            )),
+            Some(_) => None,
         }
-    }
-    None
+    })
 }
 
 fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Option<String> {
     let parts = [SYMBOL_NAMES, SYMBOL_ADDRESSES, SYMBOL_COUNT];
-    let given = parts
-        .iter()
-        .filter(|&&part| options.numbers.contains(&part))
-        .count();
-    if given == 0 {
+    let missing = parts.iter().filter(|part| !options.numbers.contains(part));
+    let missing: Vec<_> = missing.map(|&part| name(check, part)).collect();
+    if missing.len() == parts.len() {
         return None;
     }
-    if given < parts.len() {
-        let missing: Vec<_> = parts
-            .iter()
-            .filter(|part| !options.numbers.contains(part))
-            .map(|&part| name(check, part))
-            .collect();
+    if !missing.is_empty() {
+        let missing = missing.join(" and ");
         return Some(format!(
-            "global symbols are supplied, but {} is missing",
-            missing.join(" and ")
+            "global symbols are supplied, but {missing} is missing"
         ));
     }
-    let names = check
-        .call
-        .snapshot(shape.values, field::SYMBOL_NAMES)?
-        .bytes
-        .inline()?;
+    let names = check.call.snapshot(shape.values, field::SYMBOL_NAMES)?;
+    let names = names.bytes.inline()?.split(|&byte| byte == 0);
     let addresses = numbers64(check.call.snapshot(shape.values, field::SYMBOL_ADDRESSES));
-    let names: Vec<&[u8]> = names
-        .split(|&byte| byte == 0)
-        .take(addresses.len())
-        .collect();
-    for (position, symbol) in names.iter().enumerate() {
-        let first = names.iter().position(|other| other == symbol)?;
-        if first < position && addresses[first] != addresses[position] {
-            return Some(format!(
-                "the symbol \"{}\" is supplied at {:#x} and at {:#x}",
-                String::from_utf8_lossy(symbol),
-                addresses[first],
-                addresses[position],
-            ));
-        }
-    }
-    None
+    let symbols: Vec<(&[u8], u64)> = names.zip(addresses).collect();
+    symbols.iter().find_map(|&(symbol, address)| {
+        let &(_, first) = symbols.iter().find(|(other, _)| *other == symbol)?;
+        let symbol = String::from_utf8_lossy(symbol);
+        (first != address)
+            .then(|| format!("the symbol \"{symbol}\" is supplied at {first:#x} and {address:#x}"))
+    })
 }
 
-fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, shape: OptionShape, options: &Options) {
-    let Some(old) = check.state.arrays.get(&options.values_address) else {
-        return;
-    };
+/// The size of a log, which the driver replaces by the bytes that it has filled, is passed on as the next capacity.
+fn reused(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Option<Draft> {
+    let old = check.state.arrays.get(&options.values_address)?;
     if old.numbers != options.numbers || old.left.len() != options.values.len() {
-        return;
+        return None;
     }
-    for (slot, &option) in options.numbers.iter().enumerate() {
-        if !matches!(option, INFO_LOG_SIZE | ERROR_LOG_SIZE) {
-            continue;
-        }
+    let sizes = options.numbers.iter().enumerate();
+    let mut sizes = sizes.filter(|(_, option)| matches!(**option, INFO_LOG_SIZE | ERROR_LOG_SIZE));
+    let (slot, &option, given, left) = sizes.find_map(|(slot, option)| {
         let low = |values: &[u64]| values.get(slot).map(|value| value & 0xffff_ffff);
-        let (given, left, now) = (low(&old.given), low(&old.left), low(&options.values));
-        if now != left || left == given || now.is_none() {
-            continue;
-        }
-        let message = format!(
-            "{} is given the array of option values at {:#x} that {} was given before. There slot {slot}, {}, was {}; the \
-             driver replaced it by {}, the bytes that it filled, and the array is passed on like that: the log of this call \
-             has room for {} bytes.",
-            check.plan.function.name,
-            check.call.argument(shape.values),
-            at(old.site),
-            name(check, option),
-            given.unwrap_or(0),
-            left.unwrap_or(0),
-            now.unwrap_or(0),
-        );
-        drafts.push(
-            Draft::new(
-                "module-jit-output-reused",
-                "option values are reused as the driver left them",
-                message,
-            )
-            .chain(vec![
-                format!(
-                    "{} wrote {} to slot {slot}",
-                    at(old.site),
-                    left.unwrap_or(0)
-                ),
-                format!("used as a capacity by {}", at(check.site)),
-            ]),
-        );
-        return;
-    }
+        let (given, left) = (low(&old.given), low(&old.left)?);
+        let reused = low(&options.values) == Some(left) && given != Some(left);
+        reused.then_some((slot, option, given.unwrap_or(0), left))
+    })?;
+    let message = format!(
+        "{} gets the array of option values at {:#x} that {} used before. Slot {slot}, {}, was \
+         {given} then; the driver replaced it by {left}, the bytes that it filled. The log of this \
+         call has room for {left} bytes only.",
+        check.function(),
+        check.call.argument(shape.values),
+        at(old.site),
+        name(check, option),
+    );
+    let title = "option values reused as the driver left them";
+    Some(
+        Draft::new("module-jit-output-reused", title, message).chain(vec![
+            format!("{} wrote {left} to slot {slot}", at(old.site)),
+            format!("used as a capacity by {}", at(check.site)),
+        ]),
+    )
 }
 
-fn by_address(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
-    let table = check.context.signatures().enumeration("CUjit_option");
-    for (&option, &value) in options.numbers.iter().zip(&options.values) {
-        let known = table.is_some_and(|table| table.name_of(i64::from(option)).is_some());
-        // A negative int and its sign, or a slot of which only half was set, are no addresses.
-        let address = (1 << 32..1 << 47).contains(&value);
-        if !known || !is_number(option) || !address {
-            continue;
-        }
-        let message = format!(
-            "{} is given {value:#x} as the value of {}, which is a number of 32 bits: this is the address of something. The \
-             driver takes its low half, {}. {}",
-            check.plan.function.name,
-            name(check, option),
-            value & 0xffff_ffff,
-            if check.went_wrong() {
-                check.answer()
-            } else {
-                String::new()
-            },
-        );
-        drafts.push(Draft::new(
-            "link-option-value-by-address",
-            "an option's value is an address",
-            message.trim_end(),
-        ));
-        return;
-    }
+fn by_address(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
+    let table = check.context.signatures().enumeration("CUjit_option")?;
+    let mut values = options.numbers.iter().zip(&options.values);
+    let (&option, &value) = values.find(|&(&option, value)| {
+        // A sign-extended negative int, or a slot of which only half was set, is no address.
+        let is_address = (1 << 32..1 << 47).contains(value);
+        is_address && is_number(option) && table.name_of(i64::from(option)).is_some()
+    })?;
+    let message = format!(
+        "{} gets {value:#x} as the value of {}, which is a number of 32 bits, not an address. The \
+         driver uses its lower half, {}. {}",
+        check.function(),
+        name(check, option),
+        value & 0xffff_ffff,
+        check.answer_or(""),
+    );
+    let title = "address as the value of an option";
+    Some(Draft::new("link-option-value-by-address", title, message))
 }
 
-fn conflict(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options, link: bool) {
+fn conflict(check: &Check<'_, '_>, options: &Options, links: bool) -> Option<Draft> {
     let has = |option| options.numbers.contains(&option);
     let why = if has(THREADS_PER_BLOCK) && has(TARGET) {
         "CU_JIT_THREADS_PER_BLOCK and CU_JIT_TARGET exclude each other"
-    } else if link && has(FALLBACK_STRATEGY) {
-        "CU_JIT_FALLBACK_STRATEGY does not go with the linker, which needs exact matches"
+    } else if links && has(FALLBACK_STRATEGY) {
+        "CU_JIT_FALLBACK_STRATEGY is not for the linker, which needs exact matches"
     } else {
-        return;
+        return None;
     };
     let message = format!(
-        "In the options of {}: {why}. {}",
-        check.plan.function.name,
-        if check.went_wrong() {
-            check.answer()
-        } else {
-            "This driver took them.".to_owned()
-        },
+        "In the options of {}, {why}. {}",
+        check.function(),
+        check.answer_or("This driver accepted them."),
     );
-    drafts.push(Draft::new(
-        "link-option-conflict",
-        "options that do not go together",
-        message,
-    ));
+    let title = "options that exclude each other";
+    Some(Draft::new("link-option-conflict", title, message))
 }
 
-fn deprecated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, options: &Options) {
-    let Some(&option) = options
-        .numbers
-        .iter()
-        .find(|&&option| (LTO..=VARIABLE_COUNT).contains(&option))
-    else {
-        return;
-    };
+fn deprecated(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
+    let mut numbers = options.numbers.iter();
+    let &option = numbers.find(|&option| (LTO..=VARIABLE_COUNT).contains(option))?;
     let message = format!(
-        "{} is given {}. Link-time optimisation in the driver is deprecated: it takes code of toolkits before CUDA 12.0 only.",
-        check.plan.function.name,
+        "{} gets {}. Link-time optimization in the driver is deprecated: it works only for code of \
+         toolkits before CUDA 12.0.",
+        check.function(),
         name(check, option),
     );
-    drafts.push(
-        Draft::new(
-            "link-lto-ir-too-new",
-            "a deprecated option of link-time optimisation",
-            message,
-        )
-        .severity(Severity::Advice),
-    );
+    let title = "deprecated option of link-time optimization";
+    let draft = Draft::new("link-lto-ir-too-new", title, message);
+    Some(draft.severity(Severity::Advice))
 }

@@ -1,16 +1,15 @@
 //! Libraries: preserved images, kernels in the place of functions, attributes set twice, instances of other contexts.
 
-use cutape_format::layout::field;
+use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
 use cutape_registry::{CopyOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp};
 
-use super::{Check, Draft, at, code};
+use super::usage::lacks_context;
+use super::{Check, Draft, at, created_at};
 use crate::context::bytes_of;
 use crate::plan::Step;
 use crate::state::data::{Data, Own};
-use crate::state::image_snapshot;
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
-use crate::state::source_bytes;
-use cutape_model::{Lookup, ObjectId};
+use crate::state::{image_snapshot, source_bytes};
 
 /// Rules about libraries beyond lifetimes and images.
 #[inline]
@@ -21,7 +20,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.takes_functions_only {
         kernel_as_function(check, drafts);
     }
-    match check.plan.function.family {
+    match check.family() {
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
             let objects = &check.state.objects;
             if objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library) {
@@ -38,71 +37,54 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// Loads that promise, or break the promise, that an image stays where it is.
+/// Loads that promise, or break the promise, that an image stays in place.
 pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if matches!(check.plan.function.family, Family::LibraryLoad(_))
-        && check.plan.file.is_some()
-        && library_option(check.plan, check.call, BINARY_IS_PRESERVED)
-            .is_some_and(|value| value != 0)
+    if check.plan.file.is_some()
+        && library_option(check.plan, check.call, BINARY_IS_PRESERVED).is_some_and(|on| on != 0)
     {
         let message = format!(
-            "{} is given CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the image in its memory, but it \
-             loads from a file. {}",
-            check.plan.function.name,
+            "{} gets CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the \
+             image in its memory, but it loads from a file. {}",
+            check.function(),
             check.answer(),
         );
-        drafts.push(Draft::new(
-            "library-preserved-image-freed",
-            "a promise to preserve an image that is a file",
-            message,
-        ));
+        let title = "promise to preserve an image that is a file";
+        drafts.push(Draft::new("library-preserved-image-freed", title, message));
     }
     let Some(position) = check.plan.image else {
         return;
     };
     let address = check.call.argument(position);
-    let Some(snapshot) = image_snapshot(check.plan, check.call) else {
-        return;
-    };
-    let Some(now) = bytes_of(check.context, snapshot.bytes) else {
-        return;
-    };
+    let snapshot = image_snapshot(check.plan, check.call);
+    let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
+    let Some(now) = bytes else { return };
     for &library in &check.state.preserving {
-        let Some(data) = check.state.image_data(library) else {
-            continue;
-        };
-        if address != data.address || address == 0 {
-            continue;
-        }
-        let Some(then) = source_bytes(&data.source, check.context) else {
-            continue;
-        };
-        if then != now {
-            let why = format!("{} loads other bytes from there", check.plan.function.name);
+        if let Some(data) = check.state.image_data(library)
+            && address == data.address
+            && address != 0
+            && source_bytes(&data.source, check.context).is_some_and(|then| then != now)
+        {
+            let why = format!("{} loads other bytes from there", check.function());
             drafts.push(image_gone(check, library, &why));
             return;
         }
     }
 }
 
-/// A call writes into the image that a live library was promised.
+/// A call writes into the image that a live library relies on.
 pub(super) fn image_overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &library in &check.state.preserving {
         let Some(data) = check.state.image_data(library) else {
             continue;
         };
         let range = data.address..data.address.saturating_add(data.length);
-        let hit = check
-            .plan
-            .written
-            .iter()
-            .copied()
-            .find(|&position| range.contains(&check.call.argument(position)));
+        let mut written = check.plan.written.iter().copied();
+        let hit = written.find(|&position| range.contains(&check.call.argument(position)));
         if let Some(position) = hit
             && data.address != 0
         {
-            let name = check.plan.function.params[position].name;
-            let why = format!("{} writes its `{name}` into it", check.plan.function.name);
+            let name = check.parameter(position);
+            let why = format!("{} writes its `{name}` into it", check.function());
             drafts.push(image_gone(check, library, &why));
             return;
         }
@@ -110,24 +92,17 @@ pub(super) fn image_overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) 
 }
 
 fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
-    let (label, data) = (check.state.label(library), check.state.image_data(library));
+    let data = check.state.image_data(library);
     let (address, length) = data.map_or((0, 0), |data| (data.address, data.length));
-    let made = check
-        .state
-        .objects
-        .get(library)
-        .map(|object| at(object.created))
-        .unwrap_or_default();
     let message = format!(
-        "{made} loaded {label} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, {length} bytes at {address:#x}, has to stay \
-         until the library is unloaded. {why}, so the memory serves something else."
+        "{} loaded {} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, {length} bytes at \
+         {address:#x}, must stay until the library is unloaded. {why}, so the program has reused \
+         the memory.",
+        created_at(check.state, library),
+        check.label(library),
     );
-    Draft::new(
-        "library-preserved-image-freed",
-        "a preserved image did not stay",
-        message,
-    )
-    .object(library)
+    let title = "preserved image overwritten";
+    Draft::new("library-preserved-image-freed", title, message).object(library)
 }
 
 fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -146,19 +121,17 @@ fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             continue;
         };
         let message = format!(
-            "{} is given {} as a CUfunction. A CUkernel stands in for a function in launches and occupancy queries only. {}",
-            check.plan.function.name,
-            check.state.label(kernel),
+            "{} gets {} as a CUfunction. A CUkernel stands for a function in launches and \
+             occupancy queries only. {}",
+            check.function(),
+            check.label(kernel),
             check.answer(),
         );
+        let title = "kernel handle used as a function";
         drafts.push(
-            Draft::new(
-                "library-kernel-as-function",
-                "a kernel handle is used as a function",
-                message,
-            )
-            .object(kernel)
-            .chain(check.poison_chain(kernel)),
+            Draft::new("library-kernel-as-function", title, message)
+                .object(kernel)
+                .chain(check.poison_chain(kernel)),
         );
         return;
     }
@@ -171,71 +144,61 @@ fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
     }
     let handle = check.call.argument(check.plan.launched?);
     let function = check.state.objects.live(Kind::Function, handle)?;
-    let kernel = check.state.objects.get(function)?.parent?;
-    (check.state.objects.get(kernel)?.kind == Kind::Kernel).then_some((function, kernel))
+    let kernel = check.object(function)?.parent?;
+    (check.kind(kernel)? == Kind::Kernel).then_some((function, kernel))
 }
 
+/// An attribute of a function hides the value that its kernel was given.
 fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let asks = check.plan.function.family == Family::Kernel(FunctionOp::GetAttribute);
-    let pairs: Vec<(ObjectId, ObjectId)> = if asks {
-        let handle = check.plan.handle_of(check.call, Kind::Kernel);
-        let kernel = handle.and_then(|handle| check.state.objects.live(Kind::Kernel, handle));
-        let Some(kernel) = kernel else { return };
+    let asks = check.family() == Family::Kernel(FunctionOp::GetAttribute);
+    let asked = check.argument("attrib").filter(|_| asks);
+    let pairs: Vec<_> = if asks {
+        let Some(kernel) = check.live(Kind::Kernel) else {
+            return;
+        };
         let functions = check.state.objects.children(kernel);
         functions.map(|function| (function, kernel)).collect()
     } else {
         function_and_kernel(check).into_iter().collect()
     };
-    let asked = check.argument("attrib").filter(|_| asks);
-    let asked = asked.map(|attribute| attribute as i32);
+    let attributes = |id| match check.object(id).map(|object| &object.data) {
+        Some(Data::Other(Own::Attributes(attributes))) => Some(&attributes.set),
+        _ => None,
+    };
     for (function, kernel) in pairs {
-        let objects = &check.state.objects;
-        let (Some(f), Some(k)) = (objects.get(function), objects.get(kernel)) else {
-            continue;
-        };
-        let (Data::Other(Own::Attributes(of_function)), Data::Other(Own::Attributes(of_kernel))) =
-            (&f.data, &k.data)
+        let (Some(of_function), Some(of_kernel)) = (attributes(function), attributes(kernel))
         else {
             continue;
         };
-        for (&(attribute, _), &(value, site)) in &of_function.set {
-            if asked.is_some_and(|asked| asked != attribute) {
+        for (&(attribute, _), &(value, site)) in of_function {
+            if asked.is_some_and(|asked| asked as i32 != attribute) {
                 continue;
             }
-            let other = of_kernel
-                .set
-                .iter()
-                .find(|((other, _), (theirs, _))| *other == attribute && *theirs != value);
+            let mut others = of_kernel.iter();
+            let other =
+                others.find(|((other, _), (theirs, _))| *other == attribute && *theirs != value);
             let Some((_, &(theirs, kernel_site))) = other else {
                 continue;
             };
-            let table = check
-                .context
-                .signatures()
-                .enumeration("CUfunction_attribute");
             let name = match attribute {
                 -1 => "the cache configuration".to_owned(),
-                number => table
-                    .and_then(|table| table.name_of(i64::from(number)))
-                    .map_or_else(|| format!("attribute {number}"), str::to_owned),
+                number => check.enum_name("CUfunction_attribute", number.into(), "attribute"),
             };
             let message = format!(
-                "{} set {name} of {} to {theirs}, and {} set it to {value} on {}, the kernel's function in a context. The \
-                 function's value counts at every launch of it, whatever the order, while the kernel keeps reporting its own.",
+                "{} set {name} of {} to {theirs}, and {} set it to {value} on {}, the kernel's \
+                 function in a context. Launches use the function's value, whatever the order of \
+                 the two calls, while the kernel still reports its own.",
                 at(kernel_site),
-                check.state.label(kernel),
+                check.label(kernel),
                 at(site),
-                check.state.label(function),
+                check.label(function),
             );
+            let title = "attribute of a function hides that of its kernel";
             drafts.push(
-                Draft::new(
-                    "library-function-attribute-shadows-kernel",
-                    "a function's attribute hides the kernel's",
-                    message,
-                )
-                .object(kernel)
-                .object(function)
-                .subject(u64::from(attribute as u32)),
+                Draft::new("library-function-attribute-shadows-kernel", title, message)
+                    .object(kernel)
+                    .object(function)
+                    .subject(u64::from(attribute as u32)),
             );
             return;
         }
@@ -245,23 +208,17 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 /// A launch of a library's function, or with the address of a library's variable, of another context.
 fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let objects = &check.state.objects;
-    let stream = match check.plan.function.stream {
-        Some(position) => check.call.argument(usize::from(position)),
-        None => check.plan.config_stream(check.call).unwrap_or(0),
-    };
-    let target = match objects.find(Kind::Stream, stream) {
-        Lookup::Live(id) if stream > cutape_model::STREAM_PER_THREAD => {
-            objects.get(id).and_then(|object| object.context)
-        }
-        _ if stream <= cutape_model::STREAM_PER_THREAD => {
-            check.state.contexts.current(check.call.thread).object
-        }
-        _ => None,
+    let stream = check.plan.stream(check.call).unwrap_or(0);
+    let target = if stream <= STREAM_PER_THREAD {
+        check.state.contexts.current(check.call.thread).object
+    } else {
+        let live = objects.live(Kind::Stream, stream);
+        live.and_then(|id| check.object(id)?.context)
     };
     let Some(target) = target else { return };
+    let home = |id| check.object(id)?.context.filter(|&home| home != target);
     if let Some((function, _)) = function_and_kernel(check)
-        && let Some(home) = objects.get(function).and_then(|object| object.context)
-        && home != target
+        && let Some(home) = home(function)
     {
         drafts.push(elsewhere(check, function, home, target, "is launched"));
         return;
@@ -269,50 +226,27 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.state.peers || !objects.has_had(Kind::Global) {
         return;
     }
-    let Some(position) = check.plan.launched else {
-        return;
-    };
-    let Some(layout) = check.state.layout(check.call.argument(position)) else {
-        return;
-    };
-    let snapshot = check
-        .plan
-        .launch_parameters
-        .into_iter()
-        .flatten()
-        .find_map(|position| check.call.snapshot(position, field::KERNEL_PARAMETERS));
-    let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
+    let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
         return;
     };
     for &(offset, size) in layout {
-        let word = bytes
-            .get(offset as usize..)
-            .and_then(|rest| rest.first_chunk::<8>());
+        let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
         let (8, Some(word)) = (size, word) else {
             continue;
         };
         let Some(id) = check.state.memory_at(u64::from_le_bytes(*word)) else {
             continue;
         };
-        let Some(object) = objects.get(id) else {
+        let Some(object) = check.object(id) else {
             continue;
         };
-        let library = object
-            .parent
-            .and_then(|parent| objects.get(parent))
-            .is_some_and(|parent| parent.kind == Kind::Library);
+        let owner = object.parent.and_then(|parent| check.kind(parent));
         if object.kind == Kind::Global
-            && library
-            && let Some(home) = object.context
-            && home != target
+            && owner == Some(Kind::Library)
+            && let Some(home) = home(id)
         {
-            drafts.push(elsewhere(
-                check,
-                id,
-                home,
-                target,
-                "is passed to a kernel that runs",
-            ));
+            let verb = "is passed to a kernel that runs";
+            drafts.push(elsewhere(check, id, home, target, verb));
             return;
         }
     }
@@ -325,48 +259,36 @@ fn elsewhere(
     target: ObjectId,
     verb: &str,
 ) -> Draft {
-    let made = check
-        .state
-        .objects
-        .get(id)
-        .map(|object| at(object.created))
-        .unwrap_or_default();
     let message = format!(
-        "{} {verb} in {}, but {made} handed it out while {} was current, and it is that context's instance. {}",
-        check.state.label(id),
-        check.state.label(target),
-        check.state.label(home),
+        "{} {verb} in {}, but it is the instance of another context: {} returned it while {} was \
+         current. {}",
+        check.label(id),
+        check.label(target),
+        created_at(check.state, id),
+        check.label(home),
         check.answer(),
     );
-    Draft::new(
-        "library-global-wrong-context",
-        "a library's instance of another context is used",
-        message,
-    )
-    .object(id)
-    .object(home)
-    .object(target)
-    .chain(check.poison_chain(id))
+    let title = "instance of a library used in another context";
+    Draft::new("library-global-wrong-context", title, message)
+        .object(id)
+        .object(home)
+        .object(target)
+        .chain(check.poison_chain(id))
 }
 
-/// A question that needs a context, in a thread that has none.
+/// A lookup that needs a context, in a thread that has none.
 fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.contexts.current(check.call.thread).handle != 0
-    {
+    if !lacks_context(check) {
         return;
     }
     let message = format!(
-        "{} answers for the current context, and thread {} has none. {}",
-        check.plan.function.name,
+        "{} looks up the instance of the current context, but thread {} has none. {}",
+        check.function(),
         check.call.thread,
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "library-global-wrong-context",
-        "a library's instance is asked for without a context",
-        message,
-    ));
+    let title = "lookup of a library's instance without a context";
+    drafts.push(Draft::new("library-global-wrong-context", title, message));
 }
 
 /// A peer copy that names another context for the address of a library's variable.
@@ -376,19 +298,20 @@ fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         else {
             continue;
         };
-        let objects = &check.state.objects;
-        let Some(id) = check.state.memory_at(address) else {
-            continue;
-        };
-        let (Some(object), Some(target)) = (objects.get(id), objects.live(Kind::Context, context))
-        else {
-            continue;
-        };
-        if object.kind == Kind::Global
-            && let Some(home) = object.context
+        let found = check.state.memory_at(address);
+        let target = check.state.objects.live(Kind::Context, context);
+        if let (Some(id), Some(target)) = (found, target)
+            && check.kind(id) == Some(Kind::Global)
+            && let Some(home) = check.object(id).and_then(|object| object.context)
             && home != target
         {
-            drafts.push(elsewhere(check, id, home, target, "is copied as if it lay"));
+            drafts.push(elsewhere(
+                check,
+                id,
+                home,
+                target,
+                "is copied as if it were",
+            ));
             return;
         }
     }

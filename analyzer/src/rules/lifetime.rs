@@ -1,16 +1,16 @@
-//! Handles of objects that have ended: the generic rule behind "use after unload", "use after destroy" and double ends.
+//! Handles of objects that have ended: the rules of use after unload, use after destroy, and double destruction.
 
 use cutape_format::layout::field;
+use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
 use cutape_registry::{ContextOp, Family, Kind, LaunchOp};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
-use cutape_model::{Lookup, ObjectId, Origin};
 
-/// Looks at every handle that the call is given.
+/// Looks at every handle that the call gets.
 #[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    // As long as nothing has ended, nothing needs to be looked at.
+    // Most programs destroy little while they run: then nothing can be wrong.
     if check.plan.uses_elsewhere || check.state.objects.any_has_ended(check.plan.used) {
         handles(check, drafts);
     }
@@ -21,57 +21,34 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
+        let argument = || check.call.argument(position);
         match step {
-            Step::Use(kind) | Step::Destroy(kind) if !may_be_dead(check, kind) => {}
-            Step::Use(kind) => used(
-                check,
-                drafts,
-                kind,
-                check.call.argument(position),
-                position,
-                false,
-            ),
-            Step::Destroy(kind) => {
-                used(
-                    check,
-                    drafts,
-                    kind,
-                    check.call.argument(position),
-                    position,
-                    true,
-                );
-            }
+            Step::Use(kind) | Step::Destroy(kind) if !may_have_ended(check, kind) => {}
+            Step::Use(kind) => used(check, drafts, (kind, argument()), position, false),
+            Step::Destroy(kind) => used(check, drafts, (kind, argument()), position, true),
             Step::UseMany(kind) => {
                 let snapshot = check.call.snapshot(position, field::POINTEE);
-                let bytes = snapshot
-                    .and_then(|snapshot| snapshot.bytes.inline())
-                    .unwrap_or(&[]);
-                for word in bytes.as_chunks::<8>().0 {
-                    used(
-                        check,
-                        drafts,
-                        kind,
-                        u64::from_le_bytes(*word),
-                        position,
-                        false,
-                    );
+                let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
+                for word in bytes.unwrap_or_default().as_chunks::<8>().0 {
+                    let handle = u64::from_le_bytes(*word);
+                    used(check, drafts, (kind, handle), position, false);
                 }
             }
             Step::Name => name(check, drafts, position),
             Step::Device(_) => {}
         }
     }
-    if let Family::Launch(LaunchOp::Config(launch)) = check.plan.function.family
+    if let Family::Launch(LaunchOp::Config(launch)) = check.family()
         && let Some(stream) = check.plan.config_stream(check.call)
     {
         let position = usize::from(launch.config);
-        used(check, drafts, Kind::Stream, stream, position, false);
+        used(check, drafts, (Kind::Stream, stream), position, false);
     }
 }
 
-/// False if no object that a handle of that kind may stand for has come to an end.
+/// False if no object that a handle of that kind may mean can have ended.
 #[inline]
-fn may_be_dead(check: &Check<'_, '_>, kind: Kind) -> bool {
+fn may_have_ended(check: &Check<'_, '_>, kind: Kind) -> bool {
     let objects = &check.state.objects;
     // A kernel may stand for a function.
     objects.has_ended(kind) || (kind == Kind::Function && objects.has_ended(Kind::Kernel))
@@ -80,37 +57,33 @@ fn may_be_dead(check: &Check<'_, '_>, kind: Kind) -> bool {
 fn used(
     check: &Check<'_, '_>,
     drafts: &mut Vec<Draft>,
-    kind: Kind,
-    handle: u64,
+    (kind, handle): (Kind, u64),
     position: usize,
     destroys: bool,
 ) {
     // Zero is "none" or "the default"; the small stream handles are the default streams.
-    if handle == 0 || (kind == Kind::Stream && handle <= cutape_model::STREAM_PER_THREAD) {
+    if handle == 0 || (kind == Kind::Stream && handle <= STREAM_PER_THREAD) {
         return;
     }
     let Lookup::Ended(id) = check.state.objects.resolve(kind, handle) else {
         return;
     };
-    // Contexts may be left by popping or replacing them; only making a dead one current is wrong.
-    if check.plan.function.family == Family::Context(ContextOp::Pop) {
+    // Popping or replacing a destroyed context is correct, only making it current is wrong.
+    if check.family() == Family::Context(ContextOp::Pop) {
         return;
     }
     if !check.went_wrong() && (check.state.objects.may_be_reused(id) || check.only_released(id)) {
         return;
     }
-    let Some(rule) = rule_for(check, id, destroys) else {
-        return;
-    };
-    drafts.push(dead_object(check, rule, id, position, destroys));
+    if let Some(rule) = rule_for(check, id, destroys) {
+        drafts.extend(ended_object(check, rule, id, position, destroys));
+    }
 }
 
-/// The rule that a dead object's use breaks, by what was destroyed.
+/// The rule against the use of an ended object, by what was destroyed.
 fn rule_for(check: &Check<'_, '_>, id: ObjectId, destroys: bool) -> Option<&'static str> {
-    let objects = &check.state.objects;
-    let kind = objects.get(id)?.kind;
-    let root = objects.get(objects.root_of_end(id)?)?.kind;
-    Some(match (root, kind) {
+    let root = check.kind(check.state.objects.root_of_end(id)?)?;
+    Some(match (root, check.kind(id)?) {
         (Kind::Context, Kind::Context) => "context-use-after-destroy",
         (Kind::Context, Kind::Link) => "link-use-after-destroy",
         (Kind::Context, _) => "context-resource-after-destroy",
@@ -126,54 +99,49 @@ fn rule_for(check: &Check<'_, '_>, id: ObjectId, destroys: bool) -> Option<&'sta
     })
 }
 
-fn dead_object(
+fn ended_object(
     check: &Check<'_, '_>,
     rule: &'static str,
     id: ObjectId,
     position: usize,
     destroys: bool,
-) -> Draft {
-    let state = check.state;
-    let label = state.label(id);
-    let (Some(object), Some(end)) = (state.objects.get(id), state.objects.end_of(id)) else {
-        return Draft::new(rule, "a dead object is used", label);
-    };
-    let word = object.kind.name();
-    let parameter = check
-        .plan
-        .function
-        .params
-        .get(position)
-        .map_or("", |param| param.name);
-    let function = check.plan.function.name;
+) -> Option<Draft> {
+    let (object, end) = (check.object(id)?, check.state.objects.end_of(id)?);
+    let kind = object.kind.name();
     let root = end.by.unwrap_or(id);
-    let root_word = state
-        .objects
-        .get(root)
-        .map_or("", |object| object.kind.name());
-    let title = match (end.by, destroys) {
-        (None, true) if matches!(object.kind, Kind::Memory | Kind::HostMemory) => {
-            format!("{word} is freed twice")
+    let title = match end.by {
+        None if !destroys => format!("{kind} used after {}", end.site.function),
+        None => {
+            let verb = match object.kind {
+                Kind::Memory | Kind::HostMemory => "freed",
+                Kind::Module | Kind::Library => "unloaded",
+                _ => "destroyed",
+            };
+            format!("{kind} {verb} twice")
         }
-        (None, true) => format!("{word} is {} twice", past(check.plan.function.base)),
-        (None, false) => format!("{word} is used after {}", end.site.function),
-        (Some(_), _) => format!("{word} is used after its {root_word}'s end"),
+        Some(root) => {
+            let root = check.kind(root).map_or("", Kind::name);
+            format!("{kind} used after the end of its {root}")
+        }
     };
     let ended = match end.by {
         None => format!("{} ended it", at(end.site)),
         Some(root) => format!(
-            "{} ended {} and all that belongs to it",
+            "{} ended {} with all that belongs to it",
             at(end.site),
-            state.label(root)
+            check.label(root)
         ),
     };
-    let made = match object.origin {
-        Origin::Created => "made it",
-        _ => "handed it out",
+    let verb = match object.origin {
+        Origin::Created => "created",
+        Origin::Found | Origin::FirstSeen => "returned",
     };
     let message = format!(
-        "{function} is given {label} as `{parameter}`. {} {made} and {ended}; no call has handed out the value \
-         {:#x} as a {word} since then. {}",
+        "{} gets {} as `{}`. {} {verb} it, {ended}, and no call has returned {:#x} as a {kind} \
+         since. {}",
+        check.function(),
+        check.label(id),
+        check.parameter(position),
         at(object.created),
         object.handle,
         check.answer(),
@@ -182,15 +150,7 @@ fn dead_object(
     if root != id {
         draft = draft.object(root);
     }
-    draft.chain(check.poison_chain(id))
-}
-
-fn past(base: &str) -> &'static str {
-    if base.ends_with("Unload") {
-        "unloaded"
-    } else {
-        "destroyed"
-    }
+    Some(draft.chain(check.poison_chain(id)))
 }
 
 /// The thread's current context was destroyed, by this thread or another, and is still current.
@@ -200,33 +160,30 @@ fn current_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(end) = check.state.objects.end_of(id) else {
         return;
     };
-    // If the driver works on, it knows better: a primary context comes back to life by itself.
+    // Any other result means that the context lives: a primary context is created again on its own.
     if !matches!(
         check.call.result(),
         None | Some(code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED)
     ) {
         return;
     }
-    let label = check.state.label(id);
     let message = format!(
-        "{} works on the thread's current context, {label}, which {} has ended: destroying a context does not take it \
-         off the stacks of the threads in which it is current. {}",
-        check.plan.function.name,
+        "{} works on the thread's current context, {}, which {} ended. A destroyed context stays \
+         on the stacks of the threads in which it is current. {}",
+        check.function(),
+        check.label(id),
         at(end.site),
         check.answer(),
     );
+    let title = "the current context is destroyed";
     drafts.push(
-        Draft::new(
-            "context-use-after-destroy",
-            "the current context has been destroyed",
-            message,
-        )
-        .object(id)
-        .chain(check.poison_chain(id)),
+        Draft::new("context-use-after-destroy", title, message)
+            .object(id)
+            .chain(check.poison_chain(id)),
     );
 }
 
-/// A string of the driver's whose owner has ended, passed back to the driver.
+/// A string of the driver's whose owner has ended is passed back to the driver.
 fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
     if check.state.names.is_empty() {
         return;
@@ -235,56 +192,51 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
     let Some(known) = check.state.names.get(&address) else {
         return;
     };
-    let Some(end) = check.state.objects.end_of(known.owner) else {
+    let objects = &check.state.objects;
+    let Some(end) = objects.end_of(known.owner) else {
         return;
     };
     let snapshot = check.call.snapshot(position, field::POINTEE);
     let readable = snapshot.is_some_and(|snapshot| snapshot.bytes.inline().is_some());
     let text = check.call.string(position);
     let same = text.as_deref() == Some(known.text.as_str());
-    // Other text there: the program's own string may have come to lie at that address. No program means to pass what
-    // cannot be a name, though: that is what is left of a freed one (seen on driver 580.159.04: empty, or a few odd bytes).
+    // Other text may be the program's own string, which now lies at that address. But no program passes what cannot be a
+    // name: that is what is left of a freed one (seen on driver 580.159.04: empty, or a few odd bytes).
     let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
     let overwritten = !text.as_deref().is_some_and(is_name) && check.went_wrong();
     if readable && !same && !overwritten {
         return;
     }
-    let label = check.state.label(known.owner);
-    let root = check
-        .state
-        .objects
-        .root_of_end(known.owner)
-        .unwrap_or(known.owner);
+    let label = check.label(known.owner);
+    let root = objects.root_of_end(known.owner).unwrap_or(known.owner);
     let message = format!(
-        "{} is given the string at {address:#x}. That pointer came from {}, which returned the name \"{}\" of {label}; \
-         it points into the driver's memory and lived as long as that object. {} ended {}, so the pointer dangles. {} {}",
-        check.plan.function.name,
+        "{} gets the string at {address:#x}. {} returned that pointer: it is the name \"{}\" of \
+         {label}, in memory of the driver that lives as long as that object. {} ended {}, so the \
+         pointer dangles. {} {}",
+        check.function(),
         at(known.site),
         known.text,
         at(end.site),
-        check.state.label(root),
+        check.label(root),
         if same {
             "The text was still there."
         } else if readable {
-            "The memory had been freed, and held something else by now."
+            "The memory had been freed and overwritten."
         } else {
-            "The memory could not be read any more."
+            "The memory was no longer readable."
         },
         check.answer(),
     );
+    let title = "name of a function used after the end of its module";
     drafts.push(
-        Draft::new(
-            "module-function-name-after-unload",
-            "a function's name is used after its module's end",
-            message,
-        )
-        .object(known.owner)
-        .object(root)
-        .chain(vec![
-            format!("{label}"),
-            format!("its name at {address:#x} ({})", at(known.site)),
-            format!("{} ended by {}", check.state.label(root), at(end.site)),
-            format!("the name passed to {}", at(check.site)),
-        ]),
+        Draft::new("module-function-name-after-unload", title, message)
+            .object(known.owner)
+            .object(root)
+            .chain(vec![
+                label,
+                format!("its name at {address:#x} ({})", at(known.site)),
+                format!("{} ended by {}", check.label(root), at(end.site)),
+                format!("the name passed to {}", at(check.site)),
+            ]),
     );
 }

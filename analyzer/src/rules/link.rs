@@ -1,67 +1,59 @@
-//! Link states: their order of calls, the cubin that they own, the option values that they keep writing to, leaks.
+//! Link states: the order of their calls, the cubin that they own, the option values that they write to, leaks.
 
 use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::ImageKind;
+use cutape_model::{ObjectId, Site};
 use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
 
-use super::{Check, Draft, at, code};
+use super::{Check, Draft, at, code, created_at};
 use crate::context::bytes_of;
 use crate::state::data::{Cubin, Options};
 use crate::state::options::is_input_only;
 use crate::state::{State, image_snapshot, numbers64, options_of, source_bytes};
-use cutape_model::{ObjectId, Site};
 
-/// Fewer bytes than these in common prove nothing.
+/// Fewer common bytes than these do not show that two images are the same.
 const LEAST_COMMON: usize = 64;
 
 /// Rules about the calls that work on a link state.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if matches!(
-        check.plan.function.family,
-        Family::Link(LinkOp::Create { .. })
-    ) {
+    if matches!(check.family(), Family::Link(LinkOp::Create { .. })) {
         return shared(check, drafts);
     }
-    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
-        return;
-    };
-    after_complete(check, drafts, link);
-    option_values(check, drafts, link);
+    if let Some(link) = check.live(Kind::Link) {
+        after_complete(check, drafts, link);
+        option_values(check, drafts, link);
+    }
 }
 
 fn after_complete(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId) {
     let Some(completed) = check.state.link_data(link).and_then(|data| data.completed) else {
         return;
     };
-    let label = check.state.label(link);
-    let what = match check.plan.function.family {
-        Family::Link(LinkOp::Complete { .. }) => "is completed again",
-        _ => "is given another input",
+    let label = check.label(link);
+    let title = match check.family() {
+        Family::Link(LinkOp::Complete { .. }) => "link state completed twice",
+        _ => "input added to a completed link state",
     };
     let message = format!(
-        "{} works on {label}, which {} has completed already: inputs are added, and the link completed once, while it is \
-         pending. {}",
-        check.plan.function.name,
+        "{} works on {label}, which {} completed. Inputs must be added before the completion, and \
+         a link state is completed once. {}",
+        check.function(),
         at(completed),
         check.answer(),
     );
     drafts.push(
-        Draft::new(
-            "link-add-after-complete",
-            format!("a completed link state {what}"),
-            message,
-        )
-        .object(link)
-        .chain(vec![
-            label,
-            format!("completed by {}", at(completed)),
-            format!("worked on by {}", at(check.site)),
-        ]),
+        Draft::new("link-add-after-complete", title, message)
+            .object(link)
+            .chain(vec![
+                label,
+                format!("completed by {}", at(completed)),
+                format!("used by {}", at(check.site)),
+            ]),
     );
 }
 
-/// The option values that a live state keeps: whether they are still what they were.
+/// Whether the option values that a live link state writes to are still what they were.
 fn option_values(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId) {
     let Some(data) = check.state.link_data(link) else {
         return;
@@ -69,109 +61,84 @@ fn option_values(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId)
     if data.options_reported || !data.options.has_outputs() {
         return;
     }
-    // As the values stand after the call, or, where it did not return, before it.
+    // After the call, or, where it did not return, before it.
     let seen = |number| {
         let after = check.call.leave.and_then(|leave| leave.snapshot(0, number));
         after.or_else(|| check.call.snapshot(0, number))
     };
-    let logs = [field::INFO_LOG, field::ERROR_LOG]
-        .into_iter()
-        .filter_map(seen);
-    let log_gone = logs
-        .into_iter()
-        .any(|snapshot| snapshot.bytes == Bytes::Unreadable);
-    let snapshot = seen(field::OPTION_VALUES);
+    let is_unreadable =
+        |number| seen(number).is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable);
     let options = &data.options;
-    let why = if snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable) {
-        "the array can no longer be read".to_owned()
-    } else if log_gone {
-        "a log buffer that the array names can no longer be read".to_owned()
+    let why = if is_unreadable(field::OPTION_VALUES) {
+        "the array is no longer readable".to_owned()
+    } else if is_unreadable(field::INFO_LOG) || is_unreadable(field::ERROR_LOG) {
+        "a log buffer in the array is no longer readable".to_owned()
     } else {
-        let now = numbers64(snapshot);
-        let changed = options
-            .numbers
-            .iter()
-            .zip(&options.values)
-            .zip(&now)
-            .enumerate();
-        let mut changed =
-            changed.filter(|(_, ((option, then), now))| is_input_only(**option) && then != now);
+        let now = numbers64(seen(field::OPTION_VALUES));
+        let slots = options.numbers.iter().zip(&options.values).zip(&now);
+        let mut changed = slots
+            .enumerate()
+            .filter(|(_, ((option, then), now))| is_input_only(**option) && then != now);
         let Some((slot, ((option, then), now))) = changed.next() else {
             return;
         };
-        let table = check.context.signatures().enumeration("CUjit_option");
-        let name = table
-            .and_then(|table| table.name_of(i64::from(*option)))
-            .unwrap_or("an option");
+        let name = check.enum_name("CUjit_option", i64::from(*option), "option");
         format!(
-            "slot {slot}, {name}, was {then:#x} and is {now:#x} now, although the driver only reads it"
+            "slot {slot}, {name}, is {now:#x} instead of {then:#x}, although the driver only reads \
+             it"
         )
     };
-    drafts.push(dead_values(check, link, options, &why));
+    drafts.push(reused_values(check, link, options, &why));
 }
 
-fn dead_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: &str) -> Draft {
-    let made = check
-        .state
-        .objects
-        .get(link)
-        .map(|object| at(object.created))
-        .unwrap_or_default();
+fn reused_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: &str) -> Draft {
+    let created = created_at(check.state, link);
+    let label = check.label(link);
+    let address = options.values_address;
     let message = format!(
-        "{made} gave {} the array of option values at {:#x}, into which the driver writes until cuLinkDestroy. At {} {why}: \
-         the array was let go or reused while the link state lives.",
-        check.state.label(link),
-        options.values_address,
+        "{created} gave {label} the array of option values at {address:#x}, into which the driver \
+         writes until cuLinkDestroy. At {} {why}: the program freed or reused the array while the \
+         link state lives.",
         at(check.site),
     );
-    Draft::new(
-        "link-option-values-lifetime",
-        "a link state's option values did not stay",
-        message,
-    )
-    .object(link)
-    .chain(vec![
-        format!(
-            "{} keeps the array at {:#x} ({made})",
-            check.state.label(link),
-            options.values_address
-        ),
-        format!("found changed at {}", at(check.site)),
-    ])
+    let title = "option values freed or reused before their link state is destroyed";
+    Draft::new("link-option-values-lifetime", title, message)
+        .object(link)
+        .chain(vec![
+            format!("{label} keeps the array at {address:#x} ({created})"),
+            format!("found changed at {}", at(check.site)),
+        ])
 }
 
-/// Memory that a live link state or library relies on is written by an unrelated call.
+/// A call writes into memory that a live link state or library relies on.
 pub(super) fn memory_reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let argument = |position| check.call.argument(position);
+    let own = check.plan.options.map(|shape| argument(shape.values));
     for &link in &check.state.writing_links {
-        let Some(data) = check.state.link_data(link) else {
+        let data = check.state.link_data(link);
+        let Some(data) = data.filter(|data| !data.options_reported) else {
             continue;
         };
-        if data.options_reported {
-            continue;
-        }
-        let own = check
-            .plan
-            .options
-            .map(|shape| check.call.argument(shape.values));
         for (start, length, what) in data.options.written_ranges() {
+            let range = start..start.saturating_add(length);
             let hit = check.plan.written.iter().copied().find(|&position| {
-                let address = check.call.argument(position);
-                Some(address) != own && address >= start && address < start.saturating_add(length)
+                let address = argument(position);
+                Some(address) != own && range.contains(&address)
             });
             let Some(position) = hit else { continue };
             let why = format!(
-                "the {what} of {length} bytes at {start:#x} is overlapped by {:#x}, where the call returns `{}`",
-                check.call.argument(position),
-                check.plan.function.params[position].name,
+                "the call writes its `{}` to {:#x}, in the {what} of {length} bytes at {start:#x}",
+                check.parameter(position),
+                argument(position),
             );
-            drafts.push(dead_values(check, link, &data.options, &why));
+            drafts.push(reused_values(check, link, &data.options, &why));
             return;
         }
     }
     super::library::image_overwritten(check, drafts);
 }
 
-/// A log buffer or an array of option values is given to two compilations that live at the same time.
+/// Two compilations that live at the same time get the same log buffer or array of option values.
 fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(shape) = check.plan.options else {
         return;
@@ -182,97 +149,78 @@ fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             let Some(data) = check.state.link_data(link) else {
                 continue;
             };
-            let theirs = data.options.written_ranges();
-            let overlap = theirs
-                .iter()
-                .find(|(other, size, _)| start < other + size && *other < start + length);
+            let mut theirs = data.options.written_ranges().into_iter();
+            let overlap =
+                theirs.find(|(other, size, _)| start < other + size && *other < start + length);
             let Some((other, size, their_what)) = overlap else {
                 continue;
             };
             let message = format!(
-                "{} is given the {what} at {start:#x} ({length} bytes), which overlaps the {their_what} at {other:#x} ({size} \
-                 bytes) of {}, which is alive: the driver writes there for both until that state is destroyed.",
-                check.plan.function.name,
-                check.state.label(link),
+                "{} gets the {what} at {start:#x} ({length} bytes), which overlaps the \
+                 {their_what} at {other:#x} ({size} bytes) of {}. The driver writes there for both \
+                 until that link state is destroyed.",
+                check.function(),
+                check.label(link),
             );
-            drafts.push(
-                Draft::new(
-                    "link-log-buffer-shared",
-                    "two compilations share a log or option values",
-                    message,
-                )
-                .object(link),
-            );
+            let title = "two compilations share a log buffer or option values";
+            drafts.push(Draft::new("link-log-buffer-shared", title, message).object(link));
             return;
         }
     }
 }
 
-/// Link states that are alive when the call ends their context.
+/// Link states that live when the call ends their context.
 pub(super) fn leaked_in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !check.call.succeeded() {
         return;
     }
-    let argument = check.call.argument(0);
-    let context = match check.plan.function.family {
-        Family::Context(ContextOp::Destroy) => check.state.objects.live(Kind::Context, argument),
-        Family::PrimaryContext(PrimaryOp::Release) => {
-            check.state.contexts.last_retain(argument as i32)
-        }
-        Family::PrimaryContext(PrimaryOp::Reset) => check.state.contexts.primary(argument as i32),
+    let contexts = &check.state.contexts;
+    let device = check.call.argument(0) as i32;
+    let context = match check.family() {
+        Family::Context(ContextOp::Destroy) => check.live(Kind::Context),
+        Family::PrimaryContext(PrimaryOp::Release) => contexts.last_retain(device),
+        Family::PrimaryContext(PrimaryOp::Reset) => contexts.primary(device),
         _ => None,
     };
     let Some(context) = context else { return };
-    for link in check.state.objects.children(context) {
-        if check
-            .state
-            .objects
-            .get(link)
-            .is_some_and(|object| object.kind == Kind::Link)
-        {
-            let how = format!("{} ended its context", at(check.site));
-            drafts.push(leak(check.state, link, &how));
-        }
-    }
+    let how = format!("{} ended its context", at(check.site));
+    let children = check.state.objects.children(context);
+    let links = children.filter(|&child| check.kind(child) == Some(Kind::Link));
+    drafts.extend(links.map(|link| leak(check.state, link, &how)));
 }
 
-/// Link states that are alive at the end.
+/// Link states that live at the end.
 pub(super) fn leaked_at_end(state: &State) -> Vec<Draft> {
-    let links = state.objects.all_live(Kind::Link);
+    let links = state.objects.all_live(Kind::Link).into_iter();
     links
-        .into_iter()
         .map(|link| leak(state, link, "the recording ended"))
         .collect()
 }
 
 fn leak(state: &State, link: ObjectId, how: &str) -> Draft {
-    let made = state
-        .objects
-        .get(link)
-        .map(|object| at(object.created))
-        .unwrap_or_default();
+    let created = created_at(state, link);
+    let label = state.label(link);
     let completed = match state.link_data(link).and_then(|data| data.completed) {
         Some(site) => format!(" {} completed it, which does not destroy it.", at(site)),
         None => String::new(),
     };
-    let label = state.label(link);
-    let message =
-        format!("{made} made {label}, and no cuLinkDestroy followed before {how}.{completed}");
-    Draft::new(
-        "link-state-leak",
-        "a link state is never destroyed",
-        message,
-    )
-    .object(link)
-    .chain(vec![
-        format!("{label} ({made})"),
-        format!("still alive when {how}"),
-    ])
+    let message = format!(
+        "{created} created {label}, and no cuLinkDestroy followed before {how}.{completed}"
+    );
+    Draft::new("link-state-leak", "link state never destroyed", message)
+        .object(link)
+        .chain(vec![
+            format!("{label} ({created})"),
+            format!("still alive when {how}"),
+        ])
 }
 
 /// An image that lies in the cubin of a destroyed link state.
 pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    shared_with_load(check, drafts);
+    // A load may also write its log where a live link state writes its own.
+    if !check.state.writing_links.is_empty() {
+        shared(check, drafts);
+    }
     let Some(position) = check.plan.image else {
         return;
     };
@@ -281,27 +229,20 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
     let inside = |cubin: &&Cubin| {
         address >= cubin.address && address < cubin.address.saturating_add(cubin.size)
     };
-    if address == 0
-        || cubins
-            .iter()
-            .any(|cubin| cubin.freed.is_none() && inside(&cubin))
-    {
+    if address == 0 || (cubins.iter().filter(inside)).any(|cubin| cubin.freed.is_none()) {
         return;
     }
-    let Some(cubin) = cubins
-        .iter()
-        .rev()
-        .find(|cubin| cubin.freed.is_some() && inside(cubin))
-    else {
+    let Some(cubin) = cubins.iter().rev().find(inside) else {
         return;
     };
     let Some(freed) = cubin.freed else { return };
     let snapshot = image_snapshot(check.plan, check.call);
     let then = source_bytes(&cubin.source, check.context);
     let now = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
+    let is_last = || cubins.last().is_some_and(|last| std::ptr::eq(last, cubin));
     let state = match (then.as_deref(), now.as_deref()) {
         _ if snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable) => {
-            "The memory could not be read any more."
+            "The memory was no longer readable."
         }
         (Some(then), Some(now)) if same_image(then, now) => {
             if copied_from_newer(check, cubin, freed, then) {
@@ -310,33 +251,25 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
             "The bytes there were still those of the cubin."
         }
         (_, Some(now)) if cutape_image::kind(now) == ImageKind::Unknown => {
-            "The bytes there were no longer those of the cubin: the heap has used the block for something else."
+            "The bytes there were no longer those of the cubin: the heap had reused the block."
         }
-        // A whole image of another content, at an address that the heap has given out again: nothing is wrong.
+        // A whole image of other content, in a block that the heap has given out again, is correct.
         (Some(_), Some(_)) => return,
-        // Without the bytes, only the very pointer of the last link speaks for itself.
-        _ if address == cubin.address
-            && check
-                .state
-                .cubins
-                .last()
-                .is_some_and(|last| std::ptr::eq(last, cubin)) =>
-        {
-            "The bytes there are not in the trace."
-        }
+        // Without the bytes, only the address of the last link's cubin is certain enough.
+        _ if address == cubin.address && is_last() => "The bytes there are not in the trace.",
         _ => return,
     };
     drafts.push(cubin_draft(check, cubin, freed, address, state));
 }
 
-/// Whether the bytes of a load are those of a cubin (a load looks no further than the image's own length).
+/// Whether the bytes of a load are those of a cubin (a load reads no further than the image's own length).
 fn same_image(cubin: &[u8], image: &[u8]) -> bool {
     let common = cubin.len().min(image.len());
     common >= LEAST_COMMON.min(cubin.len()) && cubin[..common] == image[..common]
 }
 
-/// True if an equal cubin was made after this one was freed: then the load may be of a copy of that one, in a block that the
-/// heap has given out again.
+/// True if an equal cubin was linked after this one was freed: the load may be of a copy of that one, in a block that the heap
+/// has given out again.
 fn copied_from_newer(check: &Check<'_, '_>, cubin: &Cubin, freed: Site, bytes: &[u8]) -> bool {
     check.state.cubins.iter().any(|other| {
         other.completed.index > freed.index
@@ -352,61 +285,50 @@ fn cubin_draft(
     address: u64,
     state: &str,
 ) -> Draft {
-    let label = check.state.label(cubin.link);
+    let label = check.label(cubin.link);
     let place = match address - cubin.address {
         0 => String::new(),
         offset => format!(", {offset} bytes into it"),
     };
     let answer = match check.call.result() {
-        None => "The call did not return: the program died inside it.".to_owned(),
-        Some(0) => "The driver said CUDA_SUCCESS: that was luck, because the freed block had not been used again; nothing \
-                    reports this misuse."
+        Some(0) => "The driver returned CUDA_SUCCESS because the freed block had not been reused \
+                    yet."
             .to_owned(),
-        Some(code::INVALID_IMAGE) => "The driver answered CUDA_ERROR_INVALID_IMAGE, because the freed block had been used \
-                                      again and no image begins there any more."
+        Some(code::INVALID_IMAGE) => "The driver returned CUDA_ERROR_INVALID_IMAGE because the \
+                                      freed block had been reused and no image begins there now."
             .to_owned(),
-        Some(_) => format!("The driver answered {}.", check.result_name()),
+        _ => check.answer(),
     };
-    let function = check.plan.function.name;
+    let when = match check.site.index.saturating_sub(freed.index) {
+        1 => "just before this call".to_owned(),
+        calls => format!("{calls} calls before this one"),
+    };
     let message = format!(
-        "{function} is given {address:#x} as its image. That is the cubin of {} bytes that {} returned{place}. The cubin is \
-         part of {label}, and {} destroyed that link state {}, so it reads freed memory. {state} \
-         {answer}",
+        "{} gets {address:#x} as its image. That is the cubin of {} bytes that {} \
+         returned{place}. The cubin belongs to {label}, which {} destroyed {when}, so the load \
+         reads freed memory. {state} {answer}",
+        check.function(),
         cubin.size,
         at(cubin.completed),
         at(freed),
-        match check.site.index.saturating_sub(freed.index) {
-            1 => "just before this call".to_owned(),
-            calls => format!("{calls} calls before this one"),
-        },
     );
-    let made = check
-        .state
-        .objects
-        .get(cubin.link)
-        .map(|object| format!(" ({})", at(object.created)));
-    Draft::new(
-        "link-cubin-after-destroy",
-        "the cubin of a destroyed link state is loaded",
-        message,
-    )
-    .object(cubin.link)
-    .chain(vec![
-        format!("{label}{}", made.unwrap_or_default()),
-        format!(
-            "its cubin {:#x}+{} ({}), freed by {}",
-            cubin.address,
-            cubin.size,
-            at(cubin.completed),
-            at(freed)
-        ),
-        format!("loaded by {}", at(check.site)),
-    ])
-}
-
-/// A module load that writes its log where a live link state writes its own.
-fn shared_with_load(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.plan.options.is_some() && !check.state.writing_links.is_empty() {
-        shared(check, drafts);
-    }
+    let created = created_at(check.state, cubin.link);
+    let link = match created.is_empty() {
+        true => label,
+        false => format!("{label} ({created})"),
+    };
+    let title = "cubin of a destroyed link state loaded";
+    Draft::new("link-cubin-after-destroy", title, message)
+        .object(cubin.link)
+        .chain(vec![
+            link,
+            format!(
+                "its cubin {:#x}+{} ({}), freed by {}",
+                cubin.address,
+                cubin.size,
+                at(cubin.completed),
+                at(freed)
+            ),
+            format!("loaded by {}", at(check.site)),
+        ])
 }

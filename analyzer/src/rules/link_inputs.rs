@@ -1,17 +1,19 @@
-//! What a link is given: the declared kind, whole, relocatable, 64 bits wide, and options that have an effect.
+//! The inputs of a link: of the declared kind, whole, relocatable, for 64-bit addresses, with options that have an effect.
 
 use cutape_format::Bytes;
 use cutape_format::layout::field;
-use cutape_image::{CodeKind, Content, Extent, Image, ImageKind, runs_on};
+use cutape_image::{CodeKind, Extent, Image, ImageKind, runs_on};
 use cutape_registry::{Family, Kind, LinkOp};
 
-use super::image::looks_like_text;
+use super::image::{contents, kind_name, looks_like_text};
+use super::jit_options::option_count;
 use super::{Check, Draft, at, code};
 use crate::context::bytes_of;
 use crate::finding::Severity;
 use crate::state::data::LinkInput;
 use crate::state::image_snapshot;
 use crate::state::links::link_input;
+use crate::state::options::SYMBOL_NAMES;
 
 /// CUjitInputType.
 mod input {
@@ -25,33 +27,27 @@ mod input {
 
 /// Rules about the inputs of a link.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.plan.function.family {
-        Family::Link(LinkOp::AddData { .. }) => added(check, drafts, false),
-        Family::Link(LinkOp::AddFile { .. }) => added(check, drafts, true),
+    match check.family() {
+        Family::Link(LinkOp::AddData { data, .. }) => added(check, drafts, Some(data.into())),
+        Family::Link(LinkOp::AddFile { .. }) => added(check, drafts, None),
         Family::Link(LinkOp::Complete { .. }) => completed(check, drafts),
         _ => {}
     }
 }
 
-fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
+/// An input in memory, at the position `data`, or in a file.
+fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, data: Option<usize>) {
     let Some(declared) = check.argument("type") else {
         return;
     };
     if check.call.result() == Some(code::FILE_NOT_FOUND) || !drafts.is_empty() {
         return;
     }
-    let size = check.argument("size");
-    let data = check.plan.at("data");
-    if !file {
-        let null = data.is_some_and(|position| check.call.argument(position) == 0);
-        if null || size == Some(0) {
-            let what = if null {
-                "a NULL pointer"
-            } else {
-                "a size of 0"
-            };
-            return mismatch(check, drafts, declared, what);
-        }
+    if data.is_some_and(|position| check.call.argument(position) == 0) {
+        return mismatch(check, drafts, declared, "a NULL pointer");
+    }
+    if data.is_some() && check.argument("size") == Some(0) {
+        return mismatch(check, drafts, declared, "a size of 0");
     }
     let snapshot = match data {
         Some(position) => check.call.snapshot(position, field::POINTEE),
@@ -69,15 +65,17 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
         return;
     };
     let kind = cutape_image::kind(bytes);
-    if declared == input::PTX && !file && !bytes.contains(&0) {
-        unterminated(check, drafts, bytes.len());
+    if let Some(position) = data
+        && declared == input::PTX
+        && !bytes.contains(&0)
+    {
+        unterminated(check, drafts, position, bytes.len());
         if !drafts.is_empty() {
             return;
         }
     }
     if !fits(declared, kind) {
-        wrong_kind(check, drafts, declared, kind, bytes);
-        return;
+        return wrong_kind(check, drafts, declared, kind, bytes);
     }
     if let (input::CUBIN | input::FATBINARY, Extent::Known(length)) =
         (declared, cutape_image::extent(bytes))
@@ -87,13 +85,15 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
         return mismatch(check, drafts, declared, &what);
     }
     let image = cutape_image::parse(bytes).ok();
-    address_size(check, drafts, image.as_ref(), bytes);
-    lto(check, drafts, declared, image.as_ref());
+    if let Some(image) = &image {
+        address_size(check, drafts, image, bytes);
+    }
+    link_time_code(check, drafts, declared, image.as_ref());
     if drafts.is_empty() {
         without_effect(check, drafts, declared, image.as_ref());
     }
-    if drafts.is_empty() {
-        not_relocatable(check, drafts, image.as_ref());
+    if let Some(image) = image.as_ref().filter(|_| drafts.is_empty()) {
+        not_relocatable(check, drafts, image);
     }
     if drafts.is_empty() && check.went_wrong() {
         duplicate(check, drafts);
@@ -101,9 +101,7 @@ fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, file: bool) {
 }
 
 fn type_name(check: &Check<'_, '_>, declared: u64) -> String {
-    let table = check.context.signatures().enumeration("CUjitInputType");
-    let known = table.and_then(|table| table.name_of(declared as i64));
-    known.map_or_else(|| format!("input type {declared}"), str::to_owned)
+    check.enum_name("CUjitInputType", declared as i64, "input type")
 }
 
 fn fits(declared: u64, kind: ImageKind) -> bool {
@@ -111,7 +109,7 @@ fn fits(declared: u64, kind: ImageKind) -> bool {
         input::CUBIN => kind == ImageKind::Cubin,
         input::PTX => kind == ImageKind::Ptx,
         input::FATBINARY => matches!(kind, ImageKind::Fatbin | ImageKind::FatbinWrapper),
-        // Objects with device code come from the host's and from NVIDIA's tools.
+        // Both the host's tools and NVIDIA's write objects with device code.
         input::OBJECT => matches!(
             kind,
             ImageKind::HostObject | ImageKind::Cubin | ImageKind::Fatbin
@@ -124,16 +122,13 @@ fn fits(declared: u64, kind: ImageKind) -> bool {
 
 fn mismatch(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, what: &str) {
     let message = format!(
-        "{} is told to expect {} and is given {what}. {}",
-        check.plan.function.name,
+        "{} gets {what}, declared as {}. {}",
+        check.function(),
         type_name(check, declared),
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "link-input-type-mismatch",
-        "an input is not what its type says",
-        message,
-    ));
+    let title = "input of another kind than declared";
+    drafts.push(Draft::new("link-input-type-mismatch", title, message));
 }
 
 fn wrong_kind(
@@ -144,104 +139,76 @@ fn wrong_kind(
     bytes: &[u8],
 ) {
     let unknown = kind == ImageKind::Unknown;
-    // What we do not know and the driver takes may be newer than we are.
+    // An unknown kind that the driver accepts belongs to a newer toolkit than ours.
     if unknown && !check.went_wrong() {
         return;
     }
-    // Text that the compiler refuses is bad PTX, not another kind of thing.
+    // Text that the compiler rejects is bad PTX, not another kind of input.
     if unknown && declared == input::PTX && looks_like_text(bytes) {
         return;
     }
-    let what = match kind {
-        ImageKind::Cubin => "a cubin",
-        ImageKind::Fatbin | ImageKind::FatbinWrapper => "a fatbin",
-        ImageKind::Ptx => "PTX text",
-        ImageKind::HostObject => "a host object",
-        ImageKind::HostArchive => "an archive",
-        ImageKind::NvvmBitcode => "compiler bitcode",
-        ImageKind::Unknown => "data of no known kind",
-    };
-    mismatch(check, drafts, declared, what);
+    mismatch(check, drafts, declared, kind_name(kind));
 }
 
-fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, length: usize) {
-    let position = check.plan.at("data").unwrap_or(1);
+fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, length: usize) {
     let behind = check.call.snapshot(position, field::BYTE_BEHIND);
     let found = match behind.map(|snapshot| snapshot.bytes) {
         Some(Bytes::Unreadable) => "cannot be read".to_owned(),
         Some(Bytes::Inline([byte, ..])) if *byte != 0 => format!("is {byte:#04x}"),
-        // A zero stands right behind: the text is terminated.
-        Some(_) => return,
-        None => return,
+        // A zero right behind terminates the text.
+        Some(_) | None => return,
     };
     let message = format!(
-        "{} is given {length} bytes of PTX text without a NUL byte, and the byte behind them {found}. PTX must be terminated \
-         although its size is passed. {}",
-        check.plan.function.name,
+        "{} gets {length} bytes of PTX text without a NUL byte, and the byte behind them {found}. \
+         PTX must be terminated although its size is passed. {}",
+        check.function(),
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "link-ptx-unterminated",
-        "PTX text without its NUL byte",
-        message,
-    ));
+    let title = "PTX text without a terminating NUL byte";
+    drafts.push(Draft::new("link-ptx-unterminated", title, message));
 }
 
-fn contents(image: &Image) -> impl Iterator<Item = &Content> {
-    image
-        .entries
-        .iter()
-        .filter_map(|entry| entry.content.as_ref().ok())
-}
-
-fn address_size(
-    check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
-    image: Option<&Image>,
-    bytes: &[u8],
-) {
-    let Some(image) = image else { return };
+fn address_size(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image, bytes: &[u8]) {
     let narrow =
         image.entries.iter().all(|entry| entry.address_bits == 32) && !image.entries.is_empty();
-    // Without the directive the PTX manual says 32 bits; that alone is no mistake that the driver minds.
-    let said =
+    // PTX without the directive has 32-bit addresses by its manual, but the driver accepts it.
+    let is_declared =
         image.kind != ImageKind::Ptx || bytes.windows(13).any(|window| window == b".address_size");
-    if !narrow || (!said && !check.went_wrong()) {
+    if !narrow || (!is_declared && !check.went_wrong()) {
         return;
     }
     let message = format!(
-        "{} is given code for addresses of 32 bits, but the linked code has the pointer size of this process, 64 bits. {}",
-        check.plan.function.name,
+        "{} gets code for 32-bit addresses, but the linked code has the pointer size of this \
+         process, 64 bits. {}",
+        check.function(),
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "link-address-size-mismatch",
-        "an input is built for 32-bit addresses",
-        message,
-    ));
+    let title = "input for 32-bit addresses";
+    drafts.push(Draft::new("link-address-size-mismatch", title, message));
 }
 
-fn lto(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, image: Option<&Image>) {
-    let entry = image.is_some_and(|image| image.entries.iter().any(|e| e.code == CodeKind::LtoIr));
-    if (declared != input::NVVM && !entry) || !drafts.is_empty() {
-        return;
-    }
+fn link_time_code(
+    check: &Check<'_, '_>,
+    drafts: &mut Vec<Draft>,
+    declared: u64,
+    image: Option<&Image>,
+) {
+    let is_bitcode = declared == input::NVVM;
+    let mut entries = image.into_iter().flat_map(|image| &image.entries);
+    let has_entry = entries.any(|entry| entry.code == CodeKind::LtoIr);
     let failed = check.went_wrong();
-    // A fatbin may carry such code beside other code that serves.
-    if declared != input::NVVM && !failed {
+    // A fatbin may carry such code beside other code that the driver uses.
+    if !(is_bitcode || (has_entry && failed)) || !drafts.is_empty() {
         return;
     }
     let message = format!(
-        "{} is given code for link-time optimisation. The driver's linker takes it only from toolkits before CUDA 12.0, and \
-         that is deprecated. {}",
-        check.plan.function.name,
+        "{} gets code for link-time optimization. The driver's linker accepts it only from \
+         toolkits before CUDA 12.0, and that is deprecated. {}",
+        check.function(),
         check.answer(),
     );
-    let draft = Draft::new(
-        "link-lto-ir-too-new",
-        "code for link-time optimisation in the driver's linker",
-        message,
-    );
+    let title = "code for link-time optimization in the driver's linker";
+    let draft = Draft::new("link-lto-ir-too-new", title, message);
     drafts.push(if failed {
         draft
     } else {
@@ -255,10 +222,8 @@ fn without_effect(
     declared: u64,
     image: Option<&Image>,
 ) {
-    let Some(shape) = check.plan.options else {
-        return;
-    };
-    if check.call.argument(shape.count) & 0xffff_ffff == 0 {
+    let shape = check.plan.options;
+    if shape.is_none_or(|shape| option_count(check, shape) == 0) {
         return;
     }
     let machine_code_only = match declared {
@@ -266,14 +231,9 @@ fn without_effect(
         input::FATBINARY => image.is_some_and(|image| {
             let device = check.state.capability(check.call.thread, check.context);
             let fits = |target| device.is_some_and(|device| runs_on(target, CodeKind::Elf, device));
-            image
-                .entries
-                .iter()
-                .all(|entry| entry.code == CodeKind::Elf)
-                && image
-                    .entries
-                    .iter()
-                    .any(|entry| entry.target.is_some_and(fits))
+            let mut entries = image.entries.iter();
+            let is_elf = entries.all(|entry| entry.code == CodeKind::Elf);
+            is_elf && (image.entries.iter()).any(|entry| entry.target.is_some_and(fits))
         }),
         _ => false,
     };
@@ -281,42 +241,33 @@ fn without_effect(
         return;
     }
     let message = format!(
-        "{} is given compiler options for machine code ({}), which is not compiled any more: they can do nothing. {}",
-        check.plan.function.name,
+        "{} gets compiler options for machine code ({}), which is not compiled: the options have \
+         no effect. {}",
+        check.function(),
         type_name(check, declared),
-        if check.went_wrong() {
-            check.answer()
-        } else {
-            String::new()
-        },
+        check.answer_or(""),
     );
-    drafts.push(Draft::new(
-        "link-option-without-effect",
-        "compiler options for machine code",
-        message.trim_end(),
-    ));
+    let title = "compiler options for machine code";
+    drafts.push(Draft::new("link-option-without-effect", title, message));
 }
 
-fn not_relocatable(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
-    let Some(image) = image else { return };
+fn not_relocatable(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
     if image.kind != ImageKind::Cubin || contents(image).any(|content| content.relocatable) {
         return;
     }
     let message = format!(
-        "{} is given a cubin that is fully linked (ELF type ET_EXEC), but inputs of a link are taken as relocatable code. {}",
-        check.plan.function.name,
+        "{} gets a cubin that is fully linked (ELF type ET_EXEC), but a link takes relocatable \
+         code. {}",
+        check.function(),
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "link-non-relocatable-input",
-        "a finished cubin is given to a link",
-        message,
-    ));
+    let title = "fully linked cubin given to a link";
+    drafts.push(Draft::new("link-non-relocatable-input", title, message));
 }
 
 /// The input defines a kernel that an earlier one defines.
 fn duplicate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
+    let Some(link) = check.live(Kind::Link) else {
         return;
     };
     let Some(data) = check.state.link_data(link) else {
@@ -327,20 +278,15 @@ fn duplicate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     let message = format!(
-        "{} adds an input that defines \"{name}\", which the input of {} defines already. {}",
-        check.plan.function.name,
+        "{} adds an input that defines \"{name}\", which the input of {} already defines. {}",
+        check.function(),
         at(first.site),
         check.answer(),
     );
-    drafts.push(
-        Draft::new(
-            "link-non-relocatable-input",
-            "two inputs define the same symbol",
-            message,
-        )
-        .object(link),
-    );
+    drafts.push(Draft::new("link-non-relocatable-input", CLASH, message).object(link));
 }
+
+const CLASH: &str = "symbol defined by two inputs";
 
 fn clash<'a>(inputs: &'a [LinkInput], new: &'a LinkInput) -> Option<(&'a str, &'a LinkInput)> {
     new.defines.iter().find_map(|name| {
@@ -349,9 +295,9 @@ fn clash<'a>(inputs: &'a [LinkInput], new: &'a LinkInput) -> Option<(&'a str, &'
     })
 }
 
-/// A completion that failed: what the inputs lack or have twice.
+/// A completion that failed: which symbol the inputs lack or define twice.
 fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.state.objects.live(Kind::Link, check.call.argument(0)) else {
+    let Some(link) = check.live(Kind::Link) else {
         return;
     };
     let Some(data) = check.state.link_data(link) else {
@@ -363,61 +309,37 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for (position, input) in data.inputs.iter().enumerate() {
         if let Some((name, first)) = clash(&data.inputs[..position], input) {
             let message = format!(
-                "cuLinkComplete failed: \"{name}\" is defined by the inputs of {} and of {}. {}",
+                "cuLinkComplete failed: the inputs of {} and of {} both define \"{name}\". {}",
                 at(first.site),
                 at(input.site),
                 check.answer(),
             );
-            drafts.push(
-                Draft::new(
-                    "link-non-relocatable-input",
-                    "two inputs define the same symbol",
-                    message,
-                )
-                .object(link),
-            );
+            drafts.push(Draft::new("link-non-relocatable-input", CLASH, message).object(link));
             return;
         }
     }
-    let missing = data.inputs.iter().all(|input| input.known).then(|| {
-        data.inputs
-            .iter()
-            .flat_map(|input| &input.needs)
-            .find(|name| {
-                !data
-                    .inputs
-                    .iter()
-                    .any(|input| input.provides.contains(name) || input.defines.contains(name))
-            })
-    });
+    let defined = |name: &String| {
+        let mut inputs = data.inputs.iter();
+        inputs.any(|input| input.provides.contains(name) || input.defines.contains(name))
+    };
+    let all_known = data.inputs.iter().all(|input| input.known);
+    let mut needed = data.inputs.iter().flat_map(|input| &input.needs);
+    let missing = needed.find(|name| !defined(name)).filter(|_| all_known);
     let by_result = matches!(
         check.call.result(),
         Some(code::SYMBOL_NOT_FOUND | code::INIT_FAILED)
     );
-    let name = missing.flatten();
-    if name.is_none() && !by_result {
-        return;
-    }
     // The program may have supplied the symbol itself.
-    if data
-        .options
-        .numbers
-        .contains(&crate::state::options::SYMBOL_NAMES)
-        && !by_result
-    {
+    let supplied = data.options.numbers.contains(&SYMBOL_NAMES);
+    if !by_result && (missing.is_none() || supplied) {
         return;
     }
-    let what = name.map_or("a symbol".to_owned(), |name| format!("\"{name}\""));
+    let what = missing.map_or("a symbol".to_owned(), |name| format!("\"{name}\""));
     let message = format!(
-        "cuLinkComplete failed: {what} is declared as external and no input of the link defines it. {}",
+        "cuLinkComplete failed: {what} is declared as external, and no input of the link defines \
+         it. {}",
         check.answer(),
     );
-    drafts.push(
-        Draft::new(
-            "module-unresolved-symbol",
-            "external symbols stay undefined",
-            message,
-        )
-        .object(link),
-    );
+    let title = "external symbol without a definition";
+    drafts.push(Draft::new("module-unresolved-symbol", title, message).object(link));
 }

@@ -1,4 +1,4 @@
-//! The rules: what is looked at before a call changes the model.
+//! The rules: what is checked before a call changes the model.
 
 mod image;
 mod jit_options;
@@ -11,6 +11,8 @@ mod module;
 mod usage;
 
 use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
 
 use crate::context::TraceContext;
@@ -18,7 +20,6 @@ use crate::finding::Severity;
 use crate::plan::Plan;
 use crate::state::State;
 use crate::state::data::Data;
-use cutape_model::{ObjectId, Origin, Site};
 
 /// Result codes of cuda.h that rules speak of.
 pub(crate) mod code {
@@ -49,7 +50,7 @@ pub(crate) struct Draft {
     pub(crate) chain: Vec<String>,
     /// Distinguishes findings of one rule at one place of the program.
     pub(crate) subject: u64,
-    /// Only if no later call of the same function succeeds.
+    /// Reported only if no later call of the same function succeeds.
     pub(crate) deferred: bool,
 }
 
@@ -105,6 +106,71 @@ pub(crate) struct Check<'c, 't> {
 }
 
 impl Check<'_, '_> {
+    /// The exported name of the function.
+    pub(crate) fn function(&self) -> &'static str {
+        self.plan.function.name
+    }
+
+    pub(crate) fn family(&self) -> Family {
+        self.plan.function.family
+    }
+
+    /// The name of the parameter at a position.
+    pub(crate) fn parameter(&self, position: usize) -> &'static str {
+        let parameter = self.plan.function.params.get(position);
+        parameter.map_or("", |parameter| parameter.name)
+    }
+
+    /// The argument of the parameter of that name.
+    pub(crate) fn argument(&self, name: &str) -> Option<u64> {
+        let position = self.plan.at(name)?;
+        Some(self.call.argument(position))
+    }
+
+    /// The live object in the first parameter of that kind.
+    pub(crate) fn live(&self, kind: Kind) -> Option<ObjectId> {
+        let handle = self.plan.handle_of(self.call, kind)?;
+        self.state.objects.live(kind, handle)
+    }
+
+    /// The kind of an object that is remembered.
+    pub(crate) fn kind(&self, id: ObjectId) -> Option<Kind> {
+        self.object(id).map(|object| object.kind)
+    }
+
+    pub(crate) fn object(&self, id: ObjectId) -> Option<&Object<Data>> {
+        self.state.objects.get(id)
+    }
+
+    pub(crate) fn label(&self, id: ObjectId) -> String {
+        self.state.label(id)
+    }
+
+    /// The thread has no current context, as far as the trace shows.
+    pub(crate) fn has_no_context(&self) -> bool {
+        self.state.contexts.current(self.call.thread).handle == 0
+    }
+
+    /// The bytes of a launch's parameters.
+    pub(crate) fn launch_parameters(&self) -> Option<&[u8]> {
+        let mut positions = self.plan.launch_parameters.into_iter().flatten();
+        let snapshot = positions
+            .find_map(|position| self.call.snapshot(position, field::KERNEL_PARAMETERS))?;
+        snapshot.bytes.inline()
+    }
+
+    /// The layout of the parameters of the function that is launched: offset and size of each.
+    pub(crate) fn launch_layout(&self) -> Option<&[(u32, u32)]> {
+        self.state.layout(self.call.argument(self.plan.launched?))
+    }
+
+    /// The name of a value of an enum, else the number after `what`.
+    pub(crate) fn enum_name(&self, enumeration: &str, value: i64, what: &str) -> String {
+        let table = self.context.signatures().enumeration(enumeration);
+        let name = table.and_then(|table| table.name_of(value));
+        name.map_or_else(|| format!("{what} {value}"), str::to_owned)
+    }
+
     /// True if the call failed or did not return.
     pub(crate) fn went_wrong(&self) -> bool {
         self.call.result() != Some(0)
@@ -115,30 +181,31 @@ impl Check<'_, '_> {
         result_name(self.call.result())
     }
 
-    /// The argument of that name.
-    pub(crate) fn argument(&self, name: &str) -> Option<u64> {
-        self.plan
-            .at(name)
-            .map(|position| self.call.argument(position))
-    }
-
-    /// What the driver's answer means for a use of something that is gone.
+    /// What the driver's result means for a use of an object that has ended.
     pub(crate) fn answer(&self) -> String {
         match self.call.result() {
             None => "The call did not return: the program died inside it.".to_owned(),
-            Some(0) => {
-                "The driver said CUDA_SUCCESS, which is luck: it does not promise to notice."
-                    .to_owned()
-            }
-            Some(_) => format!("The driver answered {}.", self.result_name()),
+            Some(0) => "The driver returned CUDA_SUCCESS, but does not promise to detect this \
+                        misuse."
+                .to_owned(),
+            Some(_) => format!("The driver returned {}.", self.result_name()),
         }
     }
 
-    /// True if the object ended with a primary context's last release that we saw: somebody whom a trace does not show may hold
-    /// that context, so only a failure proves that it is gone.
+    /// [`Check::answer`], or `success` if the call succeeded.
+    pub(crate) fn answer_or(&self, success: &str) -> String {
+        if self.went_wrong() {
+            self.answer()
+        } else {
+            success.to_owned()
+        }
+    }
+
+    /// True if the object ended with the last release of a primary context that the trace shows. Others may hold that context
+    /// still, so only a failure proves that it is gone.
     pub(crate) fn only_released(&self, id: ObjectId) -> bool {
-        let objects = &self.state.objects;
-        let root = objects.root_of_end(id).and_then(|root| objects.get(root));
+        let root = self.state.objects.root_of_end(id);
+        let root = root.and_then(|root| self.object(root));
         root.is_some_and(|root| matches!(root.data, Data::Context(context) if context.primary))
     }
 
@@ -150,31 +217,25 @@ impl Check<'_, '_> {
         while let Some(id) = link.filter(|_| chain.len() < 16) {
             let Some(object) = objects.get(id) else { break };
             let verb = match object.origin {
-                Origin::Created => "made by",
+                Origin::Created => "created by",
                 Origin::Found => "looked up by",
                 Origin::FirstSeen => "first seen in",
             };
             chain.push(format!(
                 "{} ({verb} {})",
-                self.state.label(id),
+                self.label(id),
                 at(object.created)
             ));
-            // The context that everything lives in is of interest only if it is the cause.
+            // The context that everything lives in matters only if it is the cause.
             link = object.parent.filter(|&parent| {
                 objects.root_of_end(id) == Some(parent)
-                    || objects
-                        .get(parent)
-                        .is_some_and(|parent| parent.kind != Kind::Context)
+                    || self.kind(parent).is_some_and(|kind| kind != Kind::Context)
             });
         }
         chain.reverse();
         if let Some(end) = objects.end_of(id) {
             let root = end.by.unwrap_or(id);
-            chain.push(format!(
-                "{} ended by {}",
-                self.state.label(root),
-                at(end.site)
-            ));
+            chain.push(format!("{} ended by {}", self.label(root), at(end.site)));
         }
         chain.push(format!("used by {}", at(self.site)));
         chain
@@ -186,27 +247,31 @@ pub(crate) fn at(site: Site) -> String {
     format!("{} (call {})", site.function, site.index)
 }
 
-/// Name of a result code.
-pub(crate) fn result_name(result: Option<i32>) -> String {
-    match result {
-        None => "did not return".to_owned(),
-        Some(code) => match cutape_registry::result_name(code) {
-            Some(name) => name.to_owned(),
-            None => format!("result {code}"),
-        },
-    }
+/// The call that created an object.
+fn created_at(state: &State, id: ObjectId) -> String {
+    let object = state.objects.get(id);
+    object.map(|object| at(object.created)).unwrap_or_default()
 }
 
-/// All that is wrong with a call. Rules of causes come before rules of consequences, which look whether any was found.
+/// Name of a result code.
+pub(crate) fn result_name(result: Option<i32>) -> String {
+    let Some(code) = result else {
+        return "did not return".to_owned();
+    };
+    let name = cutape_registry::result_name(code);
+    name.map_or_else(|| format!("result {code}"), str::to_owned)
+}
+
+/// All that is wrong with a call. Rules of causes come before rules of consequences, which are silent where one was found.
 pub(crate) fn check(check: &Check<'_, '_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     if check.call.result() == Some(code::DEINITIALIZED) {
-        // The driver is being shut down; what destructors do then is beyond these rules.
+        // The driver is shutting down; rules do not cover what destructors do then.
         return drafts;
     }
     lifetime::check(check, &mut drafts);
     memory::check(check, &mut drafts);
-    match check.plan.function.family {
+    match check.family() {
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => {
             link::cubin_after_destroy(check, &mut drafts);
             library::preserved(check, &mut drafts);

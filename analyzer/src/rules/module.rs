@@ -1,19 +1,23 @@
 //! Modules: who may unload them and when, lookups that failed, enumeration.
 
+use cutape_model::{Lookup, ObjectId, Origin};
 use cutape_registry::{Family, FunctionOp, Kind};
 
 use super::{Check, Draft, at, code, result_name};
 use crate::plan::Step;
 use crate::state::Failure;
-use cutape_model::{Lookup, ObjectId, Origin};
 
 /// Rules about modules beyond lifetimes and images.
 #[inline]
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.plan.function.family {
+    match check.family() {
         Family::ModuleUnload if drafts.is_empty() => unload(check, drafts),
-        Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {
-            enumerate(check, drafts);
+        Family::Function(FunctionOp::List { output, count, .. })
+        | Family::Kernel(FunctionOp::List { output, count, .. }) => {
+            let argument = |position| check.call.argument(usize::from(position));
+            if argument(output) != 0 && argument(count) != 0 {
+                enumerate(check, drafts, argument(count) as usize);
+            }
         }
         Family::Global(_) => both_null(check, drafts),
         _ => {}
@@ -28,55 +32,44 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let state = check.state;
-    let Some(id) = state.objects.live(Kind::Module, check.call.argument(0)) else {
+    let Some(id) = check.live(Kind::Module) else {
         return;
     };
-    let Some(object) = state.objects.get(id) else {
+    let Some(object) = check.object(id) else {
         return;
     };
-    let label = state.label(id);
-    let made = at(object.created);
-    let library = object.parent.filter(|&parent| {
-        state
-            .objects
-            .get(parent)
-            .is_some_and(|parent| parent.kind == Kind::Library)
-    });
-    if let Some(library) = library {
+    let label = check.label(id);
+    let created = at(object.created);
+    let parent = object.parent;
+    if let Some(library) = parent.filter(|&id| check.kind(id) == Some(Kind::Library)) {
         let message = format!(
-            "cuModuleUnload is given {label}, which {made} handed out. It is the instance of {} in a context and belongs \
-             to that library: only cuLibraryUnload may end it. {}",
-            state.label(library),
+            "cuModuleUnload gets {label}, which {created} returned. It is the instance of {} in a \
+             context and belongs to that library: only cuLibraryUnload may end it. {}",
+            check.label(library),
             check.answer(),
         );
+        let title = "module of a library unloaded";
         drafts.push(
-            Draft::new(
-                "module-unload-library-owned",
-                "a library's module is unloaded",
-                message,
-            )
-            .object(id)
-            .object(library)
-            .chain(check.poison_chain(id)),
+            Draft::new("module-unload-library-owned", title, message)
+                .object(id)
+                .object(library)
+                .chain(check.poison_chain(id)),
         );
         return;
     }
     if object.origin == Origin::FirstSeen {
-        if state.current_is_primary(check.call.thread) {
+        if check.state.current_is_primary(check.call.thread) {
             let message = format!(
-                "cuModuleUnload is given {label}. No load in this trace returned it: the program has it from {made}, in a \
-                 device's primary context, where the CUDA runtime keeps its modules; whoever loaded it still uses it. {}",
+                "cuModuleUnload gets {label}, which no load in this trace returned: the program \
+                 has it from {created}, in a device's primary context, where the CUDA runtime \
+                 keeps its modules. Its owner still uses it. {}",
                 check.answer(),
             );
+            let title = "module unloaded by code that does not own it";
             drafts.push(
-                Draft::new(
-                    "module-unload-runtime-owned",
-                    "a module of somebody else's is unloaded",
-                    message,
-                )
-                .object(id)
-                .chain(check.poison_chain(id)),
+                Draft::new("module-unload-runtime-owned", title, message)
+                    .object(id)
+                    .chain(check.poison_chain(id)),
             );
         }
         return;
@@ -88,68 +81,55 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
-    let state = check.state;
-    let Some(home) = state.objects.get(id).and_then(|object| object.context) else {
+    let Some(home) = check.object(id).and_then(|object| object.context) else {
         return;
     };
-    let current = state.contexts.current(check.call.thread);
+    let current = check.state.contexts.current(check.call.thread);
     if current.object == Some(home) || (current.object.is_none() && current.handle != 0) {
         return;
     }
-    let now = match current.object {
-        Some(context) => state.label(context),
-        None => "no context".to_owned(),
-    };
+    let context = current.object.map(|context| check.label(context));
     let message = format!(
-        "cuModuleUnload is given {}, which was loaded into {}, while {now} is current in thread {}. A module is unloaded \
-         from the current context. {}",
-        state.label(id),
-        state.label(home),
+        "cuModuleUnload gets {}, which was loaded into {}, while {} is current in thread {}. A \
+         module can be unloaded only from its own context. {}",
+        check.label(id),
+        check.label(home),
+        context.as_deref().unwrap_or("no context"),
         check.call.thread,
         check.answer(),
     );
-    let mut draft = Draft::new(
-        "module-unload-wrong-context",
-        "a module is unloaded in another context",
-        message,
-    )
-    .object(id)
-    .object(home);
-    if let Some(context) = current.object {
-        draft = draft.object(context);
-    }
-    drafts.push(draft);
+    let title = "module unloaded while another context is current";
+    let draft = Draft::new("module-unload-wrong-context", title, message)
+        .object(id)
+        .object(home);
+    drafts.push(current.object.into_iter().fold(draft, Draft::object));
 }
 
 fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
     let Some(data) = check.state.image_data(id) else {
         return;
     };
-    let pending = data
-        .pending
-        .iter()
-        .find(|(stream, number, _)| !check.state.order.is_done(*stream, *number));
+    let order = &check.state.order;
+    let mut pending = data.pending.iter();
+    let pending = pending.find(|(stream, number, _)| !order.is_done(*stream, *number));
     let Some(&(_, _, site)) = pending else { return };
-    let label = check.state.label(id);
+    let label = check.label(id);
     let message = format!(
-        "cuModuleUnload is given {label} while work that needs it, {}, may still be running: between that call and this one \
-         nothing waited for it (no synchronise of its stream, of an event behind it, or of the context, and no query that \
-         found it complete). The manual does not promise that the unload waits.",
+        "cuModuleUnload gets {label} while work that needs it, {}, may still run: no call since \
+         then waited for that work or found it complete (a synchronize or query of its stream, of \
+         a later event, or of the context). The manual does not promise that the unload waits.",
         at(site),
     );
+    let title = "module unloaded while its work may still run";
     drafts.push(
-        Draft::new(
-            "module-unload-work-pending",
-            "a module is unloaded while its work may be running",
-            message,
-        )
-        .object(id)
-        .subject(site.caller)
-        .chain(vec![
-            label,
-            format!("work enqueued by {}", at(site)),
-            format!("unloaded by {} without a wait", at(check.site)),
-        ]),
+        Draft::new("module-unload-work-pending", title, message)
+            .object(id)
+            .subject(site.caller)
+            .chain(vec![
+                label,
+                format!("work enqueued by {}", at(site)),
+                format!("unloaded by {} without a wait", at(check.site)),
+            ]),
     );
 }
 
@@ -158,72 +138,51 @@ fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     let message = format!(
-        "{} is given NULL for `dptr` and for `bytes`, so it has nothing to answer; one of them may be NULL, not both. {}",
-        check.plan.function.name,
-        if check.went_wrong() {
-            check.answer()
-        } else {
-            String::new()
-        },
+        "{} gets NULL for `dptr` and for `bytes`, so it has nothing to return. One of them may be \
+         NULL, not both. {}",
+        check.function(),
+        check.answer_or(""),
     );
+    let title = "lookup of a variable without an output";
     drafts.push(Draft::new(
         "module-global-outputs-both-null",
-        "a variable is asked for without any output",
-        message.trim_end(),
+        title,
+        message,
     ));
 }
 
-fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, capacity: usize) {
     let Some(owner) = check.state.image_owner(check.plan, check.call) else {
         return;
     };
-    let Some(room) = check
-        .argument("numFunctions")
-        .or_else(|| check.argument("numKernels"))
-    else {
-        return;
-    };
-    let output = check
-        .argument("functions")
-        .or_else(|| check.argument("kernels"));
-    if room == 0 || output == Some(0) {
-        return;
-    }
     let counted = check.state.image_data(owner).and_then(|data| data.count);
     let (count, source) = match counted {
-        Some((count, site)) => (count as usize, format!("{} said so", at(site))),
+        Some((count, site)) => (count as usize, format!("{} returned that number", at(site))),
         None => {
             let Some(image) = check.state.parsed(owner, check.context) else {
                 return;
             };
-            // Which of several entries the driver took is not known.
+            // The trace does not say which of several entries the driver chose.
             let [entry] = image.entries.as_slice() else {
                 return;
             };
             let Ok(content) = &entry.content else { return };
-            (
-                content.functions.iter().filter(|f| f.is_entry).count(),
-                "its image lists them".to_owned(),
-            )
+            let entries = content.functions.iter().filter(|f| f.is_entry);
+            (entries.count(), "its image lists them".to_owned())
         }
     };
-    if room as usize >= count {
+    if capacity >= count {
         return;
     }
     let message = format!(
-        "{} has room for {room} handles, but {} has {count} functions ({source}): the other {} are left out without an error.",
-        check.plan.function.name,
-        check.state.label(owner),
-        count - room as usize,
+        "{} has room for {capacity} handles, but {} has {count} functions ({source}). The driver \
+         omits the other {} without an error.",
+        check.function(),
+        check.label(owner),
+        count - capacity,
     );
-    drafts.push(
-        Draft::new(
-            "module-enumerate-truncated",
-            "an enumeration leaves functions out",
-            message,
-        )
-        .object(owner),
-    );
+    let title = "incomplete enumeration of functions";
+    drafts.push(Draft::new("module-enumerate-truncated", title, message).object(owner));
 }
 
 /// A handle that no call has returned, after the call that should have returned it failed.
@@ -239,10 +198,9 @@ fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, failures: &[
             continue;
         }
         let handle = check.call.argument(position);
-        // A value that is not zero and that we do not know may be right, unless the driver says otherwise.
-        if handle != 0
-            && (check.state.objects.resolve(kind, handle) != Lookup::Unknown || !check.went_wrong())
-        {
+        let known = check.state.objects.resolve(kind, handle) != Lookup::Unknown;
+        // An unknown value other than zero may be right, unless the driver rejects it.
+        if handle != 0 && (known || !check.went_wrong()) {
             continue;
         }
         let matches = |failure: &&Failure| {
@@ -265,78 +223,58 @@ fn after_failure(
     kind: Kind,
     handle: u64,
 ) -> Option<Draft> {
-    let word = kind.name();
     let result = result_name(failure.site.result);
-    let asked = failure
-        .name
-        .as_ref()
-        .map_or(String::new(), |name| format!(" for \"{name}\""));
-    let start = format!(
-        "{} is given {handle:#x} as a {word}, a value that no call has returned. {}{asked} should have returned one and \
-         failed with {result}, which leaves its output (at {:#x}) undefined; the program went on as if it had succeeded. {}",
-        check.plan.function.name,
+    let name = failure.name.as_ref();
+    let asked = name.map_or(String::new(), |name| format!(" for \"{name}\""));
+    let message = format!(
+        "{} gets {handle:#x} as a {}, a value that no call has returned. {}{asked} failed with \
+         {result}, which leaves its output (at {:#x}) undefined, and the program used that output. \
+         {}",
+        check.function(),
+        kind.name(),
         at(failure.site),
         failure.location,
         check.answer(),
     );
-    let chain = vec![
-        format!("{}{asked} failed with {result}", at(failure.site)),
-        format!("its output, {handle:#x}, used by {}", at(check.site)),
-    ];
-    if matches!(kind, Kind::Module | Kind::Library) {
-        return Some(
-            Draft::new(
-                "module-load-allocation-failure",
-                "the output of a failed load is used",
-                start,
-            )
-            .chain(chain)
-            .subject(failure.site.caller),
-        );
-    }
-    if failure.site.result != Some(code::NOT_FOUND) {
+    let (rule, title, hint) = if matches!(kind, Kind::Module | Kind::Library) {
+        let title = "output of a failed load used";
+        ("module-load-allocation-failure", title, String::new())
+    } else if failure.site.result == Some(code::NOT_FOUND) {
+        let names = similar_names(check, failure);
+        let hint = match names.as_slice() {
+            [] => String::new(),
+            names => format!(" The image has: {}.", names.join(", ")),
+        };
+        let title = "function used that was not found";
+        ("module-symbol-not-found", title, hint)
+    } else {
         return None;
-    }
-    let near = near_matches(check, failure);
-    let hint = match near.as_slice() {
-        [] => String::new(),
-        names => format!(" The image has: {}.", names.join(", ")),
     };
-    let mut draft = Draft::new(
-        "module-symbol-not-found",
-        "a function that was not found is used",
-        format!("{start}{hint}"),
-    )
-    .chain(chain)
-    .subject(failure.site.caller);
-    if let Some(parent) = failure.parent {
-        draft = draft.object(parent);
-    }
-    Some(draft)
+    let draft = Draft::new(rule, title, message + &hint)
+        .chain(vec![
+            format!("{}{asked} failed with {result}", at(failure.site)),
+            format!("its output, {handle:#x}, used by {}", at(check.site)),
+        ])
+        .subject(failure.site.caller);
+    let parent = failure.parent.filter(|_| rule == "module-symbol-not-found");
+    Some(parent.into_iter().fold(draft, Draft::object))
 }
 
 /// Names of the image that resemble the one that was not found, and what they are.
-fn near_matches(check: &Check<'_, '_>, failure: &Failure) -> Vec<String> {
+fn similar_names(check: &Check<'_, '_>, failure: &Failure) -> Vec<String> {
     let (Some(parent), Some(wanted)) = (failure.parent, failure.name.as_deref()) else {
         return Vec::new();
     };
     let Some(image) = check.state.parsed(parent, check.context) else {
         return Vec::new();
     };
-    let mut near = Vec::new();
-    for content in image
-        .entries
-        .iter()
-        .filter_map(|entry| entry.content.as_ref().ok())
-    {
+    let mut similar = Vec::new();
+    for content in super::image::contents(&image) {
         let functions = content.functions.iter().filter(|f| f.is_entry);
-        let names = functions.map(|f| (f.name.as_str(), "a function")).chain(
-            content
-                .globals
-                .iter()
-                .map(|g| (g.name.as_str(), "a variable")),
-        );
-        for (name, what) in names {
+        let functions = functions.map(|f| (f.name.as_str(), "a function"));
+        let globals = content.globals.iter();
+        let globals = globals.map(|g| (g.name.as_str(), "a variable"));
+        for (name, what) in functions.chain(globals) {
             let alike = name.eq_ignore_ascii_case(wanted)
                 || (wanted.len() >= 2 && name.contains(wanted))
                 || (name.len() >= 3 && wanted.contains(name));
@@ -347,10 +285,10 @@ fn near_matches(check: &Check<'_, '_>, failure: &Failure) -> Vec<String> {
                 (true, _) => format!("\"{name}\" ({what})"),
                 _ => continue,
             };
-            if !near.contains(&text) && near.len() < 5 {
-                near.push(text);
+            if !similar.contains(&text) && similar.len() < 5 {
+                similar.push(text);
             }
         }
     }
-    near
+    similar
 }

@@ -1,11 +1,11 @@
-//! Contexts and events that are there but not in the state that a call needs.
+//! Contexts and events: calls without a current context, unbalanced contexts, times of events.
 
+use cutape_model::Origin;
 use cutape_registry::{ContextOp, EventOp, Family, Kind, PrimaryOp};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
 use crate::state::data::Data;
-use cutape_model::Origin;
 
 /// Rules about contexts and events beyond lifetimes.
 #[inline]
@@ -13,7 +13,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !drafts.is_empty() {
         return;
     }
-    match check.plan.function.family {
+    match check.family() {
         Family::Event(EventOp::ElapsedTime) => elapsed(check, drafts),
         Family::PrimaryContext(PrimaryOp::Release) => released_too_often(check, drafts),
         Family::Context(ContextOp::Pop) => popped_too_often(check, drafts),
@@ -35,57 +35,49 @@ fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let Some(id) = check.state.objects.live(Kind::Event, handle) else {
             continue;
         };
-        let Some(object) = check.state.objects.get(id) else {
+        let Some(object) = check.object(id) else {
             continue;
         };
-        let (timing, recorded) = match &object.data {
-            Data::Event(event) => (event.timing, event.record),
-            _ => continue,
+        let Data::Event(event) = &object.data else {
+            continue;
         };
-        if object.origin != Origin::Created || (timing && recorded.is_some()) {
+        if object.origin != Origin::Created || (event.timing && event.record.is_some()) {
             continue;
         }
-        let name = check
-            .plan
-            .function
-            .params
-            .get(position)
-            .map_or("", |param| param.name);
-        let why = match recorded {
-            None => "has never been recorded".to_owned(),
+        let why = match event.record {
+            None => "was never recorded".to_owned(),
             Some(site) => format!(
-                "was made with CU_EVENT_DISABLE_TIMING (and recorded by {})",
+                "was created with CU_EVENT_DISABLE_TIMING (and recorded by {})",
                 at(site)
             ),
         };
         let message = format!(
-            "{} is given {} as `{name}`, which {} made and which {why}. {}",
-            check.plan.function.name,
-            check.state.label(id),
+            "{} gets {} as `{}`. {} created that event, and it {why}. {}",
+            check.function(),
+            check.label(id),
+            check.parameter(position),
             at(object.created),
             check.answer(),
         );
-        drafts.push(
-            Draft::new(
-                "event-elapsed-invalid",
-                "a time is asked of an event that has none",
-                message,
-            )
-            .object(id),
-        );
+        let title = "elapsed time of an event that has no time";
+        drafts.push(Draft::new("event-elapsed-invalid", title, message).object(id));
         return;
     }
 }
 
+/// True if the driver missed a context that the thread does not have.
+pub(super) fn lacks_context(check: &Check<'_, '_>) -> bool {
+    check.call.result() == Some(code::INVALID_CONTEXT) && check.has_no_context()
+}
+
 fn none_current(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.contexts.current(check.call.thread).handle != 0
-    {
+    if !lacks_context(check) {
         return;
     }
     let message = format!(
-        "{} works on the current context, and thread {} has none: nothing was made current there, or it was taken off again. {}",
-        check.plan.function.name,
+        "{} works on the current context, but thread {} has none: no call made one current there, \
+         or a call popped it. {}",
+        check.function(),
         check.call.thread,
         check.answer(),
     );
@@ -104,32 +96,25 @@ fn released_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     let message = format!(
-        "{} releases the primary context of device {device}, which has been released as often as it was retained. {}",
-        check.plan.function.name,
+        "{} releases the primary context of device {device}, which was already released as often \
+         as it was retained. {}",
+        check.function(),
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "context-unbalanced",
-        "a primary context is released too often",
-        message,
-    ));
+    let title = "primary context released more often than retained";
+    drafts.push(Draft::new("context-unbalanced", title, message));
 }
 
 fn popped_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.call.result() != Some(code::INVALID_CONTEXT)
-        || check.state.contexts.current(check.call.thread).handle != 0
-    {
+    if !lacks_context(check) {
         return;
     }
     let message = format!(
-        "{} takes a context off the stack of thread {}, which is empty. {}",
-        check.plan.function.name,
+        "{} pops the context stack of thread {}, which is empty. {}",
+        check.function(),
         check.call.thread,
         check.answer(),
     );
-    drafts.push(Draft::new(
-        "context-unbalanced",
-        "a context is popped from an empty stack",
-        message,
-    ));
+    let title = "context popped from an empty stack";
+    drafts.push(Draft::new("context-unbalanced", title, message));
 }
