@@ -14,7 +14,7 @@ use crate::rules::{self, Check, Draft};
 use crate::state::State;
 use cutape_model::{ObjectId, Origin, Site};
 
-/// How many findings are remembered so that a loop does not say the same thing a million times.
+/// How many findings are remembered, so that a loop does not repeat one a million times.
 const REMEMBERED: usize = 1 << 16;
 
 /// Finds API misuse in the calls of one process.
@@ -23,8 +23,8 @@ pub struct Analyzer {
     /// By the number that the trace gives the function; `None` inside: not in the registry.
     plans: Vec<Option<Option<Box<Plan>>>>,
     state: State,
-    said: HashSet<(&'static str, u16, u64, u64)>,
-    /// Findings that a later success of the same function takes back.
+    reported: HashSet<(&'static str, u16, u64, u64)>,
+    /// Findings that a later success of the same function cancels.
     deferred: Vec<(&'static str, Finding)>,
     killed: bool,
 }
@@ -35,8 +35,8 @@ impl Analyzer {
         Self::default()
     }
 
-    /// What is wrong with a call. Calls come in the order of the trace, each once; one that did not return is pushed when it
-    /// is known that it will not.
+    /// What is wrong with a call. Calls come in the order of the trace, each once; one in flight
+    /// when it is certain that it will not return.
     pub fn push(&mut self, context: &dyn TraceContext, call: &Call<'_>) -> Vec<Finding> {
         let id = usize::from(call.signature.id);
         if self.plans.len() <= id {
@@ -44,7 +44,7 @@ impl Analyzer {
         }
         let plan = self.plans[id].get_or_insert_with(|| {
             let function = cutape_registry::function(&call.signature.name)?;
-            // A trace of another version may have laid the parameters out in another way.
+            // A trace of another version may have other parameters.
             let same = function.params.len() == call.signature.parameters.len();
             same.then(|| Box::new(Plan::new(function)))
         });
@@ -104,14 +104,14 @@ impl Analyzer {
         findings
     }
 
-    /// What is missing now that no call comes any more. `context` is the trace's.
+    /// What is missing after the last call.
     pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
         let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
             .into_iter()
             .map(|entry| entry.1)
             .collect();
         self.state.settle(u64::MAX, 0);
-        // A program that died had no occasion to clean up.
+        // A program that died could not clean up.
         self.killed |= context.meta("exit.signal").is_some();
         if !self.state.in_flight && !self.killed {
             for draft in rules::at_end(&self.state) {
@@ -121,7 +121,7 @@ impl Analyzer {
         findings
     }
 
-    /// Writes a draft out, unless the same has been said of the same object at the same place.
+    /// Writes a draft out, unless the same object was reported at the same place.
     fn write(
         &mut self,
         context: &dyn TraceContext,
@@ -129,11 +129,11 @@ impl Analyzer {
         draft: &Draft,
     ) -> Option<Finding> {
         if let Some((call, plan)) = call {
-            if self.said.len() >= REMEMBERED {
-                self.said.clear();
+            if self.reported.len() >= REMEMBERED {
+                self.reported.clear();
             }
             if !self
-                .said
+                .reported
                 .insert((draft.rule, plan.function.id, call.caller, draft.subject))
             {
                 return None;
@@ -239,7 +239,7 @@ impl Names for State {
         Some(format!("{word}#{}{name}", object.generation))
     }
 
-    /// Memory that is misused is told with the finding.
+    /// A finding about memory names it in its message.
     fn place(&self, _address: u64) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the analyzer asks of the trace beside its calls.
+//! What the analyzer needs of a trace beside its calls.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use cutape_format::{Bytes, FileRange, Signatures, Trace};
 
 /// The parts of a trace that calls refer to.
 pub trait TraceContext {
-    /// The last value of a key of the trace's facts about program and machine.
+    /// The last value of a metadata key.
     fn meta(&self, key: &str) -> Option<&str>;
     /// A blob's bytes; `None` if it is missing or damaged.
     fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>>;
-    /// The bytes of a part of a file that the trace names; `None` if they are not to be had.
+    /// The bytes of a part of a file that the trace names; `None` if they are not available.
     fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>>;
     /// The symbol of an address of the program, e.g. `main+0x123`.
     fn symbol(&self, address: u64) -> Option<String>;

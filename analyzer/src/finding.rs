@@ -1,4 +1,4 @@
-//! What the analyzer says: a finding with its call, its objects' histories and the chain of causes.
+//! A finding: its call, the histories of its objects, and the chain of causes.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum Severity {
     /// Might be better.
     Advice,
-    /// Works by luck or on this driver only.
+    /// Works by chance, or on this driver only.
     Warning,
     /// Wrong by the manual, or seen to fail.
     Error,
@@ -61,7 +61,7 @@ pub struct CallSite {
     pub thread_number: u32,
     /// Where in the program it returns to: a symbol, else an address.
     pub caller: String,
-    /// What came back; `None` if it did not return.
+    /// What it returned; `None` if it did not return.
     pub result: Option<CallResult>,
 }
 
@@ -89,39 +89,40 @@ pub struct CallResult {
     pub name: Option<String>,
 }
 
-/// The life of an object that a finding speaks of.
+/// The history of an object that a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObjectHistory {
-    /// What sort of object.
+    /// The kind of object.
     pub kind: String,
     /// The driver's value.
     pub handle: u64,
     /// Kind, generation, handle and name, e.g. `function#3 0x55d0 "saxpy"`.
     pub label: String,
-    /// The call that made it or first showed it, e.g. `cuModuleLoadData, call 12, at main+0x40`.
+    /// The call that created it or first returned its handle, e.g. `cuModuleLoadData, call 12, at
+    /// main+0x40`.
     pub created: String,
     /// The call that ended it; `None` if it lives.
     pub destroyed: Option<String>,
-    /// Labels of what it hangs on, from its parent upwards.
+    /// Labels of what it belongs to, the nearest first.
     pub parents: Vec<String>,
 }
 
-/// Something wrong, with all that explains it.
+/// One misuse, with all that explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Id in the catalogue of rules.
     pub rule: &'static str,
     /// How bad it is here.
     pub severity: Severity,
-    /// A few words for the first line.
+    /// A short statement for the first line.
     pub title: String,
     /// The call; `None` for what is missing at the trace's end.
     pub call: Option<CallSite>,
-    /// One paragraph: what happened, with all values, and why it is wrong.
+    /// One paragraph: what happened, and why it is wrong.
     pub message: String,
     /// The objects that it is about.
     pub objects: Vec<ObjectHistory>,
-    /// How one thing led to another, first cause first.
+    /// The causes in order, the first one first.
     pub chain: Vec<String>,
     /// What to do instead.
     pub advice: String,

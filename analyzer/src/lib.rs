@@ -1,7 +1,9 @@
-//! Calls in, findings out: a model of the driver's state and the rules over it.
+//! Finds misuse of the CUDA driver API in the calls of a trace: rules over a model of the driver's
+//! state.
 //!
-//! [`Analyzer::push`] takes the calls of a trace in order and says at once what is wrong with each; [`Analyzer::finish`] says
-//! what is missing at the end. Invariant: no finding on a correct program; what a trace cannot show counts as correct.
+//! [`Analyzer::push`] takes the calls in order and returns what is wrong with each;
+//! [`Analyzer::finish`] returns what is missing at the end. Invariant: no finding on a correct
+//! program; what a trace does not show counts as correct.
 #![forbid(unsafe_code)]
 
 mod analyzer;

@@ -68,7 +68,7 @@ pub(crate) struct Plan {
     pub(crate) launch_parameters: [Option<usize>; 2],
     /// The kinds of objects that handles by value may mean.
     pub(crate) used: Kinds,
-    /// It has handles elsewhere, or strings that may be the driver's.
+    /// It has handles behind pointers, or strings that may be the driver's.
     pub(crate) uses_elsewhere: bool,
     /// It takes device addresses.
     pub(crate) takes_addresses: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Plan {
     pub(crate) destroys: bool,
     /// It takes functions, and a kernel cannot stand for one.
     pub(crate) takes_functions_only: bool,
-    /// It copies between addresses of which either may be the host's.
+    /// It copies between addresses of which each may be the host's.
     pub(crate) copies_unified: bool,
     /// Its calls concern neither the rules nor the model.
     pub(crate) is_trivial: bool,

@@ -1,4 +1,5 @@
-//! The call of a finding as text: `name(parameter: value, ...)`, with what stood behind pointers and what the call left there.
+//! The call of a finding as text: `name(parameter: value, ...)`, with what pointers led to before
+//! and after the call.
 
 use std::borrow::Cow;
 
@@ -12,16 +13,16 @@ use crate::decode::{
 };
 use crate::finding::CallResult;
 
-/// So many elements of arrays and bytes of blocks are shown.
+/// How many elements of arrays and bytes of blocks are shown.
 const MOST_ELEMENTS: usize = 16;
 
-/// The call as text, without its result; `names` are those of handles that it was given.
+/// The call as text, without its result; `names` labels the handles that it was given.
 pub fn render_call(call: &Call<'_>, context: &dyn TraceContext, names: &dyn Names) -> String {
     let signatures = context.signatures();
     let decoding = Decoding {
         signatures,
         names,
-        // What the call has just made has a name only when the model has seen the call.
+        // The model has not applied the call yet, so it does not know what the call created.
         names_after: &Nameless,
         elements: MOST_ELEMENTS,
     };
@@ -52,7 +53,6 @@ pub fn render_call(call: &Call<'_>, context: &dyn TraceContext, names: &dyn Name
 fn write_piece(before: &str, name: Option<&str>, value: &Value, out: &mut String) {
     out.push_str(before);
     let words = match name {
-        // What a text is, is seen.
         None | Some("text") => String::new(),
         Some("directory") => "in ".to_owned(),
         Some("file") => "content ".to_owned(),
@@ -63,7 +63,7 @@ fn write_piece(before: &str, name: Option<&str>, value: &Value, out: &mut String
     value.write_in(Form::FINDING, out);
 }
 
-/// The bytes of a snapshot where they stand in the record; what is elsewhere is not read for a finding's sake.
+/// The bytes of a snapshot if they are in the record; others are described, not read.
 fn shown<'c>(call: &Call<'_>, snapshot: Snapshot<'c>) -> Result<Cow<'c, [u8]>, Value> {
     let described = |text| Err(Value::Described(text, Json::Null));
     match snapshot.bytes {

@@ -1,4 +1,4 @@
-//! Findings that are known or not wanted: suppression files and baselines.
+//! Findings to leave out: suppression files and baselines.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,7 +6,8 @@ use std::fmt;
 use crate::finding::Finding;
 use crate::glob;
 
-/// Findings that are not to be shown, one pattern a line: `rule [function] [# comment]`, `*` stands for any characters.
+/// Findings to leave out, one pattern a line: `rule [function] [# comment]`, each a
+/// [glob](crate::glob).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressions {
     patterns: Vec<(String, Option<String>)>,
@@ -44,7 +45,7 @@ impl Suppressions {
             };
             if let Some(extra) = words.next() {
                 return Err(error(format!(
-                    "\"{extra}\" is one word too many: write `rule [function] [# comment]`"
+                    "unexpected word \"{extra}\": write `rule [function] [# comment]`"
                 )));
             }
             if !rule.contains(['*', '?']) && cutape_registry::rule(rule).is_none() {
@@ -55,7 +56,7 @@ impl Suppressions {
         Ok(Self { patterns })
     }
 
-    /// True if the finding is not to be shown.
+    /// True if the finding is to be left out.
     pub fn matches(&self, finding: &Finding) -> bool {
         let function = finding
             .call
@@ -69,7 +70,7 @@ impl Suppressions {
         })
     }
 
-    /// Takes out what is not to be shown.
+    /// The other findings.
     pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
         findings
             .into_iter()
@@ -78,14 +79,15 @@ impl Suppressions {
     }
 }
 
-/// Findings of an earlier run, which are not to be shown again: by rule, function and place in the program.
+/// Findings of an earlier run, to be left out: by rule, function and place in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline {
     known: HashSet<(String, String, String)>,
 }
 
 impl Baseline {
-    /// Reads findings as `output::json` writes them: an array, or an object with an array `findings`.
+    /// Reads findings as `output::json` writes them: an array, or an object with an array
+    /// `findings`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
@@ -125,7 +127,7 @@ impl Baseline {
         ))
     }
 
-    /// Takes out what is known.
+    /// The findings that are not known.
     pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
         findings
             .into_iter()
@@ -134,7 +136,7 @@ impl Baseline {
     }
 }
 
-/// A caller as it is compared: a bare address differs from run to run, so it counts as no place.
+/// The place of a caller. An address without a symbol differs from run to run and is ignored.
 fn place(caller: &str) -> &str {
     if caller.starts_with("0x") { "" } else { caller }
 }

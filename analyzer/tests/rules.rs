@@ -1,4 +1,5 @@
-//! For every rule one sequence of calls that breaks it and its nearest correct relatives, which stay silent.
+//! For every rule one sequence of calls that breaks it and its nearest correct relatives, which
+//! stay silent.
 
 mod script;
 mod tables;

@@ -1,5 +1,5 @@
-//! What holds over all rules: recycled handles, several threads and contexts, unknown calls, calls in flight, findings in
-//! every form of output.
+//! What holds over all rules: recycled handles, several threads and contexts, unknown calls, calls
+//! in flight, findings in every form of output.
 
 mod script;
 
@@ -19,7 +19,8 @@ fn handles_come_again_a_thousand_times() {
              cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
              cuStreamCreate phStream:=0x300\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
              cuLaunchKernel f=0x200 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
-             cuMemFree_v2 dptr=0x10000\n cuStreamDestroy_v2 hStream=0x300\n cuModuleUnload hmod=0x100\n",
+             cuMemFree_v2 dptr=0x10000\n cuStreamDestroy_v2 hStream=0x300\n\
+             cuModuleUnload hmod=0x100\n",
         );
     }
     assert_eq!(rules(&script), [""; 0]);
@@ -44,7 +45,8 @@ fn a_free_and_an_allocation_that_overlap() {
 
 #[test]
 fn a_block_goes_through_three_threads() {
-    // Thread 1's allocation takes so long that the block is freed, given to thread 2 and freed again before it gets it.
+    // Thread 1's allocation takes so long that the block is freed, given to thread 2 and freed
+    // again before it gets it.
     let script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
         t1 cuCtxSetCurrent ctx=0xc1\n t2 cuCtxSetCurrent ctx=0xc1\n\
         t1> cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
@@ -106,12 +108,15 @@ fn what_was_not_seen_is_no_error() {
         "cuMemFree_v2 dptr=0x10000\n cuLinkDestroy state=0x600\n cuEventDestroy_v2 hEvent=0x400",
         "cuCtxPopCurrent_v2 pctx:=0xc1\n cuCtxSetCurrent ctx=0\n cuCtxDestroy_v2 ctx=0xc1",
         // The default streams and missing handles.
-        "cuStreamSynchronize hStream=0\n cuStreamSynchronize hStream=1\n cuStreamSynchronize hStream=2",
+        "cuStreamSynchronize hStream=0\n cuStreamSynchronize hStream=1\n\
+         cuStreamSynchronize hStream=2",
         // A driver that is being shut down.
-        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+         cuMemFree_v2 dptr=0x10000\n\
          cuMemFree_v2 dptr=0x10000 -> 4",
         // A failed load makes nothing and a failed destroy ends nothing.
-        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuStreamCreate phStream:=0x300\n cuStreamDestroy_v2 hStream=0x300 -> 700\n\
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuStreamCreate phStream:=0x300\n\
+         cuStreamDestroy_v2 hStream=0x300 -> 700\n\
          cuStreamDestroy_v2 hStream=0x300",
     ] {
         assert_eq!(rules(script), [""; 0], "{script}");
@@ -120,8 +125,10 @@ fn what_was_not_seen_is_no_error() {
 
 #[test]
 fn a_loop_says_it_once() {
-    // The same line of the program; the builder gives each line of a script a caller of its own, so distinct lines speak.
-    let once = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuEventCreate phEvent:=0x400\n cuEventDestroy_v2 hEvent=0x400\n\
+    // The same line of the program; the builder gives each line of a script a caller of its own, so
+    // distinct lines speak.
+    let once = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuEventCreate phEvent:=0x400\n\
+        cuEventDestroy_v2 hEvent=0x400\n\
         cuEventQuery hEvent=0x400 -> 400\n cuEventQuery hEvent=0x400 -> 400";
     assert_eq!(rules(once), ["event-use-after-destroy"; 2]);
     let trace = trace(once);
@@ -135,7 +142,8 @@ fn a_loop_says_it_once() {
 }
 
 const MISUSE: &str = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuLinkCreate_v2 stateOut:=0x600\n\
-    cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n\
+    cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+    cuLinkDestroy state=0x600\n\
     cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n";
 
 #[test]
@@ -222,7 +230,8 @@ fn outputs_agree() {
 #[test]
 fn calls_are_rendered() {
     let trace = trace(
-        "cuStreamCreate phStream:=0x300 Flags=1\n cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        "cuStreamCreate phStream:=0x300 Flags=1\n\
+         cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
          cuModuleLoadData module:=0x100 image@0x5000:PTX\n cuDeviceGetAttribute pi:=9 attrib=75\n\
          cuCtxSetLimit limit=0 value=-1\n cuModuleGetFunction hmod=0x100 name? -> 1\n\
          cuLinkCreate_v2 opts=7:3 stateOut:=0x600 -> !",

@@ -1,4 +1,5 @@
-//! How many calls a second the analyzer takes; prints the number and fails only where something is quadratic.
+//! How many calls a second the analyzer takes; prints the number and fails only where something is
+//! quadratic.
 
 mod script;
 
@@ -14,7 +15,8 @@ fn many_calls_take_little_time() {
             .to_owned();
     for n in 0..2000u64 {
         lines.push_str(&format!(
-            "cuMemAlloc_v2 dptr:={0} bytesize=256\n cuMemcpyHtoDAsync_v2 dstDevice={0} ByteCount=256 hStream=0x300\n\
+            "cuMemAlloc_v2 dptr:={0} bytesize=256\n\
+             cuMemcpyHtoDAsync_v2 dstDevice={0} ByteCount=256 hStream=0x300\n\
              cuLaunchKernel f=0x200 hStream=0x300 params=0x10000\n cuCtxGetCurrent pctx:=0xc1\n\
              cuStreamSynchronize hStream=0x300\n cuMemFree_v2 dptr={0}\n",
             0x10_0000 + 0x200 * (n % 500)

@@ -19,7 +19,8 @@ struct Primary {
     retained: u32,
 }
 
-/// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary Context Management).
+/// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary
+/// Context Management).
 #[derive(Debug, Default)]
 pub struct Contexts {
     stacks: Vec<Vec<Current>>,

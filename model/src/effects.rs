@@ -1,4 +1,5 @@
-//! What a function does to the driver's state, resolved once from the registry's roles instead of at every call.
+//! What a function does to the driver's state, resolved once from the registry's roles instead of
+//! at every call.
 
 use cutape_format::Call;
 use cutape_format::layout::field;
@@ -103,7 +104,8 @@ impl Action {
         }
     }
 
-    /// True if the work of a call on a stream cannot still run when the call returns, or is no work.
+    /// True if the work of a call on a stream cannot still run when the call returns, or is no
+    /// work.
     pub(crate) fn submits_nothing(self) -> bool {
         matches!(
             self,
@@ -123,7 +125,8 @@ fn reaches_host(copy: CopyOp) -> bool {
     }
 }
 
-/// A call's arguments for the registry's evaluator of lengths; what pointers lead to is as the call left it.
+/// A call's arguments for the registry's evaluator of lengths; what pointers lead to is as the call
+/// left it.
 #[derive(Clone, Copy, Debug)]
 pub struct CallArguments<'c, 't>(pub &'c Call<'t>);
 

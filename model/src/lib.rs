@@ -1,10 +1,12 @@
 //! The driver's state as a sequence of calls shows it: objects, memory, and the order of work.
 //!
-//! [`Objects`] is a table of handles, [`IntervalMap`] and [`Memory`] map addresses, [`Order`] knows which work a wait
-//! proves complete. Each serves alone. [`State`] joins them: it applies what [`Effects`] reads in the registry.
+//! [`Objects`] is a table of handles, [`IntervalMap`] and [`Memory`] map addresses, [`Order`] knows
+//! which work a wait proves complete. Each serves alone. [`State`] joins them: it applies what
+//! [`Effects`] reads in the registry.
 //!
-//! Invariant: what no call has shown is unknown, never guessed. A table forgets ended objects by its [`Retention`], so
-//! memory is bounded by the live objects or by the distinct handles, not by the length of the trace.
+//! Invariant: what no call has shown is unknown, never guessed. A table forgets ended objects by
+//! its [`Retention`], so memory is bounded by the live objects or by the distinct handles, not by
+//! the length of the trace.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

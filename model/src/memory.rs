@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values by address range. A range has at least one byte; ranges overlap only where the caller inserts them so, and a
-/// lookup then takes the one that begins last.
+/// Values by address range. A range has at least one byte; ranges overlap only where the caller
+/// inserts them so, and a lookup then takes the one that begins last.
 ///
-/// Interval maps on crates.io cut or join ranges that overlap; here a range that is overwritten goes as a whole.
+/// Interval maps on crates.io cut or join ranges that overlap; here a range that is overwritten
+/// goes as a whole.
 #[derive(Clone, Debug)]
 pub struct IntervalMap<V> {
     /// By first address: the address behind the last byte, and the value.
@@ -117,7 +118,8 @@ impl<V> Memory<V> {
         }
     }
 
-    /// A new range. What it overlaps is forgotten: the driver gave the addresses out again. Returns what was live of it.
+    /// A new range. What it overlaps is forgotten: the driver gave the addresses out again. Returns
+    /// what was live of it.
     pub fn insert(&mut self, start: u64, length: u64, value: V) -> Vec<(Range<u64>, V)> {
         self.forget_freed(start, length);
         let overwritten = self.live.remove_overlapping(start, length);

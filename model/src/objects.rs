@@ -1,4 +1,5 @@
-//! Objects by handle and generation: which call created them, what they belong to, and when they ended.
+//! Objects by handle and generation: which call created them, what they belong to, and when they
+//! ended.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -252,7 +253,8 @@ impl<D> Objects<D> {
         }
     }
 
-    /// As [`Objects::find`]; where a function is expected, a kernel's handle will do (cuLaunchKernel, Execution Control).
+    /// As [`Objects::find`]; where a function is expected, a kernel's handle will do
+    /// (cuLaunchKernel, Execution Control).
     pub fn resolve(&self, kind: Kind, handle: u64) -> Lookup {
         let found = self.find(kind, handle);
         if kind == Kind::Function && found.live().is_none() {
@@ -286,8 +288,8 @@ impl<D> Objects<D> {
         self.ended.intersects(kinds) || self.ended.contains(Kind::Context)
     }
 
-    /// As long as this number stays the same, every handle of that kind stands for the same object, which has neither
-    /// ended itself nor with its parent.
+    /// As long as this number stays the same, every handle of that kind stands for the same object,
+    /// which has neither ended itself nor with its parent.
     #[inline]
     pub fn version(&self, kind: Kind) -> u64 {
         *self.versions.of(kind)
@@ -321,8 +323,8 @@ impl<D> Objects<D> {
         std::iter::successors(parent(&id), parent).take(LONGEST)
     }
 
-    /// Adds an object. The older one of that handle, if it was thought alive, ends with all that belongs to it, because the
-    /// driver gave its handle out again; these are returned as well.
+    /// Adds an object. The older one of that handle, if it was thought alive, ends with all that
+    /// belongs to it, because the driver gave its handle out again; these are returned as well.
     pub fn create(&mut self, new: NewObject, data: D) -> (ObjectId, Vec<ObjectId>) {
         let key = (new.kind, new.handle);
         let generation = self.generations.of_mut(new.kind);
@@ -436,11 +438,12 @@ impl<D> Objects<D> {
         std::iter::successors(first, next).map(|slot| self.id_of(slot))
     }
 
-    /// The object that a destroying call entered at `ticks` means; none if that is an older object of the handle, which
-    /// ended when the call that created the newer one returned.
+    /// The object that a destroying call entered at `ticks` means; none if that is an older object
+    /// of the handle, which ended when the call that created the newer one returned.
     pub fn meant_by_destroy(&self, id: ObjectId, ticks: u64) -> Option<ObjectId> {
         let object = self.get(id)?;
-        // Calls are applied in the order of entry; the destroying one came before the creating one returned.
+        // Calls are applied in the order of entry; the destroying one came before the creating one
+        // returned.
         (ticks >= object.created_ticks || object.superseded.is_none()).then_some(id)
     }
 
@@ -523,7 +526,8 @@ impl<D> Objects<D> {
         *self.unobserved.of_mut(kind) = Some(index);
     }
 
-    /// True if the driver may have given the handle of an ended object out again without our seeing it.
+    /// True if the driver may have given the handle of an ended object out again without our seeing
+    /// it.
     pub fn may_be_reused(&self, id: ObjectId) -> bool {
         let (Some(object), Some(end)) = (self.get(id), self.end_of(id)) else {
             return true;

@@ -1,4 +1,5 @@
-//! Which work the host knows to be complete: stream order, events, waits. Work whose order is uncertain counts as complete.
+//! Which work the host knows to be complete: stream order, events, waits. Work whose order is
+//! uncertain counts as complete.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,8 @@ pub type Clock = Vec<(u32, u64)>;
 /// How many destroyed streams keep their state.
 const DEAD_STREAMS: usize = 1024;
 
-/// Identifies a stream: a handle with its generation, or a default stream with its context and thread.
+/// Identifies a stream: a handle with its generation, or a default stream with its context and
+/// thread.
 pub type StreamKey = (u64, u64);
 
 #[derive(Debug, Default)]
@@ -28,7 +30,8 @@ struct StreamWork {
 struct ContextWork {
     /// All work up to this number is complete.
     all: u64,
-    /// All work up to this number in streams that take part in the legacy default stream's order is complete.
+    /// All work up to this number in streams that take part in the legacy default stream's order is
+    /// complete.
     blocking: u64,
     /// Last work in the legacy default stream.
     legacy: u64,
@@ -48,8 +51,9 @@ pub struct Order {
 }
 
 impl Order {
-    /// The number of a stream. A stream that is not known yet gets the other properties: its context's handle, whether it
-    /// waits for the legacy default stream, and whether it is that stream.
+    /// The number of a stream. A stream that is not known yet gets the other properties: its
+    /// context's handle, whether it waits for the legacy default stream, and whether it is that
+    /// stream.
     pub fn stream(&mut self, key: StreamKey, context: u64, blocking: bool, legacy: bool) -> u32 {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
@@ -160,7 +164,8 @@ impl Order {
             if legacy {
                 entry.blocking = entry.blocking.max(number);
             } else if blocking && entry.legacy <= number {
-                // This work waited for the legacy default stream, which had waited for all blocking streams.
+                // This work waited for the legacy default stream, which had waited for all blocking
+                // streams.
                 entry.blocking = entry.blocking.max(entry.legacy);
             }
         }
@@ -187,7 +192,8 @@ impl Order {
         self.contexts.entry(context).or_default().all = self.number;
     }
 
-    /// A call has proved the work of the legacy default stream, and of the streams that wait for it, complete.
+    /// A call has proved the work of the legacy default stream, and of the streams that wait for
+    /// it, complete.
     pub fn complete_blocking(&mut self, context: u64) {
         self.contexts.entry(context).or_default().blocking = self.number;
     }

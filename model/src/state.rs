@@ -149,9 +149,10 @@ impl<X> State<X> {
         (!self.changes.is_empty()).then(|| std::mem::take(&mut self.changes))
     }
 
-    /// Creates the objects whose creating calls have returned by `now`, in the order of their return. To be called before
-    /// each call with the time of its entry, and at the end with the last time there is. A user that never calls it has
-    /// objects from the entry of their creating calls on.
+    /// Creates the objects whose creating calls have returned by `now`, in the order of their
+    /// return. To be called before each call with the time of its entry, and at the end with the
+    /// last time there is. A user that never calls it has objects from the entry of their creating
+    /// calls on.
     #[inline]
     pub fn settle(&mut self, now: u64, thread: u32) {
         if self.threads.len() <= thread as usize {
@@ -260,8 +261,8 @@ impl<X> State<X> {
         stream
     }
 
-    /// The stream that a handle means in a thread; also its context's handle, whether it waits for the legacy default stream,
-    /// and whether it is that stream.
+    /// The stream that a handle means in a thread; also its context's handle, whether it waits for
+    /// the legacy default stream, and whether it is that stream.
     fn stream_key(
         &self,
         thread: u32,
@@ -284,7 +285,8 @@ impl<X> State<X> {
         (key, self.context_handle(id), blocking, false)
     }
 
-    /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before [`State::apply`].
+    /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before
+    /// [`State::apply`].
     pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
         if effects.action.submits_nothing() || effects.function.waits != Waits::No {
             return None;
@@ -292,7 +294,8 @@ impl<X> State<X> {
         let stream = self.call_stream(effects, call)?;
         let work = self.order.submit(stream)?;
         if effects.action == Action::HostFunction {
-            // The function may tell the program that all work before it is complete; whether it did is not recorded.
+            // The function may tell the program that all work before it is complete; whether it did
+            // is not recorded.
             self.order.complete(&self.order.clock(stream));
             return None;
         }
@@ -368,8 +371,8 @@ impl<X> State<X> {
         match effect {
             Effect::Create(kind, parent) => {
                 let Some(handle) = returned() else { return };
-                // Memory of a stream-ordered pool outlives the context that it was allocated in (Stream Ordered Memory
-                // Allocator).
+                // Memory of a stream-ordered pool outlives the context that it was allocated in
+                // (Stream Ordered Memory Allocator).
                 let of_pool = kind == Kind::Memory && effects.function.stream.is_some();
                 let parent = if of_pool {
                     None
@@ -390,8 +393,8 @@ impl<X> State<X> {
                     data: data_of(effects, call, kind, data),
                     size: effects.size_of(call, kind),
                 };
-                // With several threads the handle may still be another object's when this call is entered. A context
-                // becomes current in this thread at once.
+                // With several threads the handle may still be another object's when this call is
+                // entered. A context becomes current in this thread at once.
                 if kind == Kind::Context || self.threads.len() <= 1 {
                     self.create(pending);
                 } else {
@@ -511,7 +514,8 @@ impl<X> State<X> {
     /// A call returned a handle that may not be known.
     fn got(&mut self, effects: &Effects, call: &Call<'_>, site: Site, (kind, handle): (Kind, u64)) {
         let known = self.objects.find(kind, handle);
-        // A destroyed context stays current in other threads, so a query that returns it proves nothing.
+        // A destroyed context stays current in other threads, so a query that returns it proves
+        // nothing.
         if matches!(known, Lookup::Live(_))
             || (kind == Kind::Context && known != Lookup::Unknown)
             || (kind == Kind::Stream && handle <= STREAM_PER_THREAD)
@@ -535,7 +539,8 @@ impl<X> State<X> {
         self.objects.create(new, Data::None);
     }
 
-    /// The library of the kernel whose function a call is given: the function's module belongs to it.
+    /// The library of the kernel whose function a call is given: the function's module belongs to
+    /// it.
     fn library_of_function(&self, effects: &Effects, call: &Call<'_>) -> Option<ObjectId> {
         let handle = effects.handle_of(call, Kind::Function)?;
         let function = self.objects.live(Kind::Function, handle)?;
@@ -645,7 +650,8 @@ impl<X> State<X> {
                 self.order.complete_stream(stream);
             }
             Action::SynchronousCopy => self.order.complete_blocking(current),
-            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run still.
+            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run
+            // still.
             Action::Free => self.order.complete_context(current),
             _ => {}
         }

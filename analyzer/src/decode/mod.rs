@@ -1,28 +1,29 @@
-//! A call decoded: every argument by name and type, what stood behind pointers, what the call left there. Of types it knows what the
-//! trace's own signature table says, of handles what a [`Names`] says; findings and `cutape dump` write what comes out here.
+//! Decodes calls for findings and `cutape dump`: arguments by name and type, bytes behind pointers
+//! before and after.
+//!
+//! Types come from the trace's own signature table, names of handles from a [`Names`].
 
-mod flags;
 mod types;
 mod value;
 
 use std::borrow::Cow;
 
 use cutape_format::layout::{field, snapshot_flag};
-use cutape_format::{Call, Signature, Signatures, Snapshot, ValueType};
-use cutape_registry::{Function, Kind, Role};
+use cutape_format::{Call, Parameter, Signature, Signatures, Snapshot, ValueType};
+use cutape_registry::{Family, Function, Kind, LinkOp, Role};
 
 pub use types::{Type, attributes, block, text, word};
 pub use value::{Form, Value, hexadecimal, write_joined};
 
-/// Knows what handles and addresses stand for.
+/// Labels for handles and addresses.
 pub trait Names {
-    /// What an object is called; `None` if it was never seen.
+    /// The label of an object; `None` if it was never seen.
     fn handle(&self, kind: Kind, handle: u64) -> Option<String>;
-    /// What a device address lies in.
+    /// The label of what a device address lies in.
     fn place(&self, address: u64) -> Option<String>;
 }
 
-/// Knows none.
+/// No labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Nameless;
 
@@ -36,7 +37,7 @@ impl Names for Nameless {
     }
 }
 
-/// A handle with its name.
+/// A handle with its label.
 pub fn handle(names: &dyn Names, kind: Kind, handle: u64) -> Value {
     match (kind, handle) {
         (_, 0) => Value::Null,
@@ -45,7 +46,7 @@ pub fn handle(names: &dyn Names, kind: Kind, handle: u64) -> Value {
     }
 }
 
-/// A device address with what it lies in.
+/// A device address with the label of what it lies in.
 pub fn device_address(names: &dyn Names, address: u64) -> Value {
     match address {
         0 => Value::Null,
@@ -58,15 +59,15 @@ pub fn device_address(names: &dyn Names, address: u64) -> Value {
 pub struct Decoding<'d> {
     /// The trace's own table.
     pub signatures: &'d Signatures,
-    /// What handles stand for.
+    /// Labels before the call.
     pub names: &'d dyn Names,
-    /// What handles stand for that the call has left behind pointers.
+    /// Labels of handles that the call wrote.
     pub names_after: &'d dyn Names,
-    /// How many elements of an array, and bytes of a block, are decoded.
+    /// How many elements of an array, and bytes of a block, to decode.
     pub elements: usize,
 }
 
-/// What is the same for all calls of a function.
+/// How to decode the calls of a function.
 #[derive(Debug)]
 pub struct CallPlan<'t> {
     parameters: Vec<ParameterPlan<'t>>,
@@ -86,7 +87,7 @@ struct ParameterPlan<'t> {
 pub struct Decoded<'t> {
     /// In the order of the prototype.
     pub arguments: Vec<Argument<'t>>,
-    /// What the call left behind pointers, where that is not what stood there before.
+    /// What the call changed behind pointers.
     pub outputs: Vec<Output<'t>>,
 }
 
@@ -95,40 +96,41 @@ pub struct Decoded<'t> {
 pub struct Argument<'t> {
     /// Its parameter's name.
     pub name: &'t str,
-    /// The bits that were passed.
+    /// The bits of the argument.
     pub value: Value,
-    /// What stood behind it before the call.
+    /// What it pointed at before the call.
     pub pointee: Option<Value>,
     /// Further pieces: name, value.
     pub pieces: Vec<(&'static str, Value)>,
 }
 
-/// What a call left behind a pointer.
+/// What a call wrote behind a pointer.
 #[derive(Debug)]
 pub struct Output<'t> {
     /// The parameter's name.
     pub name: &'t str,
     /// The name of a further piece.
     pub piece: Option<&'static str>,
-    /// What is there.
+    /// The value after the call.
     pub value: Value,
 }
 
-/// The function of that signature, unless the roles of this version may be about other parameters.
+/// The function of that signature, unless this version of the registry has other parameters for it.
 pub fn function_of(signature: &Signature) -> Option<&'static Function> {
     cutape_registry::function(&signature.name)
         .filter(|function| function.params.len() == signature.parameters.len())
 }
 
 impl<'t> CallPlan<'t> {
-    /// For the calls of a function of a trace with that table.
+    /// For a function of a trace with that table.
     pub fn of(signature: &'t Signature, signatures: &'t Signatures) -> Self {
         let function = function_of(signature);
+        let flags = function.and_then(Function::flags).map(Type::Flags);
         let parameters = signature.parameters.iter().enumerate();
         let parameters = parameters.map(|(position, parameter)| {
             let role = function.map(|function| function.params[position].role);
             let is_pointer = parameter.c_type.trim_end().ends_with('*');
-            let flags = flags::of(&signature.base, &parameter.name).map(Type::Flags);
+            let flags = flags.filter(|_| parameter.name.eq_ignore_ascii_case("flags"));
             let by_value = match role {
                 Some(Role::Use(Kind::Device) | Role::Destroy(Kind::Device)) => Type::Signed(4),
                 Some(Role::Use(kind) | Role::Destroy(kind)) => Type::Handle(kind),
@@ -179,7 +181,7 @@ impl<'t> CallPlan<'t> {
         }
     }
 
-    /// Decodes a call; `bytes` gives those of a snapshot, or what stands for them.
+    /// Decodes a call; `bytes` returns those of a snapshot, or a value to show instead.
     pub fn decode<'c>(
         &self,
         call: &Call<'c>,
@@ -220,7 +222,7 @@ impl<'t> CallPlan<'t> {
                 Some(name) => argument.pieces.push((name, value)),
             }
         }
-        // A structure table without the function says nothing of its arguments.
+        // A signature table without the function does not describe its arguments.
         if self.parameters.is_empty() && !call.packed_arguments().is_empty() {
             arguments.push(Argument {
                 name: "arguments",
@@ -305,7 +307,7 @@ fn words(bytes: &[u8]) -> Value {
     Value::List(words.collect(), 0)
 }
 
-/// A list even of one.
+/// A list, even of one element.
 fn list(value: Value) -> Value {
     match value {
         Value::List(..) | Value::Bytes(..) => value,
@@ -338,28 +340,28 @@ pub fn piece_name(piece: u8) -> Option<&'static str> {
     })
 }
 
-/// Whether a snapshot of a call is a module image: of loads and link inputs, and a link's cubin.
+/// Whether a snapshot of a call is a module image: of a load, an input of a link, or a link's
+/// cubin.
 pub fn is_image(call: &Call<'_>, parameter: usize, piece: u8) -> bool {
-    let base = call.signature.base.as_str();
-    match piece {
-        field::FATBIN | field::FILE => true,
-        field::POINTEE => {
-            let Some(parameter) = call.signature.parameters.get(parameter) else {
-                return false;
-            };
-            match base {
-                "cuModuleLoadData" | "cuModuleLoadDataEx" => parameter.name == "image",
-                "cuModuleLoadFatBinary" => parameter.name == "fatCubin",
-                "cuLibraryLoadData" => parameter.name == "code",
-                "cuLinkAddData" => parameter.name == "data",
-                _ => false,
-            }
-        }
-        _ => false,
+    if piece != field::POINTEE {
+        return matches!(piece, field::FATBIN | field::FILE);
     }
+    // Only behind untyped pointers: this saves most calls the search for the function.
+    let parameters = &call.signature.parameters;
+    let untyped = |parameter: &Parameter| parameter.c_type.ends_with("void *");
+    if !parameters.get(parameter).is_some_and(untyped) {
+        return false;
+    }
+    let position = match function_of(call.signature).map(|function| function.family) {
+        Some(Family::ModuleLoad(load) | Family::LibraryLoad(load)) => load.source.position(),
+        Some(Family::Link(LinkOp::AddData { data, .. })) => data,
+        _ => return false,
+    };
+    usize::from(position) == parameter
 }
 
-/// The word for a kind of image: `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM`, `unknown`.
+/// The word for a kind of image: `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host
+/// archive`, `NVVM`, `unknown`.
 pub fn image_word(kind: cutape_image::ImageKind) -> &'static str {
     use cutape_image::ImageKind;
     match kind {

@@ -6,16 +6,16 @@ use cutape_registry::{Enum, Kind};
 use super::value::Value;
 use super::{Names, device_address, handle};
 
-/// A C type as far as showing a value needs it.
+/// A C type, as far as decoding needs it.
 #[derive(Clone, Copy, Debug)]
 pub enum Type<'t> {
     /// `void`, or a type that the table does not have.
     Bytes,
     /// `char`: text.
     Character,
-    /// An integer of so many bytes.
+    /// An unsigned integer of that many bytes.
     Unsigned(usize),
-    /// A signed integer of so many bytes.
+    /// A signed integer of that many bytes.
     Signed(usize),
     /// A floating-point number of 4 or 8 bytes.
     Float(usize),
@@ -77,7 +77,7 @@ impl<'t> Type<'t> {
         }
     }
 
-    /// Bytes of one value; 0 where there is no such number.
+    /// Bytes of one value; 0 if they are not known.
     fn size(self) -> usize {
         match self {
             Type::Bytes => 0,
@@ -106,7 +106,7 @@ impl<'t> Type<'t> {
         }
     }
 
-    /// A value, or a list of values where there are bytes for several; at most `limit` of them.
+    /// A value, or a list of at most `limit` values if there are bytes for several.
     pub fn decode(
         self,
         bytes: &[u8],
@@ -142,7 +142,8 @@ impl<'t> Type<'t> {
     }
 }
 
-/// A struct's members; of a union's the first; reserved ones only if they are not zero.
+/// The members of a struct; of a union's members only the first, and of reserved ones those that
+/// are not zero.
 fn structure(
     layout: &StructLayout,
     bytes: &[u8],
@@ -170,13 +171,14 @@ fn structure(
         // `T[4]` is the element's type with more bytes.
         let c_type = field.c_type.split('[').next().unwrap_or("");
         let value = match Type::of(c_type, signatures) {
-            // Structs in structs are there member by member already.
+            // The members of nested structs are in the list as well.
             Type::Structure(_) | Type::Bytes => match raw.len() {
                 1 | 2 | 4 | 8 => Value::Unsigned(word(raw)),
                 _ => block(raw, limit),
             },
             Type::Character if raw.len() == 1 => Value::Unsigned(word(raw)),
-            // The API's structs hold identifiers in arrays of char (CUuuid, CUipcMemHandle), never text.
+            // Arrays of char in the API's structs are identifiers (CUuuid, CUipcMemHandle), never
+            // text.
             Type::Character => block(raw, limit),
             known => known.decode(raw, names, signatures, limit),
         };
@@ -185,7 +187,7 @@ fn structure(
     Value::Fields(fields)
 }
 
-/// Bytes of no known type.
+/// Bytes of an unknown type.
 pub fn block(bytes: &[u8], limit: usize) -> Value {
     let shown = bytes.len().min(limit.max(16));
     Value::Bytes(bytes.len() as u64, bytes[..shown].to_vec())
@@ -230,7 +232,7 @@ fn named(bits: u64, enumeration: &Enumeration) -> Value {
     }
 }
 
-/// The names of the bits that are set, joined by `|`; what has no name as a number.
+/// The names of the set bits, joined by `|`, and the rest as a number.
 fn flags<N: AsRef<str>>(bits: u64, values: &[(N, i64)]) -> Value {
     if let Some((name, _)) = values.iter().find(|entry| entry.1 == bits as i64) {
         return Value::Named(bits as i64, name.as_ref().to_owned());
@@ -323,7 +325,8 @@ pub fn attributes(bytes: &[u8], signatures: &Signatures, names: &dyn Names) -> V
     Value::List(elements.collect(), 0)
 }
 
-/// Which member of `CUlaunchAttributeValue` an attribute uses (CUDA driver API, "CUlaunchAttributeValue").
+/// The member of `CUlaunchAttributeValue` an attribute uses (CUDA driver API,
+/// "CUlaunchAttributeValue").
 fn union_member(id: u32) -> Option<&'static str> {
     Some(match id {
         1 => "accessPolicyWindow",

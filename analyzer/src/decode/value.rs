@@ -17,9 +17,11 @@ pub struct Form {
 }
 
 impl Form {
-    /// Of lines of calls: `0x50 module#2`, `<2 bytes: 00ff>`, and all members of structs, `{x = 1, y = 0}`.
+    /// Of lines of calls: `0x50 module#2`, `<2 bytes: 00ff>`, and all members of structs, `{x = 1,
+    /// y = 0}`.
     pub const LINE: Self = Self { is_finding: false };
-    /// Of the call in a finding: `0x50 (module#2)`, `(2 bytes: 00 ff)`, and of structs the members that are not zero, `{x: 1}`.
+    /// Of the call in a finding: `0x50 (module#2)`, `(2 bytes: 00 ff)`, and of structs the members
+    /// that are not zero, `{x: 1}`.
     pub const FINDING: Self = Self { is_finding: true };
 
     /// Around what is not a plain value.
@@ -32,7 +34,7 @@ impl Form {
     }
 }
 
-/// What stands in an argument or behind it.
+/// A value of an argument or behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A null pointer or handle.
@@ -47,11 +49,11 @@ pub enum Value {
     Text(String),
     /// An enum's or a flag word's number and names.
     Named(i64, String),
-    /// A pointer or handle, and what it is known to stand for.
+    /// A pointer or handle, and its label.
     Address(u64, Option<String>),
     /// How many bytes there are, and the first of them.
     Bytes(u64, Vec<u8>),
-    /// What is described in place of being shown, such as a module image: as text, and as JSON.
+    /// A description, as of a module image: as text, and as JSON.
     Described(String, Json),
     /// Bytes that the trace does not have: why, how many, and the start of their hash.
     Missing(&'static str, Option<u64>, Option<[u8; 16]>),
@@ -62,7 +64,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What stands for bytes that a trace does not have, or not in the record.
+    /// For bytes that are not in the record.
     pub fn missing(bytes: Bytes<'_>) -> Self {
         let length = bytes.length();
         match bytes {
@@ -133,7 +135,7 @@ impl Value {
             }
             Value::Fields(fields) => {
                 out.push('{');
-                // In structs most members are zero, which says nothing where one reads for a reason.
+                // Most members of structs are zero, and a finding is easier to read without them.
                 let fields = fields.iter();
                 let shown = fields.filter(|field| !form.is_finding || !field.1.is_zero());
                 let is = if form.is_finding { ": " } else { " = " };
@@ -147,7 +149,7 @@ impl Value {
         };
     }
 
-    /// As an object whose key `value` is the plain value, the others what it means.
+    /// As an object with the plain value as `value` and its meaning under other keys.
     pub fn argument_json(&self) -> Map<String, Json> {
         let mut object = Map::new();
         match self {
@@ -207,7 +209,7 @@ impl Value {
     }
 }
 
-/// Items with commas between.
+/// Writes items with commas between them.
 pub fn write_joined<T>(
     items: impl IntoIterator<Item = T>,
     out: &mut String,

@@ -1,4 +1,4 @@
-//! Findings as the cases of a JUnit report; writing the XML is left to the caller.
+//! Findings as the cases of a JUnit report; the caller writes the XML.
 
 use crate::finding::Finding;
 use crate::output::{Style, text};

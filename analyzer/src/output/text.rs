@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::finding::{Finding, Severity};
 
-/// What is written before and after the parts that stand out, e.g. terminal colours.
+/// What is written around the parts that are emphasized, e.g. terminal colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Before `error[rule]`.
@@ -22,7 +22,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// Nothing stands out.
+    /// No emphasis.
     pub const PLAIN: Style = Style {
         error: "",
         warning: "",
@@ -42,7 +42,7 @@ impl Style {
     };
 }
 
-/// The finding, several lines, each ended.
+/// The finding as several lines.
 pub fn text(finding: &Finding, style: &Style) -> String {
     let Style {
         strong, dim, reset, ..

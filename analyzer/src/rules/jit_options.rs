@@ -159,7 +159,8 @@ fn symbols(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Opti
     })
 }
 
-/// The size of a log, which the driver replaces by the bytes that it has filled, is passed on as the next capacity.
+/// The size of a log, which the driver replaces by the bytes that it has filled, is passed on as
+/// the next capacity.
 fn reused(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Option<Draft> {
     let old = check.state.arrays.get(&options.values_address)?;
     if old.numbers != options.numbers || old.left.len() != options.values.len() {

@@ -1,4 +1,5 @@
-//! Libraries: preserved images, kernels in the place of functions, attributes set twice, instances of other contexts.
+//! Libraries: preserved images, kernels in the place of functions, attributes set twice, instances
+//! of other contexts.
 
 use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
 use cutape_registry::{CopyOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp};
@@ -205,7 +206,8 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// A launch of a library's function, or with the address of a library's variable, of another context.
+/// A launch of a library's function, or with the address of a library's variable, of another
+/// context.
 fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let objects = &check.state.objects;
     let stream = check.plan.stream(check.call).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Handles of objects that have ended: the rules of use after unload, use after destroy, and double destruction.
+//! Handles of objects that have ended: the rules of use after unload, use after destroy, and double
+//! destruction.
 
 use cutape_format::layout::field;
 use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
@@ -200,8 +201,9 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
     let readable = snapshot.is_some_and(|snapshot| snapshot.bytes.inline().is_some());
     let text = check.call.string(position);
     let same = text.as_deref() == Some(known.text.as_str());
-    // Other text may be the program's own string, which now lies at that address. But no program passes what cannot be a
-    // name: that is what is left of a freed one (seen on driver 580.159.04: empty, or a few odd bytes).
+    // Other text may be the program's own string, which now lies at that address. But no program
+    // passes what cannot be a name: that is what is left of a freed one (seen on driver 580.159.04:
+    // empty, or a few odd bytes).
     let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
     let overwritten = !text.as_deref().is_some_and(is_name) && check.went_wrong();
     if readable && !same && !overwritten {

@@ -1,4 +1,5 @@
-//! Link states: the order of their calls, the cubin that they own, the option values that they write to, leaks.
+//! Link states: the order of their calls, the cubin that they own, the option values that they
+//! write to, leaks.
 
 use cutape_format::Bytes;
 use cutape_format::layout::field;
@@ -262,14 +263,15 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
     drafts.push(cubin_draft(check, cubin, freed, address, state));
 }
 
-/// Whether the bytes of a load are those of a cubin (a load reads no further than the image's own length).
+/// Whether the bytes of a load are those of a cubin (a load reads no further than the image's own
+/// length).
 fn same_image(cubin: &[u8], image: &[u8]) -> bool {
     let common = cubin.len().min(image.len());
     common >= LEAST_COMMON.min(cubin.len()) && cubin[..common] == image[..common]
 }
 
-/// True if an equal cubin was linked after this one was freed: the load may be of a copy of that one, in a block that the heap
-/// has given out again.
+/// True if an equal cubin was linked after this one was freed: the load may be of a copy of that
+/// one, in a block that the heap has given out again.
 fn copied_from_newer(check: &Check<'_, '_>, cubin: &Cubin, freed: Site, bytes: &[u8]) -> bool {
     check.state.cubins.iter().any(|other| {
         other.completed.index > freed.index

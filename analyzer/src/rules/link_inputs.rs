@@ -1,4 +1,5 @@
-//! The inputs of a link: of the declared kind, whole, relocatable, for 64-bit addresses, with options that have an effect.
+//! The inputs of a link: of the declared kind, whole, relocatable, for 64-bit addresses, with
+//! options that have an effect.
 
 use cutape_format::Bytes;
 use cutape_format::layout::field;

@@ -1,4 +1,5 @@
-//! Device addresses: copies, memsets and kernel parameters that reach freed memory or beyond an allocation.
+//! Device addresses: copies, memsets and kernel parameters that reach freed memory or beyond an
+//! allocation.
 
 use cutape_format::layout::field;
 use cutape_model::{CallArguments, ObjectId};

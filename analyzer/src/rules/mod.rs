@@ -201,8 +201,8 @@ impl Check<'_, '_> {
         }
     }
 
-    /// True if the object ended with the last release of a primary context that the trace shows. Others may hold that context
-    /// still, so only a failure proves that it is gone.
+    /// True if the object ended with the last release of a primary context that the trace shows.
+    /// Others may hold that context still, so only a failure proves that it is gone.
     pub(crate) fn only_released(&self, id: ObjectId) -> bool {
         let root = self.state.objects.root_of_end(id);
         let root = root.and_then(|root| self.object(root));
@@ -262,7 +262,8 @@ pub(crate) fn result_name(result: Option<i32>) -> String {
     name.map_or_else(|| format!("result {code}"), str::to_owned)
 }
 
-/// All that is wrong with a call. Rules of causes come before rules of consequences, which are silent where one was found.
+/// All that is wrong with a call. Rules of causes come before rules of consequences, which are
+/// silent where one was found.
 pub(crate) fn check(check: &Check<'_, '_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     if check.call.result() == Some(code::DEINITIALIZED) {

@@ -1,4 +1,4 @@
-//! What is remembered of an object beyond its history, by kind.
+//! What rules know of an object beyond its history, by kind.
 
 use std::sync::{Arc, OnceLock};
 
@@ -56,12 +56,12 @@ pub(crate) struct ImageData {
     /// Address and length in the program's memory.
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// The library was told that its image stays where it is.
+    /// Loaded with CU_LIBRARY_BINARY_IS_PRESERVED.
     pub(crate) preserved: bool,
     pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
-    /// Answer of a count query, and which call gave it.
+    /// The result of a count query, and its call.
     pub(crate) count: Option<(u32, Site)>,
-    /// Work that refers to it: stream, ticket, the call; the last of each stream.
+    /// The last work on each stream that needs it: stream, number, call.
     pub(crate) pending: Vec<(u32, u64, Site)>,
 }
 
@@ -82,7 +82,7 @@ impl Default for ImageData {
 /// Attributes that were set on a function or a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
-    /// (attribute, device or -1) → value and the call that set it; attribute -1 stands for the cache configuration.
+    /// By attribute, -1 for the cache configuration, and device, -1 for none.
     pub(crate) set: FxHashMap<(i32, i32), (i64, Site)>,
 }
 
@@ -102,7 +102,8 @@ impl Options {
         self.values.get(position).copied()
     }
 
-    /// Address ranges that the driver writes to through these options: the array itself if it has outputs, and the logs.
+    /// Address ranges that the driver writes to through these options: the array itself if it has
+    /// outputs, and the logs.
     pub(crate) fn written_ranges(&self) -> Vec<(u64, u64, &'static str)> {
         use super::options::{ERROR_LOG, ERROR_LOG_SIZE, INFO_LOG, INFO_LOG_SIZE};
         let mut ranges = Vec::new();
@@ -133,7 +134,7 @@ impl Options {
     }
 }
 
-/// What a link has been given.
+/// An input of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkInput {
     pub(crate) site: Site,
@@ -143,7 +144,7 @@ pub(crate) struct LinkInput {
     pub(crate) provides: Vec<String>,
     /// Names that it needs.
     pub(crate) needs: Vec<String>,
-    /// False if it could not be looked into.
+    /// False if its content is not known.
     pub(crate) known: bool,
 }
 
@@ -153,11 +154,11 @@ pub(crate) struct LinkData {
     pub(crate) options: Options,
     pub(crate) completed: Option<Site>,
     pub(crate) inputs: Vec<LinkInput>,
-    /// The lifetime of its option values has been complained about.
+    /// A finding about the lifetime of its option values exists.
     pub(crate) options_reported: bool,
 }
 
-/// A cubin that a completed link gave out.
+/// A cubin that a completed link returned.
 #[derive(Debug)]
 pub(crate) struct Cubin {
     pub(crate) address: u64,

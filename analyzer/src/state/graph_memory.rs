@@ -1,4 +1,5 @@
-//! Memory that a graph allocates: its addresses are given out when the node is added, and may be those of freed memory.
+//! Memory that a graph allocates: its addresses are fixed when the node is added, and may be those
+//! of freed memory.
 
 use cutape_format::Call;
 use cutape_format::layout::field;
@@ -11,7 +12,8 @@ use crate::plan::Plan;
 const ALLOCATION: u64 = 10;
 
 impl State {
-    /// What was freed where a node's memory lies is forgotten. The memory is no object: it lives in launches, which name no address.
+    /// Forgets freed memory at the addresses of a node's allocation. The allocation is no object:
+    /// launches of the graph create and free it, and they name no address.
     pub(super) fn graph_memory(
         &mut self,
         plan: &Plan,

@@ -1,4 +1,4 @@
-//! What link states and library loads leave behind: inputs, cubins, option values.
+//! What link calls and library loads tell: inputs, cubins, option values.
 
 use cutape_format::Call;
 use cutape_format::layout::field;
@@ -13,7 +13,7 @@ use cutape_model::Site;
 /// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
 pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
 impl State {
-    /// A link has been completed: its cubin is the state's.
+    /// A link is completed: its cubin belongs to the link state.
     pub(super) fn completed(&mut self, call: &Call<'_>, site: Site, out: usize, size: usize) {
         let Some(link) = self.objects.live(Kind::Link, call.argument(0)) else {
             return;
@@ -32,7 +32,7 @@ impl State {
             .out(size)
             .or_else(|| file.and_then(|c| c.bytes.length()))
             .unwrap_or(1);
-        // The driver has given the block out again: what was there is known to be over.
+        // The driver has reused the block, so nothing else can lie there.
         self.cubins.retain(|old| {
             old.freed.is_none()
                 || old.address >= address + size
@@ -48,7 +48,7 @@ impl State {
         });
     }
 
-    /// A link has taken an input.
+    /// A link state has accepted an input.
     pub(super) fn input_added(
         &mut self,
         plan: &Plan,
@@ -64,7 +64,8 @@ impl State {
         }
     }
 
-    /// After a link call: what the driver has written to the option values that the state was created with.
+    /// After a link call: what the driver wrote to the option values that the link state was
+    /// created with.
     pub(super) fn link_values(&mut self, plan: &Plan, call: &Call<'_>) {
         if !matches!(
             plan.function.family,
@@ -113,7 +114,7 @@ pub(crate) fn link_input(
     let Some(image) = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok()) else {
         return input;
     };
-    // Which of several entries the linker takes is the driver's choice.
+    // The driver chooses between several entries.
     if let [entry] = image.entries.as_slice()
         && let Ok(content) = &entry.content
     {
@@ -136,7 +137,8 @@ pub(crate) fn link_input(
             .iter()
             .filter(|g| !g.external)
             .map(|g| g.name.clone());
-        // Device functions and variables may be local to their input, so that equal names need not clash.
+        // Device functions and variables may be local to their input, so equal names need not
+        // clash.
         input.provides.extend(functions.chain(globals));
     }
     input

@@ -26,7 +26,7 @@ const ENDED: usize = 4096;
 const FAILURES: usize = 16;
 /// How many option arrays are remembered.
 const ARRAYS: usize = 1024;
-/// How many names that the driver handed out are remembered.
+/// How many names that the driver returned are remembered.
 const NAMES: usize = 16384;
 /// How many cubins of destroyed link states are remembered.
 const DEAD_CUBINS: usize = 256;
@@ -40,10 +40,10 @@ pub(crate) struct Failure {
     /// Where the handle would have been written.
     pub(crate) location: u64,
     pub(crate) site: Site,
-    /// The name that was asked for.
+    /// The name to look up.
     pub(crate) name: Option<String>,
     pub(crate) parent: Option<ObjectId>,
-    /// A finding has been made of it.
+    /// There is a finding about it.
     pub(crate) reported: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct ThreadState {
 #[derive(Clone, Debug)]
 pub(crate) struct ArrayUse {
     pub(crate) numbers: Vec<u32>,
-    /// As the program gave it.
+    /// As the program passed it.
     pub(crate) given: Vec<u64>,
     /// As the driver left it.
     pub(crate) left: Vec<u64>,
@@ -87,7 +87,7 @@ pub(crate) struct State {
     pub(crate) writing_links: Vec<ObjectId>,
     /// Live libraries whose image must stay where it is.
     pub(crate) preserving: Vec<ObjectId>,
-    /// A context has been given access to another's memory.
+    /// A context has access to another's memory.
     pub(crate) peers: bool,
     /// Some call did not return.
     pub(crate) in_flight: bool,
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// A link state's particulars.
+    /// What is known of a link state.
     pub(crate) fn link_data(&self, id: ObjectId) -> Option<&LinkData> {
         match &self.objects.get(id)?.data {
             Data::Other(Own::Link(data)) => Some(data),
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// What the image of a module or library holds; parsed once, when a message first needs it.
+    /// The content of the image of a module or library; parsed when a rule first needs it.
     pub(crate) fn parsed(&self, id: ObjectId, context: &dyn TraceContext) -> Option<Arc<Image>> {
         let data = self.image_data(id)?;
         data.parsed
@@ -268,7 +268,8 @@ pub(crate) fn numbers64(snapshot: Option<Snapshot<'_>>) -> Vec<u64> {
         .collect()
 }
 
-/// The bytes of the image that a call passes: of a file, of the container behind a wrapper, or what the pointer shows.
+/// The image that a call passes: a file, the container behind a wrapper, or what the pointer leads
+/// to.
 pub(crate) fn image_snapshot<'a>(plan: &Plan, call: &Call<'a>) -> Option<Snapshot<'a>> {
     if let Some(position) = plan.image {
         return call

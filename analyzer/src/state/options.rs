@@ -1,4 +1,5 @@
-//! The numbers of `CUjit_option` (cuda.h) that rules speak of, and what sort of value each takes.
+//! The numbers of `CUjit_option` (cuda.h) that rules are about, and the sort of value that each
+//! takes.
 
 /// CU_JIT_THREADS_PER_BLOCK, in and out.
 pub(crate) const THREADS_PER_BLOCK: u32 = 1;
@@ -33,7 +34,7 @@ pub(crate) const VARIABLE_NAMES: u32 = 27;
 /// CU_JIT_REFERENCED_VARIABLE_COUNT, the last of the deprecated family.
 pub(crate) const VARIABLE_COUNT: u32 = 28;
 
-/// The driver writes into the option's slot, or keeps the buffer that it names.
+/// The driver writes into the option's slot, or into the buffer that it names.
 pub(crate) fn is_output(option: u32) -> bool {
     matches!(
         option,
@@ -41,7 +42,7 @@ pub(crate) fn is_output(option: u32) -> bool {
     )
 }
 
-/// The option's slot is only read by the driver.
+/// The driver only reads the option's slot.
 pub(crate) fn is_input_only(option: u32) -> bool {
     !matches!(
         option,

@@ -1,4 +1,5 @@
-//! What a call changes. Only calls that succeeded change the model; one in flight has changed nothing yet.
+//! What a call changes. Only calls that succeeded change the model; one in flight has changed
+//! nothing yet.
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
@@ -15,7 +16,7 @@ use crate::context::TraceContext;
 use crate::plan::{Plan, Step};
 
 impl State {
-    /// Learns what the call's notes say; before its checks.
+    /// Takes in the call's notes; before its checks.
     pub(crate) fn notes(&mut self, call: &Call<'_>) {
         for note in call.notes() {
             match note {
@@ -31,14 +32,15 @@ impl State {
         }
     }
 
-    /// Creates the objects whose creating calls have returned by `now`; before every call, with the time of its entry.
+    /// Creates the objects whose creating calls have returned by `now`; before every call, with the
+    /// time of its entry.
     #[inline]
     pub(crate) fn settle(&mut self, now: u64, thread: u32) {
         self.model.settle(now, thread);
         self.follow_changes();
     }
 
-    /// Learns from the call; `reported` says that a finding has been made of it.
+    /// Applies a call; `reported` if there is a finding about it.
     pub(crate) fn update(
         &mut self,
         plan: &Plan,
@@ -116,7 +118,7 @@ impl State {
         contents.find_map(|content| Some(content.global(name)?.size))
     }
 
-    /// The cubins of a link state are freed with it.
+    /// Marks the cubins of an ended link state as freed.
     fn free_cubins(&mut self, link: ObjectId) {
         let Some(end) = self.model.objects.end_of(link) else {
             return;
@@ -202,7 +204,8 @@ impl State {
         failures.push(failure);
     }
 
-    /// A call succeeded: what it returned is no longer undefined, and strings of the driver are known.
+    /// A call succeeded: what it returned is no longer undefined, and strings of the driver are
+    /// known.
     fn outputs(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         for &(position, effect) in &plan.effects.objects {
             if matches!(effect, Effect::Create(..) | Effect::Find(..))
@@ -320,7 +323,7 @@ impl State {
         }
     }
 
-    /// The module or library whose image a call asks about.
+    /// The module or library that a call is about.
     pub(crate) fn image_owner(&self, plan: &Plan, call: &Call<'_>) -> Option<ObjectId> {
         [Kind::Module, Kind::Library].into_iter().find_map(|kind| {
             let handle = plan.handle_of(call, kind)?;
@@ -329,7 +332,7 @@ impl State {
     }
 }
 
-/// What is kept with a new object beside the model's own.
+/// What rules need to know of a new object.
 fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
     match kind {
         Kind::Module | Kind::Library if plan.source.is_some() => {

@@ -1,12 +1,14 @@
-//! A small language for call sequences, so that a test is a few lines: one call a line,
-//! `[t1] function parameter=value ... [-> result]`.
+//! A small language for call sequences, so that a test is a few lines: one call a line, `[t1]
+//! function parameter=value ... [-> result]`.
 //!
-//! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a string; `p@0x5000` puts a pointer
-//! there (else every parameter has an address of its own); `p@0x5000:NAME` an image of that name; `p?` memory that cannot be
-//! read; `p/17="text"` and `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
-//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what stands in the array of a link; `params=1,2`
-//! kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options. `-> !` is a call in flight. `t1> call` enters only,
-//! `t1<` leaves what thread 1 has entered.
+//! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a
+//! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
+//! `p@0x5000:NAME` an image of that name; `p?` memory that cannot be read; `p/17="text"` and
+//! `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
+//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what stands in the array
+//! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
+//! options. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! entered.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -20,7 +22,8 @@ use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, Value
 
 /// PTX with a kernel "k" and a global "g".
 pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
-    .visible .entry k(.param .u64 p)\n{\n ret;\n}\n.visible .entry _Z5scalePf(.param .u64 p)\n{\n ret;\n}\n";
+    .visible .entry k(.param .u64 p)\n{\n ret;\n}\n.visible .entry _Z5scalePf(.param .u64 p)\n{\n\
+    ret;\n}\n";
 
 fn image(name: &str) -> Vec<u8> {
     let text = |text: &str| {

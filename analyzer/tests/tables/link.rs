@@ -12,7 +12,8 @@ pub(crate) const LINKS: &[Row] = &[
     (
         "link-state-leak",
         LINK,
-        "cuLinkComplete state=0x600 cubinOut:=0x30000 sizeOut:=100\n cuModuleLoadData module:=0x100 image@0x30000:CUBIN",
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 sizeOut:=100\n\
+         cuModuleLoadData module:=0x100 image@0x30000:CUBIN",
         &[
             "cuLinkDestroy state=0x600",
             // A program that died could not clean up.
@@ -34,7 +35,8 @@ pub(crate) const LINKS: &[Row] = &[
         LINK,
         "cuLinkDestroy state=0x600\n cuLinkComplete state=0x600 -> !",
         &[
-            "cuLinkDestroy state=0x600\n cuLinkCreate_v2 stateOut:=0x600\n cuLinkDestroy state=0x600",
+            "cuLinkDestroy state=0x600\n cuLinkCreate_v2 stateOut:=0x600\n\
+             cuLinkDestroy state=0x600",
         ],
     ),
     (
@@ -46,34 +48,41 @@ pub(crate) const LINKS: &[Row] = &[
     (
         "link-cubin-after-destroy",
         LINK,
-        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+         cuLinkDestroy state=0x600\n \
          cuModuleLoadData module:=0x100 image@0x30000:CUBIN",
         &[
             // Loaded before, or copied.
             "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n \
              cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n cuLinkDestroy state=0x600",
-            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
              cuModuleLoadData module:=0x100 image@0x40000:CUBIN",
             // The heap has given the block out again and something else is in it.
-            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
              cuModuleLoadData module:=0x100 image@0x30000:PTX",
             // The copy of an equal, newer cubin in the block of the older.
-            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
-             cuLinkCreate_v2 stateOut:=0x601\n cuLinkComplete state=0x601 cubinOut:=0x38000 cubinOut/7:CUBIN sizeOut:=4000\n \
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
+             cuLinkCreate_v2 stateOut:=0x601\n\
+             cuLinkComplete state=0x601 cubinOut:=0x38000 cubinOut/7:CUBIN sizeOut:=4000\n \
              cuLinkDestroy state=0x601\n cuModuleLoadData module:=0x100 image@0x30000:CUBIN",
         ],
     ),
     (
         "link-cubin-after-destroy",
         LINK,
-        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+         cuLinkDestroy state=0x600\n \
          cuModuleLoadData module:=0x100 image@0x30000:OVERWRITTEN -> 200",
         &[],
     ),
     (
         "link-cubin-after-destroy",
         LINK,
-        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n cuLinkDestroy state=0x600\n \
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+         cuLinkDestroy state=0x600\n \
          cuLibraryLoadData library:=0x700 code@0x30000? -> !",
         &[],
     ),
@@ -91,19 +100,24 @@ pub(crate) const LINKS: &[Row] = &[
         "link-option-values-lifetime",
         "cuCtxCreate_v2 pctx:=0xc1 dev=0",
         "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n \
-         cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x1234,0\n cuLinkDestroy state=0x600",
+         cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x1234,0\n\
+         cuLinkDestroy state=0x600",
         &[
             "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n \
-             cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x9000,0\n cuLinkDestroy state=0x600",
+             cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x9000,0\n\
+             cuLinkDestroy state=0x600",
             // Inputs may die at once.
-            "cuLinkCreate_v2 opts@0x8000=7:3 stateOut:=0x600\n cuMemAlloc_v2 dptr@0x8000:=0x10000 bytesize=4\n \
-             cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x1234\n cuLinkDestroy state=0x600",
+            "cuLinkCreate_v2 opts@0x8000=7:3 stateOut:=0x600\n\
+             cuMemAlloc_v2 dptr@0x8000:=0x10000 bytesize=4\n \
+             cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state_values=0x1234\n\
+             cuLinkDestroy state=0x600",
         ],
     ),
     (
         "link-option-values-lifetime",
         "cuCtxCreate_v2 pctx:=0xc1 dev=0",
-        "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n cuMemAlloc_v2 dptr@0x8008:=0x10000 bytesize=4\n \
+        "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n\
+         cuMemAlloc_v2 dptr@0x8008:=0x10000 bytesize=4\n \
          cuLinkDestroy state=0x600",
         &[],
     ),
@@ -118,9 +132,11 @@ pub(crate) const LINKS: &[Row] = &[
         "link-log-buffer-shared",
         "cuCtxCreate_v2 pctx:=0xc1 dev=0",
         "cuLinkCreate_v2 opts@0x8000=5:0x9000,6:64 stateOut:=0x600\n \
-         cuLinkCreate_v2 opts@0x8100=5:0x9020,6:64 stateOut:=0x601\n cuLinkDestroy state=0x600\n cuLinkDestroy state=0x601",
+         cuLinkCreate_v2 opts@0x8100=5:0x9020,6:64 stateOut:=0x601\n cuLinkDestroy state=0x600\n\
+         cuLinkDestroy state=0x601",
         &[
-            "cuLinkCreate_v2 opts@0x8000=5:0x9000,6:64 stateOut:=0x600\n cuLinkDestroy state=0x600\n \
+            "cuLinkCreate_v2 opts@0x8000=5:0x9000,6:64 stateOut:=0x600\n\
+             cuLinkDestroy state=0x600\n \
            cuLinkCreate_v2 opts@0x8000=5:0x9000,6:64 stateOut:=0x601\n cuLinkDestroy state=0x601",
         ],
     ),
@@ -128,21 +144,25 @@ pub(crate) const LINKS: &[Row] = &[
         "link-log-buffer-shared",
         "cuCtxCreate_v2 pctx:=0xc1 dev=0",
         "cuLinkCreate_v2 opts@0x8000=5:0x9000,6:64 stateOut:=0x600\n \
-         cuModuleLoadDataEx module:=0x100 image@0x5000:PTX opts@0x8100=5:0x9000,6:64\n cuLinkDestroy state=0x600",
+         cuModuleLoadDataEx module:=0x100 image@0x5000:PTX opts@0x8100=5:0x9000,6:64\n\
+         cuLinkDestroy state=0x600",
         &[],
     ),
     (
         "link-add-rejected-option",
         LINK,
-        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_OTHER opts=9:90 -> 1\n cuLinkDestroy state=0x600",
+        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_OTHER opts=9:90 -> 1\n\
+         cuLinkDestroy state=0x600",
         &[
-            "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_OTHER opts=0:32\n cuLinkDestroy state=0x600",
+            "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_OTHER opts=0:32\n\
+             cuLinkDestroy state=0x600",
         ],
     ),
     (
         "link-option-without-effect",
         LINK,
-        "cuLinkAddData_v2 state=0x600 type=0 data@0x5000:CUBIN_REL opts=0:32 -> 1\n cuLinkDestroy state=0x600",
+        "cuLinkAddData_v2 state=0x600 type=0 data@0x5000:CUBIN_REL opts=0:32 -> 1\n\
+         cuLinkDestroy state=0x600",
         &["cuLinkAddData_v2 state=0x600 type=0 data@0x5000:CUBIN_REL\n cuLinkDestroy state=0x600"],
     ),
     (
@@ -164,9 +184,11 @@ pub(crate) const LINKS: &[Row] = &[
     (
         "link-ptx-unterminated",
         LINK,
-        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NO_NUL data/14=65\n cuLinkDestroy state=0x600",
+        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NO_NUL data/14=65\n\
+         cuLinkDestroy state=0x600",
         &[
-            "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NO_NUL data/14=0\n cuLinkDestroy state=0x600",
+            "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NO_NUL data/14=0\n\
+             cuLinkDestroy state=0x600",
         ],
     ),
     (
@@ -208,13 +230,15 @@ pub(crate) const LINKS: &[Row] = &[
     (
         "link-address-size-mismatch",
         LINK,
-        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NARROW -> 218\n cuLinkDestroy state=0x600",
+        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_NARROW -> 218\n\
+         cuLinkDestroy state=0x600",
         &[],
     ),
     (
         "module-unresolved-symbol",
         LINK,
-        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_EXTERN\n cuLinkComplete state=0x600 -> 999\n \
+        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX_EXTERN\n\
+         cuLinkComplete state=0x600 -> 999\n \
          cuLinkDestroy state=0x600",
         &[],
     ),

@@ -17,7 +17,8 @@ pub(crate) const MODULE: &[Row] = &[
         START,
         "cuModuleUnload hmod=0x100\n cuModuleUnload hmod=0x100 -> 400",
         &[
-            "cuModuleLoadData module:=0x101 image@0x5000:PTX\n cuModuleUnload hmod=0x100\n cuModuleUnload hmod=0x101",
+            "cuModuleLoadData module:=0x101 image@0x5000:PTX\n cuModuleUnload hmod=0x100\n\
+             cuModuleUnload hmod=0x101",
             // An unload that failed has unloaded nothing.
             "cuModuleUnload hmod=0x100 -> 201\n cuModuleUnload hmod=0x100",
         ],
@@ -27,7 +28,8 @@ pub(crate) const MODULE: &[Row] = &[
         START,
         "cuModuleUnload hmod=0x100\n cuLaunchKernel f=0x200 hStream=0x300 -> 400",
         &[
-            "cuLaunchKernel f=0x200 hStream=0x300\n cuStreamSynchronize hStream=0x300\n cuModuleUnload hmod=0x100",
+            "cuLaunchKernel f=0x200 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
+             cuModuleUnload hmod=0x100",
             "cuModuleUnload hmod=0x100\n cuModuleLoadData module:=0x100 image@0x5000:PTX\n \
              cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n cuFuncLoad function=0x200",
         ],
@@ -35,7 +37,8 @@ pub(crate) const MODULE: &[Row] = &[
     (
         "module-function-after-unload",
         START,
-        "cuModuleEnumerateFunctions functions:=[0x210,0x211] numFunctions=2 mod=0x100\n cuModuleUnload hmod=0x100\n \
+        "cuModuleEnumerateFunctions functions:=[0x210,0x211] numFunctions=2 mod=0x100\n\
+         cuModuleUnload hmod=0x100\n \
          cuFuncGetAttribute pi:=0 attrib=0 hfunc=0x211 -> 400",
         &[
             "cuModuleEnumerateFunctions functions:=[0x210,0x211] numFunctions=2 mod=0x100\n \
@@ -46,10 +49,12 @@ pub(crate) const MODULE: &[Row] = &[
         "module-function-name-after-unload",
         START,
         "cuFuncGetName name:=0x9000 name/17=\"k\" hfunc=0x200\n cuModuleUnload hmod=0x100\n \
-         cuModuleLoadData module:=0x101 image@0x5000:PTX\n cuModuleGetFunction hfunc:=0x201 hmod=0x101 name@0x9000=\"k\"",
+         cuModuleLoadData module:=0x101 image@0x5000:PTX\n\
+         cuModuleGetFunction hfunc:=0x201 hmod=0x101 name@0x9000=\"k\"",
         &[
             "cuFuncGetName name:=0x9000 name/17=\"k\" hfunc=0x200\n cuModuleUnload hmod=0x100\n \
-             cuModuleLoadData module:=0x101 image@0x5000:PTX\n cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\"",
+             cuModuleLoadData module:=0x101 image@0x5000:PTX\n\
+             cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\"",
             // The program's own string at that address.
             "cuFuncGetName name:=0x9000 name/17=\"k\" hfunc=0x200\n cuModuleUnload hmod=0x100\n \
              cuModuleLoadData module:=0x101 image@0x5000:PTX\n \
@@ -59,29 +64,33 @@ pub(crate) const MODULE: &[Row] = &[
     (
         "module-global-after-unload",
         START,
-        "cuModuleGetGlobal_v2 dptr:=0x20000 bytes:=4 hmod=0x100 name=\"g\"\n cuModuleUnload hmod=0x100\n \
+        "cuModuleGetGlobal_v2 dptr:=0x20000 bytes:=4 hmod=0x100 name=\"g\"\n\
+         cuModuleUnload hmod=0x100\n \
          cuMemcpyHtoD_v2 dstDevice=0x20002 ByteCount=2 -> 1",
         &[
             "cuModuleGetGlobal_v2 dptr:=0x20000 bytes:=4 hmod=0x100 name=\"g\"\n \
              cuMemcpyHtoD_v2 dstDevice=0x20000 ByteCount=4\n cuModuleUnload hmod=0x100",
-            "cuModuleGetGlobal_v2 dptr:=0x20000 bytes:=4 hmod=0x100 name=\"g\"\n cuModuleUnload hmod=0x100\n \
-             cuMemAlloc_v2 dptr:=0x1f000 bytesize=65536\n cuMemcpyHtoD_v2 dstDevice=0x20000 ByteCount=4",
+            "cuModuleGetGlobal_v2 dptr:=0x20000 bytes:=4 hmod=0x100 name=\"g\"\n\
+             cuModuleUnload hmod=0x100\n \
+             cuMemAlloc_v2 dptr:=0x1f000 bytesize=65536\n\
+             cuMemcpyHtoD_v2 dstDevice=0x20000 ByteCount=4",
         ],
     ),
     (
         "module-unload-library-owned",
         START,
-        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n cuLibraryGetModule pMod:=0x102 library=0x700\n \
+        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+         cuLibraryGetModule pMod:=0x102 library=0x700\n \
          cuModuleUnload hmod=0x102 -> 800\n cuLibraryUnload library=0x700",
-        &[
-            "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n cuLibraryGetModule pMod:=0x102 library=0x700\n \
-           cuLibraryUnload library=0x700",
-        ],
+        &["cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+             cuLibraryGetModule pMod:=0x102 library=0x700\n \
+           cuLibraryUnload library=0x700"],
     ),
     (
         "module-unload-library-owned",
         START,
-        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n \
+        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+         cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n \
          cuKernelGetFunction pFunc:=0x220 kernel=0x710\n cuFuncGetModule hmod:=0x103 hfunc=0x220\n \
          cuModuleUnload hmod=0x103 -> 800",
         &["cuFuncGetModule hmod:=0x100 hfunc=0x200\n cuModuleUnload hmod=0x100"],
@@ -90,38 +99,45 @@ pub(crate) const MODULE: &[Row] = &[
         "module-unload-runtime-owned",
         "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0",
         "cuFuncGetModule hmod:=0x150 hfunc=0x999\n cuModuleUnload hmod=0x150",
-        &[
-            "cuModuleLoadData module:=0x150 image@0x5000:PTX\n cuModuleGetFunction hfunc:=0x999 hmod=0x150 name=\"k\"\n \
-           cuFuncGetModule hmod:=0x150 hfunc=0x999\n cuModuleUnload hmod=0x150",
-        ],
+        &["cuModuleLoadData module:=0x150 image@0x5000:PTX\n\
+             cuModuleGetFunction hfunc:=0x999 hmod=0x150 name=\"k\"\n \
+           cuFuncGetModule hmod:=0x150 hfunc=0x999\n cuModuleUnload hmod=0x150"],
     ),
     (
         "module-unload-wrong-context",
         START,
         "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuModuleUnload hmod=0x100",
         &[
-            "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuCtxPushCurrent_v2 ctx=0xc1\n cuModuleUnload hmod=0x100",
-            "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuCtxPopCurrent_v2 pctx:=0xc2\n cuModuleUnload hmod=0x100",
+            "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuCtxPushCurrent_v2 ctx=0xc1\n\
+             cuModuleUnload hmod=0x100",
+            "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuCtxPopCurrent_v2 pctx:=0xc2\n\
+             cuModuleUnload hmod=0x100",
         ],
     ),
     (
         "module-unload-work-pending",
         START,
-        "cuLaunchKernel f=0x200 hStream=0x300\n cuModuleUnload hmod=0x100\n cuStreamSynchronize hStream=0x300",
+        "cuLaunchKernel f=0x200 hStream=0x300\n cuModuleUnload hmod=0x100\n\
+         cuStreamSynchronize hStream=0x300",
         &[
             "cuLaunchKernel f=0x200 hStream=0x300\n cuCtxSynchronize\n cuModuleUnload hmod=0x100",
-            "cuLaunchKernel f=0x200 hStream=0x300\n cuStreamQuery hStream=0x300\n cuModuleUnload hmod=0x100",
+            "cuLaunchKernel f=0x200 hStream=0x300\n cuStreamQuery hStream=0x300\n\
+             cuModuleUnload hmod=0x100",
             "cuLaunchKernel f=0x200 hStream=0x300\n cuEventRecord hEvent=0x400 hStream=0x300\n \
              cuEventSynchronize hEvent=0x400\n cuModuleUnload hmod=0x100",
             // Through another stream that waited for the event.
             "cuStreamCreate phStream:=0x301 Flags=1\n cuLaunchKernel f=0x200 hStream=0x300\n \
-             cuEventRecord hEvent=0x400 hStream=0x300\n cuStreamWaitEvent hStream=0x301 hEvent=0x400\n \
-             cuMemsetD8Async dstDevice=0x10000 N=1 hStream=0x301\n cuStreamSynchronize hStream=0x301\n \
+             cuEventRecord hEvent=0x400 hStream=0x300\n\
+             cuStreamWaitEvent hStream=0x301 hEvent=0x400\n \
+             cuMemsetD8Async dstDevice=0x10000 N=1 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n \
              cuModuleUnload hmod=0x100",
             // The default stream, waited for by a synchronous copy.
-            "cuLaunchKernel f=0x200\n cuMemcpyDtoH_v2 dstHost=0x7000 srcDevice=0x10000 ByteCount=4\n \
+            "cuLaunchKernel f=0x200\n\
+             cuMemcpyDtoH_v2 dstHost=0x7000 srcDevice=0x10000 ByteCount=4\n \
              cuModuleUnload hmod=0x100",
-            "cuLaunchKernel_ptsz f=0x200\n cuStreamSynchronize_ptsz hStream=0\n cuModuleUnload hmod=0x100",
+            "cuLaunchKernel_ptsz f=0x200\n cuStreamSynchronize_ptsz hStream=0\n\
+             cuModuleUnload hmod=0x100",
         ],
     ),
     (
@@ -204,18 +220,17 @@ pub(crate) const MODULE: &[Row] = &[
         "module-file-not-found",
         START,
         "cuModuleLoad module:=0x101 fname=\"a.cubin\" fname/8=\"/home\" -> 301",
-        &[
-            "cuModuleLoad module:=0x101 fname=\"a.cubin\" -> 301\n cuModuleLoad module:=0x101 fname=\"b.cubin\"",
-        ],
+        &["cuModuleLoad module:=0x101 fname=\"a.cubin\" -> 301\n\
+             cuModuleLoad module:=0x101 fname=\"b.cubin\""],
     ),
     (
         "module-load-allocation-failure",
         START,
-        "cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n cuModuleGetFunction hfunc:=0 hmod=0 name=\"k\" -> 400",
-        &[
-            "cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n cuModuleLoadData module@0x8000:=0x101 image@0x5100:PTX\n \
-             cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\"",
-        ],
+        "cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n\
+         cuModuleGetFunction hfunc:=0 hmod=0 name=\"k\" -> 400",
+        &["cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n\
+             cuModuleLoadData module@0x8000:=0x101 image@0x5100:PTX\n \
+             cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\""],
     ),
     (
         "module-symbol-not-found",
@@ -223,7 +238,8 @@ pub(crate) const MODULE: &[Row] = &[
         "cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"scale\" -> 500\n cuLaunchKernel f=0 -> 400",
         &[
             "cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"scale\" -> 500\n \
-           cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n cuLaunchKernel f=0x200\n cuCtxSynchronize",
+           cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n cuLaunchKernel f=0x200\n\
+           cuCtxSynchronize",
         ],
     ),
     (
@@ -235,7 +251,8 @@ pub(crate) const MODULE: &[Row] = &[
     (
         "module-enumerate-truncated",
         START,
-        "cuModuleGetFunctionCount count:=2 mod=0x100\n cuModuleEnumerateFunctions functions:=[0x210] numFunctions=1 mod=0x100",
+        "cuModuleGetFunctionCount count:=2 mod=0x100\n\
+         cuModuleEnumerateFunctions functions:=[0x210] numFunctions=1 mod=0x100",
         &["cuModuleGetFunctionCount count:=2 mod=0x100\n \
            cuModuleEnumerateFunctions functions:=[0x210,0x211] numFunctions=8 mod=0x100"],
     ),

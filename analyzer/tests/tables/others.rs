@@ -31,7 +31,8 @@ pub(crate) const LIBRARIES: &[Row] = &[
     (
         "library-use-after-unload",
         LIBRARY,
-        "cuLibraryGetGlobal dptr:=0x20000 bytes:=4 library=0x700 name=\"g\"\n cuLibraryUnload library=0x700\n \
+        "cuLibraryGetGlobal dptr:=0x20000 bytes:=4 library=0x700 name=\"g\"\n\
+         cuLibraryUnload library=0x700\n \
          cuMemsetD8_v2 dstDevice=0x20000 N=4 -> 1",
         &[],
     ),
@@ -40,14 +41,16 @@ pub(crate) const LIBRARIES: &[Row] = &[
         LIBRARY,
         "cuLibraryLoadFromFile library:=0x701 fileName=\"a.cubin\" libopts=1:1 -> 1",
         &[
-            "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n cuLibraryUnload library=0x701\n \
+            "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n\
+             cuLibraryUnload library=0x701\n \
              cuLibraryLoadData library:=0x701 code@0x5100:PTX_OTHER libopts=1:1",
         ],
     ),
     (
         "library-preserved-image-freed",
         LIBRARY,
-        "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n cuModuleLoadData module:=0x100 image@0x5100:PTX_OTHER",
+        "cuLibraryLoadData library:=0x701 code@0x5100:PTX libopts=1:1\n\
+         cuModuleLoadData module:=0x100 image@0x5100:PTX_OTHER",
         &[],
     ),
     (
@@ -62,11 +65,13 @@ pub(crate) const LIBRARIES: &[Row] = &[
     (
         "library-function-attribute-shadows-kernel",
         LIBRARY,
-        "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n cuKernelSetAttribute attrib=8 val=16384 kernel=0x710\n \
+        "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n\
+         cuKernelSetAttribute attrib=8 val=16384 kernel=0x710\n \
          cuLaunchKernel f=0x220",
         &[
             "cuKernelSetAttribute attrib=8 val=16384 kernel=0x710\n cuLaunchKernel f=0x220",
-            "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n cuKernelSetAttribute attrib=8 val=8192 kernel=0x710\n \
+            "cuFuncSetAttribute hfunc=0x220 attrib=8 value=8192\n\
+             cuKernelSetAttribute attrib=8 val=8192 kernel=0x710\n \
              cuLaunchKernel f=0x220",
         ],
     ),
@@ -90,7 +95,8 @@ pub(crate) const OTHERS: &[Row] = &[
         START,
         "cuStreamDestroy_v2 hStream=0x300\n cuLaunchKernel f=0x200 hStream=0x300 -> !",
         &[
-            "cuStreamDestroy_v2 hStream=0x300\n cuStreamCreate phStream:=0x300\n cuStreamSynchronize hStream=0x300",
+            "cuStreamDestroy_v2 hStream=0x300\n cuStreamCreate phStream:=0x300\n\
+             cuStreamSynchronize hStream=0x300",
         ],
     ),
     (
@@ -104,7 +110,8 @@ pub(crate) const OTHERS: &[Row] = &[
         START,
         "cuMemFree_v2 dptr=0x10000\n cuMemFree_v2 dptr=0x10000 -> 1",
         &[
-            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=16\n cuMemFree_v2 dptr=0x10000",
+            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=16\n\
+             cuMemFree_v2 dptr=0x10000",
         ],
     ),
     (
@@ -112,10 +119,13 @@ pub(crate) const OTHERS: &[Row] = &[
         START,
         "cuMemFree_v2 dptr=0x10000\n cuMemsetD32_v2 dstDevice=0x10100 N=4 -> 1",
         &[
-            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n cuMemsetD32_v2 dstDevice=0x10100 N=4",
+            "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
+             cuMemsetD32_v2 dstDevice=0x10100 N=4",
             "cuMemFree_v2 dptr=0x10000\n cuMemsetD32_v2 dstDevice=0x10100 N=0",
-            // Memory of a graph comes to lie where freed memory was (seen on a real driver, with that of a pool).
-            "cuMemFree_v2 dptr=0x10000\n cuGraphAddMemAllocNode nodeParams:=[0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000]\n \
+            // Memory of a graph comes to lie where freed memory was (seen on a real driver, with
+            // that of a pool).
+            "cuMemFree_v2 dptr=0x10000\n\
+             cuGraphAddMemAllocNode nodeParams:=[0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000]\n \
              cuGraphAddMemFreeNode dptr=0x10000",
             "cuMemFree_v2 dptr=0x10000\n \
              cuGraphAddNode nodeParams:=[10,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]\n \
@@ -125,7 +135,8 @@ pub(crate) const OTHERS: &[Row] = &[
     (
         "memory-use-after-free-operand",
         START,
-        "cuMemFree_v2 dptr=0x10000\n cuGraphAddNode nodeParams:=[2,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]\n \
+        "cuMemFree_v2 dptr=0x10000\n\
+         cuGraphAddNode nodeParams:=[2,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]\n \
          cuGraphAddMemFreeNode dptr=0x10000",
         &[],
     ),
@@ -148,7 +159,8 @@ pub(crate) const OTHERS: &[Row] = &[
     (
         "context-use-after-destroy",
         START,
-        "t1 cuCtxSetCurrent ctx=0xc1\n cuCtxDestroy_v2 ctx=0xc1\n t1 cuMemAlloc_v2 dptr:=0 bytesize=4 -> 709",
+        "t1 cuCtxSetCurrent ctx=0xc1\n cuCtxDestroy_v2 ctx=0xc1\n\
+         t1 cuMemAlloc_v2 dptr:=0 bytesize=4 -> 709",
         &[],
     ),
     (
@@ -176,14 +188,16 @@ pub(crate) const OTHERS: &[Row] = &[
          cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
         &[
             "cuEventCreate phEvent:=0x401\n cuEventRecord hEvent=0x400 hStream=0x300\n \
-           cuEventRecord hEvent=0x401 hStream=0x300\n cuEventElapsedTime pMilliseconds:=0 hStart=0x400 hEnd=0x401",
+           cuEventRecord hEvent=0x401 hStream=0x300\n\
+           cuEventElapsedTime pMilliseconds:=0 hStart=0x400 hEnd=0x401",
         ],
     ),
     (
         "event-elapsed-invalid",
         START,
         "cuEventCreate phEvent:=0x401 Flags=2\n cuEventRecord hEvent=0x400 hStream=0x300\n \
-         cuEventRecord hEvent=0x401 hStream=0x300\n cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
+         cuEventRecord hEvent=0x401 hStream=0x300\n\
+         cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
         &[],
     ),
     (
@@ -215,10 +229,12 @@ pub(crate) const OTHERS: &[Row] = &[
     ),
     (
         "context-resource-after-destroy",
-        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0\n cuStreamCreate phStream:=0x300",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0\n\
+         cuStreamCreate phStream:=0x300",
         "cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300 -> !",
         &[
-            "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300",
+            "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuDevicePrimaryCtxRelease_v2 dev=0\n\
+             cuStreamDestroy_v2 hStream=0x300",
             // Somebody whom the trace does not show holds the context.
             "cuDevicePrimaryCtxRelease_v2 dev=0\n cuStreamDestroy_v2 hStream=0x300",
         ],
