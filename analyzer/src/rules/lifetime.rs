@@ -138,13 +138,12 @@ fn ended_object(
         Origin::Found | Origin::FirstSeen => "returned",
     };
     let message = format!(
-        "{} gets {} as `{}`. {} {verb} it, {ended}, and no call has returned {:#x} as a {kind} \
-         since. {}",
+        "{} gets {} as `{}`. {} {verb} it, {ended}, and no call has returned that handle again. \
+         {}",
         check.function(),
         check.label(id),
         check.parameter(position),
         at(object.created),
-        object.handle,
         check.answer(),
     );
     let mut draft = Draft::new(rule, title, message).object(id);
