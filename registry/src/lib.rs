@@ -17,6 +17,7 @@ mod names;
 
 pub use extent::{Arguments, Extent};
 pub use family::*;
+pub use generated::attributes;
 pub use generated::enums::ENUMS;
 pub use generated::functions::FUNCTIONS;
 pub use generated::ids as id;

@@ -189,16 +189,23 @@ pub struct AttributeType {
     pub meaning: Meaning,
 }
 
+impl AttributeType {
+    /// The row of an attribute in a table of `attributes`.
+    pub fn of(types: &'static [Self], attribute: u64) -> Option<&'static Self> {
+        // An enum has 32 bits; the rest of the register is arbitrary.
+        types
+            .iter()
+            .find(|entry| u64::from(entry.attribute) == attribute & 0xffff_ffff)
+    }
+}
+
 impl Length {
     /// The type of an attribute's value, if the length depends on one.
     pub fn attribute_type(self, attribute: u64) -> Option<&'static AttributeType> {
         let Length::ByAttribute(_, types) = self else {
             return None;
         };
-        // An enum has 32 bits; the rest of the register is arbitrary.
-        types
-            .iter()
-            .find(|entry| u64::from(entry.attribute) == attribute & 0xffff_ffff)
+        AttributeType::of(types, attribute)
     }
 }
 

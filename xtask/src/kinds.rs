@@ -29,6 +29,8 @@ pub(crate) struct KindEntry {
     name: Option<String>,
     /// The C type of its handles.
     handle: Option<String>,
+    /// As `handle`, for a type whose parameters have no role.
+    opaque: Option<String>,
     /// Whether its handles are addresses.
     #[serde(default)]
     pub(crate) address: bool,
@@ -55,6 +57,16 @@ pub(crate) fn camel(words: &str) -> String {
             first.to_uppercase() + rest
         })
         .collect()
+}
+
+/// All C types of handles of a kind.
+pub(crate) fn handle_types<'a>(types: &Types<'a>, kind: &'a KindEntry) -> Vec<&'a str> {
+    let is_of_kind =
+        |name: &&str| handle_kind(types, name).is_some_and(|found| found.role == kind.role);
+    let mut names: Vec<&str> = types.typedefs.keys().copied().filter(is_of_kind).collect();
+    names.extend(kind.opaque.as_deref());
+    names.sort_unstable();
+    names
 }
 
 /// All kinds, in the order of the file.

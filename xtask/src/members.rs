@@ -46,7 +46,8 @@ impl Facts {
             };
             let fields = flat(types, entry);
             for (member, words) in members {
-                let known = fields.iter().any(|field| field.name == *member);
+                let is_at = |name: &str| name.strip_prefix(member).is_some_and(is_below);
+                let known = fields.iter().any(|field| is_at(&field.name));
                 let result = match member.as_str() {
                     CONTENT if words == "driver" => Ok(()),
                     CONTENT => Err("can be `driver` only".to_owned()),
@@ -84,12 +85,17 @@ impl Facts {
         fields: &[FlatField],
         field: &FlatField,
     ) -> (String, String) {
-        let said = self
-            .of_struct(types, entry)
-            .and_then(|members| members.get(&field.name));
-        if let Some(words) = said {
+        let own = self.of_struct(types, entry);
+        let stated = |words: &String, prefix: &str| {
             // `check` has validated all of them.
-            return expressions(words, fields, "").unwrap_or_else(|_| plain());
+            let (meaning, when) = expressions(words, fields, prefix).unwrap_or_default();
+            (
+                meaning.unwrap_or_else(|| of_type(types, &field.c_type)),
+                when,
+            )
+        };
+        if let Some(words) = own.and_then(|members| fact(members, &field.name)) {
+            return stated(words, "");
         }
         // A member of a union without a selector.
         let overlapped = fields.iter().any(|other| {
@@ -108,23 +114,19 @@ impl Facts {
             }
             .and_then(|members| members.get(field.name.strip_prefix(prefix.as_str())?));
             if let Some(words) = words {
-                return expressions(words, fields, prefix).unwrap_or_else(|_| plain());
+                return stated(words, prefix);
             }
         }
-        let meaning = match types.shape(&field.c_type) {
-            _ if field.c_type.contains('[') => "Meaning::Plain".to_owned(),
-            _ if is_address(&field.c_type) => "Meaning::Address".to_owned(),
-            shape => match (handle_kind(types, &field.c_type), shape) {
-                (Some(kind), _) => format!("Meaning::Handle(Kind::{})", kind.variant()),
-                (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
-                _ => "Meaning::Plain".to_owned(),
-            },
-        };
-        (meaning, "None".to_owned())
+        (of_type(types, &field.c_type), "None".to_owned())
     }
 
-    /// The rows of an enum's table as the Rust expression `&[AttributeType { .. }, ..]`.
-    pub(crate) fn types_of(&self, types: &Types<'_>, enumeration: &str) -> Result<String, String> {
+    /// The enums that have a table of attributes.
+    pub(crate) fn attribute_enums(&self) -> impl Iterator<Item = &str> {
+        self.attributes.keys().map(String::as_str)
+    }
+
+    /// The name of the table for an enum, under any of the enum's names.
+    pub(crate) fn table_of(&self, types: &Types<'_>, enumeration: &str) -> Result<&str, String> {
         let Some(Shape::Enum(known)) = types.shape(enumeration) else {
             return Err(format!("{enumeration} is no enum"));
         };
@@ -132,12 +134,23 @@ impl Facts {
             Some(Shape::Enum(found)) => found.name == known.name,
             _ => false,
         };
-        let (_, rows) = self
-            .attributes
-            .iter()
-            .find(|(name, _)| same(name))
-            .ok_or_else(|| format!("{ATTRIBUTES} has no table for {enumeration}"))?;
-        let mut text = String::from("&[");
+        self.attribute_enums()
+            .find(|name| same(name))
+            .ok_or_else(|| format!("{ATTRIBUTES} has no table for {enumeration}"))
+    }
+
+    /// The rows of an enum's table as Rust expressions `AttributeType { .. }`.
+    pub(crate) fn types_of(
+        &self,
+        types: &Types<'_>,
+        enumeration: &str,
+    ) -> Result<Vec<String>, String> {
+        let (Some(Shape::Enum(known)), Some(rows)) =
+            (types.shape(enumeration), self.attributes.get(enumeration))
+        else {
+            return Err(format!("{enumeration} is no enum"));
+        };
+        let mut all = Vec::new();
         for (name, words) in rows {
             let value = known
                 .values
@@ -150,12 +163,11 @@ impl Facts {
                 .parse()
                 .map_err(|_| format!("{name}: {words:?} does not begin with a number of bytes"))?;
             let meaning = meaning_of(meaning).map_err(|error| format!("{name}: {error}"))?;
-            text.push_str(&format!(
-                "AttributeType {{ attribute: {value}, bytes: {bytes}, meaning: {meaning} }}, "
+            all.push(format!(
+                "AttributeType {{ attribute: {value}, bytes: {bytes}, meaning: {meaning} }}"
             ));
         }
-        text.push(']');
-        Ok(text)
+        Ok(all)
     }
 
     /// The facts about a struct, under any of its names.
@@ -183,22 +195,50 @@ fn stands_for(types: &Types<'_>, name: &str, entry: &str) -> bool {
     false
 }
 
-fn plain() -> (String, String) {
-    ("Meaning::Plain".to_owned(), "None".to_owned())
+/// The meaning of a member that follows from its C type, as Rust.
+fn of_type(types: &Types<'_>, c_type: &str) -> String {
+    match types.shape(c_type) {
+        _ if c_type.contains('[') => "Meaning::Plain".to_owned(),
+        _ if is_address(c_type) => "Meaning::Address".to_owned(),
+        shape => match (handle_kind(types, c_type), shape) {
+            (Some(kind), _) => format!("Meaning::Handle(Kind::{})", kind.variant()),
+            (None, Some(Shape::Pointer | Shape::Callback)) => "Meaning::Pointer".to_owned(),
+            _ => "Meaning::Plain".to_owned(),
+        },
+    }
 }
 
-/// The Rust expressions of `meaning` and `when` for `MEANING` or `MEANING when SELECTOR VALUE...`.
-/// `prefix` precedes the selector's name in `fields`.
+/// The fact about a member: its own, or else that of the member that it belongs to.
+fn fact<'a>(members: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
+    members.get(name).or_else(|| {
+        let around = |(member, _): &(&String, &String)| {
+            name.strip_prefix(member.as_str()).is_some_and(is_below)
+        };
+        members.iter().find(around).map(|(_, words)| words)
+    })
+}
+
+/// Whether the rest of a name is empty or names a member of the member.
+fn is_below(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('.')
+}
+
+/// The Rust expressions of `meaning` and `when` for `MEANING`, `MEANING when SELECTOR VALUE...` or
+/// `when SELECTOR VALUE...`, where the C type tells the meaning. `prefix` precedes the selector's
+/// name in `fields`.
 fn expressions(
     words: &str,
     fields: &[FlatField],
     prefix: &str,
-) -> Result<(String, String), String> {
-    let (meaning, condition) = match words.split_once(" when ") {
-        Some((meaning, condition)) => (meaning, Some(condition)),
+) -> Result<(Option<String>, String), String> {
+    let (meaning, condition) = match words.split_once("when ") {
+        Some((meaning, condition)) => (meaning.trim_end(), Some(condition)),
         None => (words, None),
     };
-    let meaning = meaning_of(meaning)?;
+    let meaning = match (meaning, condition) {
+        ("", Some(_)) => None,
+        _ => Some(meaning_of(meaning)?),
+    };
     let Some(condition) = condition else {
         return Ok((meaning, "None".to_owned()));
     };
@@ -351,6 +391,16 @@ mod tests {
                 "Some(When { offset: 8, values: &[2] })".to_owned()
             )
         );
+        // A line about the member as a whole holds for each of its members.
+        let whole = super::tests::facts("[CUouter]\ninner = 'when number 3'", "");
+        whole.check(&types).unwrap();
+        assert_eq!(
+            whole.of(&types, entry, &fields, field("inner.stream")),
+            (
+                "Meaning::Handle(Kind::Stream)".to_owned(),
+                "Some(When { offset: 0, values: &[3] })".to_owned()
+            )
+        );
         // Overlapping members have no meaning there either.
         let overlapped = facts.of(&types, entry, &fields, field("inner.array"));
         assert_eq!(overlapped.0, "Meaning::Unknown");
@@ -363,8 +413,10 @@ mod tests {
         let facts = facts("", "[CUattr]\nCU_ATTR_A = '4'\nCU_ATTR_B = '8 use context'");
         assert_eq!(
             facts.types_of(&types, "CUattr").unwrap(),
-            "&[AttributeType { attribute: 7, bytes: 4, meaning: Meaning::Plain }, \
-             AttributeType { attribute: 9, bytes: 8, meaning: Meaning::Handle(Kind::Context) }, ]"
+            [
+                "AttributeType { attribute: 7, bytes: 4, meaning: Meaning::Plain }",
+                "AttributeType { attribute: 9, bytes: 8, meaning: Meaning::Handle(Kind::Context) }",
+            ]
         );
         assert!(facts.types_of(&types, "CUsample").is_err());
     }

@@ -159,10 +159,12 @@ impl Reader<'_> {
     fn bytes(&self, rest: &str) -> Result<String, String> {
         if let Some(name) = rest.strip_prefix("by ") {
             let position = self.param(name)?;
-            let types = self
+            let table = self
                 .facts
-                .types_of(self.types, &self.function.params[usize::from(position)].0)?;
-            return Ok(format!("Length::ByAttribute({position}, {types})"));
+                .table_of(self.types, &self.function.params[usize::from(position)].0)?;
+            return Ok(format!(
+                "Length::ByAttribute({position}, attributes::{table})"
+            ));
         }
         if let Some(count) = bracketed(rest) {
             return self.length(count, self.element()?);

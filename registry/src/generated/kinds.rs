@@ -159,4 +159,40 @@ impl Kind {
     pub const fn is_address(self) -> bool {
         matches!(self, Self::Memory | Self::HostMemory | Self::Registration | Self::Global | Self::Reservation)
     }
+
+    /// The kind of which values of that C type are handles, e.g. `CUmodule`.
+    pub fn of_handle_type(c_type: &str) -> Option<Self> {
+        Some(match c_type {
+            "CUdevice" | "CUdevice_v1" => Self::Device,
+            "CUcontext" => Self::Context,
+            "CUmodule" => Self::Module,
+            "CUfunction" => Self::Function,
+            "CUlibrary" => Self::Library,
+            "CUkernel" => Self::Kernel,
+            "CUlinkState" => Self::Link,
+            "CUstream" => Self::Stream,
+            "CUevent" => Self::Event,
+            "CUarray" => Self::Array,
+            "CUmipmappedArray" => Self::MipmappedArray,
+            "CUtexref" => Self::TextureReference,
+            "CUsurfref" => Self::SurfaceReference,
+            "CUtexObject" | "CUtexObject_v1" => Self::TextureObject,
+            "CUsurfObject" | "CUsurfObject_v1" => Self::SurfaceObject,
+            "CUgraph" => Self::Graph,
+            "CUgraphNode" => Self::GraphNode,
+            "CUgraphExec" => Self::GraphExec,
+            "CUuserObject" => Self::UserObject,
+            "CUmemoryPool" => Self::MemoryPool,
+            "CUmemGenericAllocationHandle" | "CUmemGenericAllocationHandle_v1" => Self::Allocation,
+            "CUexternalMemory" => Self::ExternalMemory,
+            "CUexternalSemaphore" => Self::ExternalSemaphore,
+            "CUgraphicsResource" => Self::GraphicsResource,
+            "CUgreenCtx" => Self::GreenContext,
+            "CUdevResourceDesc" => Self::ResourceDescriptor,
+            "CUlogsCallbackHandle" => Self::LogCallback,
+            "CUasyncCallbackHandle" => Self::AsyncCallback,
+            "CUeglStreamConnection" => Self::EglStream,
+            _ => return None,
+        })
+    }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Input;
-use crate::kinds::kinds as kinds_of_object;
+use crate::Failure;
+use crate::kinds::{handle_types, kinds as kinds_of_object};
 use crate::semantics::MACRO_ENUMS;
 use crate::signatures::{Shape, Struct, flat};
 
@@ -16,6 +17,7 @@ pub(super) fn modules() -> String {
          #![allow(unreachable_pub)]\n\n"
     );
     for name in [
+        "attributes",
         "entries",
         "enums",
         "functions",
@@ -35,7 +37,8 @@ pub(super) fn modules() -> String {
 pub(super) fn functions(input: &Input<'_>) -> String {
     let mut text = format!(
         "//! Every exported function, by id; and the ids in the order of the names.\n{BANNER}\n\
-         use crate::family::*;\nuse crate::generated::kinds::Kind;\nuse crate::model::*;\n\n"
+         use crate::family::*;\nuse crate::generated::attributes;\n\
+         use crate::generated::kinds::Kind;\nuse crate::model::*;\n\n"
     );
     let count = input.signatures.functions.len();
     let _ = writeln!(
@@ -145,7 +148,27 @@ pub(super) fn enums(input: &Input<'_>) -> String {
     text
 }
 
-pub(super) fn kinds() -> String {
+pub(super) fn attributes(input: &Input<'_>) -> Result<String, Failure> {
+    let mut text = format!(
+        "//! The types of attributes, by the enum of the attributes.\n{BANNER}\n\
+         #![allow(non_upper_case_globals, missing_docs)]\n\n\
+         use crate::generated::kinds::Kind;\nuse crate::model::{{AttributeType, Meaning}};\n"
+    );
+    for name in input.facts.attribute_enums() {
+        let rows = input
+            .facts
+            .types_of(input.types, name)
+            .map_err(Failure::new)?;
+        let _ = writeln!(
+            text,
+            "\npub const {name}: &[AttributeType] = &[\n    {},\n];",
+            rows.join(",\n    ")
+        );
+    }
+    Ok(text)
+}
+
+pub(super) fn kinds(input: &Input<'_>) -> String {
     let mut text = format!(
         "//! The kinds of object.\n{BANNER}\n\
          /// What kind of object a handle stands for. Handles of two kinds may be equal.\n\
@@ -199,9 +222,28 @@ pub(super) fn kinds() -> String {
         text,
         "    /// Whether its handle is the address of memory.\n    \
          pub const fn is_address(self) -> bool {{\n        \
-         matches!(self, {})\n    }}\n}}",
+         matches!(self, {})\n    }}\n",
         addresses.join(" | ")
     );
+    text.push_str(
+        "    /// The kind of which values of that C type are handles, e.g. `CUmodule`.\n    \
+         pub fn of_handle_type(c_type: &str) -> Option<Self> {\n        Some(match c_type {\n",
+    );
+    for kind in kinds_of_object() {
+        let names: Vec<String> = handle_types(input.types, kind)
+            .iter()
+            .map(|name| format!("{name:?}"))
+            .collect();
+        if !names.is_empty() {
+            let _ = writeln!(
+                text,
+                "            {} => Self::{},",
+                names.join(" | "),
+                kind.variant()
+            );
+        }
+    }
+    text.push_str("            _ => return None,\n        })\n    }\n}\n");
     text
 }
 
