@@ -1,4 +1,4 @@
-//! Which calls a verb is about: one syntax for all verbs.
+//! Sets of calls: one syntax for all verbs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::symbols;
 use crate::trace_state::{Scope, TraceState};
 
-/// What a user may write, for help texts and errors.
+/// The syntax, for help texts and errors.
 pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, 100.., ..200), \
      a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), thread:N; a comma joins several";
 
@@ -18,24 +18,24 @@ pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 
 #[derive(Debug)]
 pub(crate) struct CallSet {
     terms: Vec<Term>,
-    /// Verdicts by kernel name: demangling at every launch would cost more than all the rest.
+    /// Matches by kernel name: demangling at every launch would dominate the time (assumed).
     kernels: RefCell<HashMap<String, bool>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Term {
-    /// First call, and the one behind the last.
+    /// First call, and the one after the last.
     Range(u64, u64),
-    /// Glob on the exported or the documented name.
+    /// Glob for the exported or the documented name.
     Function(String),
-    /// Glob on a kernel's name, as in the image or demangled, with or without its parameters.
+    /// Glob for a kernel's name: as in the image, or demangled with or without parameters.
     Kernel(String),
     /// Ordinal.
     Thread(u32),
 }
 
 impl CallSet {
-    /// Reads a set; the error is one line: what, where, what is allowed.
+    /// Parses a set; the error is one line: what is wrong, where, what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let terms = text
             .split(',')
@@ -63,7 +63,7 @@ impl CallSet {
             .map_err(|error| Failure::unusable(format!("--calls: {error}")))
     }
 
-    /// From the first to behind the last call in the set, if it is by number that calls are chosen.
+    /// The range from the first to the last call, if the set consists of numbers only.
     pub(crate) fn range(&self) -> Option<Range<u64>> {
         let mut whole: Option<Range<u64>> = None;
         for term in &self.terms {
@@ -78,7 +78,7 @@ impl CallSet {
         whole
     }
 
-    /// Refuses function names that no function of the table has: they are misspelt.
+    /// Rejects function names that match no function of the table.
     pub(crate) fn check(&self, signatures: &Signatures) -> Result<(), String> {
         for term in &self.terms {
             if let Term::Function(glob) = term
@@ -87,7 +87,7 @@ impl CallSet {
                     .any(|f| matches(glob, &f.name) || matches(glob, &f.base))
             {
                 return Err(format!(
-                    "the trace's signature table has no function `{}`",
+                    "no function of the trace's signature table matches `{}`",
                     glob.escape_debug()
                 ));
             }
@@ -105,7 +105,7 @@ impl CallSet {
         calls.map(|call| call.index)
     }
 
-    /// Whether the call is in the set; `kernel` is the name of the kernel that it launches, if it does and that is known.
+    /// Whether the set contains a call; `kernel` is the kernel that it launches, if known.
     pub(crate) fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
         self.terms.iter().any(|term| match term {
             Term::Range(from, to) => (*from..*to).contains(&call.index),
@@ -130,14 +130,14 @@ impl CallSet {
         if let Some(&known) = self.kernels.borrow().get(kernel) {
             return known;
         }
-        let verdict = globs().any(|glob| is_kernel(glob, kernel));
+        let verdict = globs().any(|glob| matches_kernel(glob, kernel));
         self.kernels.borrow_mut().insert(kernel.to_owned(), verdict);
         verdict
     }
 }
 
-/// Whether a glob takes a kernel's name: as in the image, or demangled, with or without its parameters.
-pub(crate) fn is_kernel(glob: &str, kernel: &str) -> bool {
+/// Whether a glob matches a kernel's name: as in the image, or demangled with or without parameters.
+pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
     let readable = symbols::demangle(kernel);
     let bare = readable.split('(').next().unwrap_or(&readable);
     matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
@@ -147,7 +147,7 @@ impl Term {
     fn parse(word: &str) -> Result<Self, String> {
         let shown = word.escape_debug();
         if word.is_empty() {
-            return Err("nothing stands before or behind a comma, or at all".into());
+            return Err("an empty term".into());
         }
         if let Some(name) = word.strip_prefix("kernel:") {
             return match name {
@@ -173,7 +173,7 @@ impl Term {
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
         match word.chars().find(|&c| !allowed(c)) {
-            Some(other) => Err(format!("`{shown}`: {other:?} is in no function's name")),
+            Some(other) => Err(format!("`{shown}`: no function name contains {other:?}")),
             None => Ok(Term::Function(word.to_owned())),
         }
     }
@@ -186,25 +186,25 @@ impl Term {
             None => number(to)?,
         };
         if first >= behind {
-            return Err("no call is in that range".into());
+            return Err("the range is empty".into());
         }
         Ok(Term::Range(first, behind))
     }
 }
 
 fn number(word: &str) -> Result<u64, String> {
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     Some(word)
         .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|word| word.parse().ok())
         .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
 }
 
-/// Whether a glob takes the whole text: `*` any characters, `?` one.
+/// Whether a glob matches the whole text: `*` stands for any characters, `?` for one.
 fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut g, mut t) = (0, 0);
-    // Where to go on when the last `*` has to take one character more.
+    // Where to continue once the last `*` takes one more character.
     let mut retry = None;
     while t < text.len() {
         match glob.get(g) {
@@ -285,23 +285,23 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_where_and_what_is_allowed() {
+    fn errors_say_what_where_and_what_is_allowed() {
         for (text, what) in [
-            ("", "nothing stands"),
-            ("1,,2", "nothing stands"),
+            ("", "an empty term"),
+            ("1,,2", "an empty term"),
             ("12x", "`12x` is not a call number"),
-            ("-5", "'-' is in no function's name"),
+            ("-5", "no function name contains '-'"),
             ("5..x", "`x` is not a call number"),
-            ("9..9", "no call is in that range"),
-            ("9..=8", "no call is in that range"),
+            ("9..9", "the range is empty"),
+            ("9..=8", "the range is empty"),
             ("+1..2", "`+1` is not a call number"),
             ("99999999999999999999", "not a call number"),
             ("18446744073709551615", "too large"),
             ("thread:", "no thread number"),
             ("thread:-1", "no thread number"),
             ("kernel:", "no name after"),
-            ("cuMem*,cu Foo", "' ' is in no function's name"),
-            ("a\nb", "'\\n' is in no function's name"),
+            ("cuMem*,cu Foo", "no function name contains ' '"),
+            ("a\nb", "no function name contains '\\n'"),
         ] {
             let error = CallSet::parse(text).unwrap_err();
             assert!(error.contains(what), "{text:?}: {error}");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_function_has_are_refused() {
+    fn unknown_function_names_are_rejected() {
         let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).unwrap();
         for (text, good) in [
             ("cuMemAlloc", true),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_set() {
+    fn calls_of_a_set() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         builder
             .call(NewCall {

@@ -1,4 +1,4 @@
-//! `cutape dump`: the calls of a trace, one a line, with every argument decoded.
+//! `cutape dump`: prints the calls of a trace, one per line, with decoded arguments.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -29,18 +29,18 @@ use crate::trace_state::Scope;
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
-    /// Only these: 120, 100..200, cuMem*, kernel:saxpy*, thread:3.
+    /// Print only these calls: 120, 100..200, cuMem*, kernel:saxpy*, thread:3.
     ///
     /// A comma joins several.
     #[arg(long, value_name = "SET")]
     calls: Option<String>,
-    /// Text for people, or one JSON object a line.
+    /// Text for people, or one JSON object per line.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Only calls of that thread, by its ordinal.
+    /// Print only calls of this thread, by its ordinal.
     #[arg(long, value_name = "N")]
     thread: Option<u32>,
-    /// No colours, even on a terminal.
+    /// Do not colour the output, even on a terminal.
     #[arg(long)]
     no_color: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(set) = &calls {
         set.check(trace.signatures()).map_err(wrong)?;
     }
-    let wanted = Wanted {
+    let filter = CallFilter {
         calls,
         thread: arguments.thread,
     };
@@ -79,25 +79,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     } else {
         Palette::PLAIN
     };
-    let shown = write_calls(&trace, &wanted, arguments.format, style, progress, &mut out)?;
+    let shown = write_calls(&trace, &filter, arguments.format, style, progress, &mut out)?;
     out.flush()?;
     if shown == 0 && (arguments.calls.is_some() || arguments.thread.is_some()) {
-        eprintln!(
-            "cutape: {}: none of its calls is chosen",
-            arguments.trace.display()
-        );
+        eprintln!("cutape: {}: no call matches", arguments.trace.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which calls are shown.
-struct Wanted {
+/// Which calls to print.
+struct CallFilter {
     calls: Option<CallSet>,
     thread: Option<u32>,
 }
 
-impl Wanted {
-    /// All chosen calls lie in it.
+impl CallFilter {
+    /// A range that contains all matching calls.
     fn range(&self) -> Range<u64> {
         let range = self.calls.as_ref().and_then(CallSet::range);
         range.unwrap_or(0..u64::MAX)
@@ -112,10 +109,10 @@ impl Wanted {
     }
 }
 
-/// Writes the chosen calls; how many those are.
+/// Prints the matching calls; returns how many.
 fn write_calls(
     trace: &Trace,
-    wanted: &Wanted,
+    filter: &CallFilter,
     format: Format,
     palette: Palette,
     mut progress: Progress,
@@ -128,19 +125,19 @@ fn write_calls(
     let mut renderer = Renderer::new(trace, limits, Scope::Kernels);
     let resolver = Resolver::default();
     let symbols = SymbolContext::new(trace, &resolver);
-    let mut places = Places {
+    let mut sites = CallSites {
         symbols,
         clock: Clock::of(trace),
         callers: HashMap::new(),
     };
     let mut line = String::new();
     let mut shown = 0;
-    let range = wanted.range();
+    let range = filter.range();
     let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
         renderer.observe(call);
         if !range.contains(&call.index)
-            || !wanted.contains(call, renderer.state.launched_kernel(call))
+            || !filter.contains(call, renderer.state.launched_kernel(call))
         {
             return Ok(());
         }
@@ -148,11 +145,11 @@ fn write_calls(
         match format {
             Format::Text => {
                 line.clear();
-                text_lines(call, &mut renderer, &mut places, palette, &mut line);
+                text_lines(call, &mut renderer, &mut sites, palette, &mut line);
                 out.write_all(line.as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer(&mut *out, &json_line(call, &mut renderer, &mut places))
+                serde_json::to_writer(&mut *out, &json_line(call, &mut renderer, &mut sites))
                     .map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
             }
@@ -160,17 +157,17 @@ fn write_calls(
         Ok::<_, Failure>(())
     })?;
     crate::input::known_functions(trace, walked.unknown_function())?;
-    // Whose calls would stand among those above, were they known; not for one who looks for certain calls.
+    // Functions whose calls would be listed if the recorder knew them; not with a filter.
     let forwarded = trace
         .forwarded()
-        .filter(|_| wanted.calls.is_none() && wanted.thread.is_none());
+        .filter(|_| filter.calls.is_none() && filter.thread.is_none());
     for (name, by) in forwarded {
         match format {
             Format::Text => {
                 let (name, by) = (name.escape_debug(), by.escape_debug());
                 writeln!(
                     out,
-                    "not recorded: calls of `{name}`, which this cutape does not know; first by {by}"
+                    "not recorded: calls of `{name}`, which the recorder does not know; first by {by}"
                 )?;
             }
             Format::Json => {
@@ -184,14 +181,14 @@ fn write_calls(
 }
 
 /// When and from where calls were made.
-struct Places<'t> {
+struct CallSites<'t> {
     symbols: SymbolContext<'t>,
     clock: Clock,
     callers: HashMap<u64, String>,
 }
 
-impl Places<'_> {
-    /// Where the program continues after the call: a symbol, file and offset, or the bare address.
+impl CallSites<'_> {
+    /// The return address: as a symbol, as file and offset, or bare.
     fn caller(&mut self, address: u64) -> &str {
         let symbols = &self.symbols;
         self.callers.entry(address).or_insert_with(|| {
@@ -206,7 +203,7 @@ impl Places<'_> {
     }
 }
 
-/// How the parts of a line look.
+/// The styles of the parts of a line.
 #[derive(Clone, Copy)]
 struct Palette {
     name: Style,
@@ -230,11 +227,11 @@ impl Palette {
     };
 }
 
-/// The call's line, and a line for each note.
+/// Writes the call's line and a line for each note.
 fn text_lines(
     call: &Call<'_>,
     renderer: &mut Renderer<'_>,
-    places: &mut Places<'_>,
+    sites: &mut CallSites<'_>,
     palette: Palette,
     out: &mut String,
 ) {
@@ -245,9 +242,9 @@ fn text_lines(
         side,
     } = palette;
     let rendered = renderer.render(call);
-    // Writing to a String cannot fail.
+    // Writing to a String never fails.
     let _ = write!(out, "{side}{} @{}", call.index, call.thread);
-    if let Some(time) = places.clock.since_start(call.ticks) {
+    if let Some(time) = sites.clock.since_start(call.ticks) {
         let _ = write!(out, " +{}.{:06}ms", time / 1_000_000, time % 1_000_000);
     }
     let _ = write!(out, "{side:#} {name}{}{name:#}(", call.signature.name);
@@ -277,18 +274,17 @@ fn text_lines(
             output.value.write(out);
         });
     }
-    let took = places
+    let took = sites
         .duration(call)
         .map(|duration| format!("[{}]", quantity::time(duration)));
-    let from = (call.caller != 0).then(|| places.caller(call.caller).to_owned());
+    let from = (call.caller != 0).then(|| sites.caller(call.caller).to_owned());
     if took.is_some() || from.is_some() {
         let parts: Vec<String> = took.into_iter().chain(from).collect();
         let _ = write!(out, "  {side}{}{side:#}", parts.join(" "));
     }
     out.push('\n');
     for note in call.notes() {
-        let arrived = notes::arrived_text(&note, renderer);
-        if let Some(text) = notes::text(&note, arrived) {
+        if let Some(text) = notes::text(&note, renderer) {
             let _ = writeln!(out, "    {side}note: {text}{side:#}");
         }
     }
@@ -305,9 +301,9 @@ struct JsonLine<'c> {
     duration_ns: Option<u64>,
     caller: String,
     caller_symbol: &'c str,
-    /// By name: `value`, and where there is more `name`, `label`, `pointee`, `pieces`.
+    /// By parameter: `value`, and where they exist `name`, `label`, `pointee`, `pieces`.
     arguments: Map<String, Json>,
-    /// By the name of the parameter, with `.piece` for further pieces.
+    /// By parameter, with `.piece` for further pieces.
     outputs: Map<String, Json>,
     /// `null` for a call in flight.
     result: Option<CallResult>,
@@ -318,7 +314,7 @@ struct JsonLine<'c> {
 fn json_line<'c>(
     call: &Call<'c>,
     renderer: &mut Renderer<'_>,
-    places: &'c mut Places<'_>,
+    sites: &'c mut CallSites<'_>,
 ) -> JsonLine<'c> {
     let rendered = renderer.render(call);
     let arguments = rendered.decoded.arguments.iter().map(|argument| {
@@ -345,14 +341,14 @@ fn json_line<'c>(
     });
     let notes = call
         .notes()
-        .filter_map(|note: Note<'_>| notes::json(&note, notes::arrived_json(&note, renderer)))
+        .filter_map(|note: Note<'_>| notes::json(&note, renderer))
         .collect();
     JsonLine {
         call: call.index,
         thread: call.thread,
         function: &call.signature.name,
-        time_ns: places.clock.since_start(call.ticks),
-        duration_ns: places.duration(call),
+        time_ns: sites.clock.since_start(call.ticks),
+        duration_ns: sites.duration(call),
         caller: format!("{:#x}", call.caller),
         arguments: arguments.collect(),
         outputs: outputs.collect(),
@@ -362,7 +358,7 @@ fn json_line<'c>(
         }),
         launch: rendered.launch.map(|launch| launch.json()),
         notes,
-        caller_symbol: places.caller(call.caller),
+        caller_symbol: sites.caller(call.caller),
     }
 }
 

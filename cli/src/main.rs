@@ -1,7 +1,10 @@
 //! Records, replays and checks the CUDA driver calls of a program.
 //!
-//! The only binary; one file a verb. Invariant: results go to stdout, messages to stderr; the exit status is 0 for clean,
-//! 1 for findings or divergence, 2 for unusable input or machine, 3 for a bug of ours; `record` passes on the program's.
+//! The only binary; one module per verb.
+//!
+//! Invariant: results go to stdout, messages to stderr. The exit status is 0 for clean, 1 for
+//! findings or a divergence, 2 for unusable input or machine, 3 for a bug of cutape; `record` exits
+//! with the program's status.
 
 mod bench;
 mod call_set;
@@ -36,13 +39,13 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 
 /// Records every CUDA driver call of an unmodified program, replays the
-/// recording without the program, and explains misuse.
+/// recording without the program, and finds misuse of the API.
 #[derive(Parser)]
 #[command(name = "cutape", version, after_help = EPILOGUE, verbatim_doc_comment)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// How much to say on stderr.
+    /// How much to log on stderr.
     #[arg(
         long,
         global = true,
@@ -54,21 +57,21 @@ struct Arguments {
     log: LogLevel,
 }
 
-const LOG_HELP: &str = "How much to say on stderr: error, warn, info, debug or trace";
+const LOG_HELP: &str = "How much to log on stderr: error, warn, info, debug or trace";
 
 const EPILOGUE: &str = "\
 First steps:
   cutape record -- ./app --steps 10    writes app.cutape
-  cutape check app.cutape              looks for misuse in it
-  cutape replay app.cutape             does the same calls again and compares
+  cutape check app.cutape              finds misuse of the API
+  cutape replay app.cutape             makes the same calls again and compares
 
 Exit status:
   0  clean
   1  findings, or a divergence
-  2  unusable input or machine; stderr says which and what to do
+  2  unusable input or machine; stderr says what and what to do
   3  a bug of cutape
-  `record` passes on the program's own status; 128 and the signal's number if
-  a signal ended it.";
+  `record` exits with the program's status; with 128 plus the signal's number
+  if a signal killed the program.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LogLevel {
@@ -81,28 +84,28 @@ enum LogLevel {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run a program and write every driver call that it makes to a trace.
+    /// Run a program and write its driver calls to a trace.
     Record(record::Arguments),
-    /// Re-issue a trace's calls on a driver and compare what comes back.
+    /// Make a trace's calls again and compare the results.
     Replay(replay::Arguments),
-    /// Look for API misuse in a trace, or in a program while it runs.
+    /// Find API misuse in a trace, or in a program while it runs.
     Check(check::Arguments),
-    /// Measure a trace's calls again and again, and compare.
+    /// Measure a trace's calls repeatedly, and compare.
     Bench(bench::Arguments),
-    /// Print calls with their arguments, one a line.
+    /// Print calls with their arguments, one per line.
     Dump(dump::Arguments),
-    /// Say what the recorded program did.
+    /// Summarise what the recorded program did.
     Info(info::Arguments),
-    /// Look at this machine and this installation.
+    /// Check this machine and this installation.
     Doctor(doctor::Arguments),
-    /// Rewrite a trace compressed, complete and indexed.
+    /// Rewrite a trace: compressed, complete and indexed.
     Pack(pack::Arguments),
-    /// Keep what is good of a damaged trace.
+    /// Copy the readable part of a damaged trace.
     Repair(repair::Arguments),
-    /// Re-issues calls on behalf of `replay`, which watches over it.
+    /// The process in which `replay` makes the calls.
     #[command(name = replay::CHILD, hide = true)]
     ReplayChild(replay::Arguments),
-    /// Measures on behalf of `bench`, which watches over it.
+    /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
 }
@@ -111,7 +114,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are results; anything else is unusable input.
+            // Help and version are results, the rest is unusable input.
             let status = if error.use_stderr() {
                 failure::UNUSABLE
             } else {
@@ -122,9 +125,9 @@ fn main() -> ExitCode {
         }
     };
     start_log(arguments.log);
-    // A panic is a bug of ours, and its status says so; its message is on stderr already.
+    // The panic's message is on stderr already.
     std::panic::catch_unwind(|| run(arguments.verb)).unwrap_or_else(|_| {
-        eprintln!("cutape: this is a bug of cutape; please report the command and the lines above");
+        eprintln!("cutape: bug in cutape; please report the command and the lines above");
         ExitCode::from(failure::BUG)
     })
 }
@@ -164,6 +167,6 @@ fn start_log(level: LogLevel) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    // A second subscriber cannot be there: this is the only binary.
+    // Fails only if a subscriber exists, which a binary excludes.
     let _ = log.without_time().try_init();
 }

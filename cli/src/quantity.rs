@@ -1,4 +1,4 @@
-//! Numbers with units, as people read them.
+//! Numbers with units, for people.
 
 /// Bytes: `96 bytes`, `4.0 KiB`, `1.5 GiB`.
 pub(crate) fn bytes(number: u64) -> String {
@@ -11,7 +11,7 @@ pub(crate) fn bytes(number: u64) -> String {
     }
     let mut value = number as f64 / 1024.0;
     let mut unit = 0;
-    // What would be shown as 1024.0 is one of the next unit.
+    // Never shows 1024.0 of a unit.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -34,7 +34,7 @@ pub(crate) fn time(nanoseconds: u64) -> String {
     }
 }
 
-/// In the unit that suits its size.
+/// A time in nanoseconds, in the unit that suits its size.
 pub(crate) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
     match nanoseconds {
         value if value >= 1e9 => (value / 1e9, "s"),
@@ -44,7 +44,7 @@ pub(crate) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// A time that may not be known.
+/// A time, or `-`.
 pub(crate) fn time_or_unknown(nanoseconds: Option<u64>) -> String {
     nanoseconds.map_or_else(|| "-".into(), time)
 }
@@ -71,11 +71,11 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A moment as UTC: `2025-11-20 09:12:16 UTC`; nanoseconds since 1970, leap seconds not counted.
-pub(crate) fn moment(nanoseconds: u64) -> String {
+/// A time as UTC: `2025-11-20 09:12:16 UTC`; nanoseconds since 1970, leap seconds not counted.
+pub(crate) fn utc(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01; years begin in March, so that the leap day is the last one.
+    // Days since 0000-03-01: a year that starts in March ends with its leap day.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =
@@ -151,7 +151,7 @@ mod tests {
             (4_107_542_399, "2100-02-28 23:59:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(moment(seconds * 1_000_000_000), text);
+            assert_eq!(utc(seconds * 1_000_000_000), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Names for the places in the program that called: resolved while the program's files are still at hand.
+//! Names of callers, resolved while the program's files still exist.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,10 +14,10 @@ use object::read::ReadCache;
 use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
 
-/// Longer names are neither read to their end nor taken apart.
+/// Longer names are cut and not demangled.
 const LONGEST_NAME: usize = 4096;
 
-/// The symbol of every caller in the trace that lies in a file of its memory map; those that the trace has already stay.
+/// The symbols of all callers that lie in a mapped file, except those that the trace already has.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
     let mut callers = BTreeSet::new();
     let mut last = 0;
@@ -29,7 +29,7 @@ pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
         Ok::<_, cutape_format::Error>(())
     });
     if walked.is_err() {
-        // Packing such a trace says what is wrong with it.
+        // Packing reports what is wrong with the trace.
         return Vec::new();
     }
     let resolver = Resolver::default();
@@ -45,14 +45,14 @@ pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
         .collect()
 }
 
-/// Names addresses by the files of a trace's memory map; each file is read once.
+/// Resolves addresses with the files of a trace's memory map; reads each file once.
 #[derive(Default)]
 pub(crate) struct Resolver {
     files: RefCell<HashMap<String, Option<File>>>,
 }
 
 impl Resolver {
-    /// `main+0x2f in saxpy`, or `libx.so+0x1234` where the file has no symbol there.
+    /// `main+0x2f in saxpy`, or `libx.so+0x1234` without a symbol.
     fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
         let mapping = trace
             .mappings()
@@ -64,7 +64,7 @@ impl Resolver {
             .or_insert_with(|| File::read(mapping));
         let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
         let offset = address - mapping.start + mapping.offset;
-        // A call returns behind itself: the address before belongs to it even at the end of a function.
+        // A return address may lie past the end of its function; the byte before never does.
         Some(
             match file
                 .as_ref()
@@ -77,14 +77,14 @@ impl Resolver {
     }
 }
 
-/// A trace whose callers have names although it was not packed.
+/// A trace with symbols for its callers, even if unpacked.
 pub(crate) struct SymbolContext<'a> {
     trace: &'a Trace,
     resolver: &'a Resolver,
 }
 
 impl<'a> SymbolContext<'a> {
-    /// Looks names up in the trace first, then in the files of its memory map.
+    /// Looks symbols up in the trace, then in the files of its memory map.
     pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
         Self { trace, resolver }
     }
@@ -115,8 +115,8 @@ impl TraceContext for SymbolContext<'_> {
     }
 }
 
-/// What is needed of a file: its functions by address, and where its segments lie. Names stay in the file until one is asked for:
-/// a framework's libraries have a million of them, of which a trace needs some hundred.
+/// The functions of a file by address, and its segments. Names are read on demand: a framework's
+/// libraries have a million symbols, of which a trace needs a few hundred.
 struct File {
     file: fs::File,
     /// By address.
@@ -129,12 +129,12 @@ struct File {
 struct Function {
     address: u64,
     length: u64,
-    /// Where its name is in the file.
+    /// The file offset of its name.
     name: u64,
 }
 
 impl File {
-    /// Reads the file if it still is the one that was mapped.
+    /// Reads the file, if it is still the one that was mapped.
     fn read(mapping: &Mapping) -> Option<Self> {
         let file = fs::File::open(&mapping.path).ok()?;
         let cache = ReadCache::new(&file);
@@ -175,7 +175,7 @@ impl File {
         })
     }
 
-    /// The function at an offset of the file, and how far into it.
+    /// The function at a file offset, and the offset in the function.
     fn symbol(&self, offset: u64) -> Option<(String, u64)> {
         let &(start, _, address) = self
             .segments
@@ -188,18 +188,18 @@ impl File {
             .checked_sub(1)?;
         let function = self.functions.get(at)?;
         let distance = address - function.address;
-        // Symbols from assembly may have no length.
+        // Symbols from assembly may lack a length.
         if function.length != 0 && distance >= function.length {
             return None;
         }
         Some((demangle(&self.name(function.name)?), distance))
     }
 
-    /// The name that begins there.
+    /// The name at a file offset.
     fn name(&self, at: u64) -> Option<String> {
         let mut name = Vec::new();
         let mut piece = [0; 256];
-        // Of one that has no end, no more than is shown.
+        // Stops at the limit if the name has no end.
         while name.len() < LONGEST_NAME {
             let read = self.file.read_at(&mut piece, at + name.len() as u64).ok()?;
             let piece = piece.get(..read)?;
@@ -213,18 +213,18 @@ impl File {
     }
 }
 
-/// Whether a symbol is a function that the file itself has.
+/// Whether a symbol is a function defined in the file.
 fn is_function(symbol: &Sym64<LittleEndian>) -> bool {
     matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC)
         && symbol.st_shndx(LittleEndian) != SHN_UNDEF
 }
 
-/// The name as people wrote it.
+/// The name as in the source.
 pub(crate) fn demangle(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }
-    // Names may be hostile: only those of sensible length are taken apart.
+    // Long names may be hostile.
     if name.len() < LONGEST_NAME
         && let Ok(symbol) = cpp_demangle::Symbol::new(name)
         && let Ok(text) = symbol.demangle()
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_named() {
-        // As the callers are: one of this program, and one of a library that has no other table than that for the loader.
+    fn functions_have_names() {
+        // A function of this program, and one of a library with only a dynamic symbol table.
         let (own, library) = (
             demangle as *const () as u64,
             libc::getpid as *const () as u64,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_file_has_no_names() {
+    fn cut_files_do_not_panic() {
         let path = std::env::temp_dir().join(format!("symbols-{}", std::process::id()));
         let library = mapping(libc::getpid as *const () as u64);
         let bytes = fs::read(&library.path).unwrap();
@@ -291,7 +291,6 @@ mod tests {
                 path: path.display().to_string(),
                 ..library.clone()
             };
-            // Whatever it says, it says it without a panic.
             if let Some(file) = File::read(&part) {
                 file.symbol(library.offset);
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cutape_replay::{Element, Replacement, Tolerance};
 
-use crate::call_set::is_kernel;
+use crate::call_set::matches_kernel;
 use crate::failure::Failure;
 
 /// One `--replace`, its image read.
@@ -69,7 +69,7 @@ pub(super) fn for_kernel(
 ) -> Result<Option<Replacement>, Failure> {
     let Some(wanted) = wanted
         .iter_mut()
-        .find(|wanted| is_kernel(&wanted.glob, kernel))
+        .find(|wanted| matches_kernel(&wanted.glob, kernel))
     else {
         return Ok(None);
     };
@@ -90,7 +90,7 @@ fn name_in(wanted: &Wanted, kernel: &str) -> Result<String, Failure> {
     let meant: Vec<&String> = wanted
         .kernels
         .iter()
-        .filter(|name| is_kernel(&wanted.glob, name))
+        .filter(|name| matches_kernel(&wanted.glob, name))
         .collect();
     if let [name] = meant[..] {
         return Ok(name.clone());

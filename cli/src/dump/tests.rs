@@ -8,26 +8,26 @@ use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use super::*;
 use crate::test_trace;
 
-fn wanted(calls: Option<&str>, thread: Option<u32>) -> Wanted {
-    Wanted {
+fn filter(calls: Option<&str>, thread: Option<u32>) -> CallFilter {
+    CallFilter {
         calls: calls.map(|text| CallSet::parse(text).unwrap()),
         thread,
     }
 }
 
-fn dump(trace: &Trace, wanted: &Wanted, format: Format, palette: Palette) -> String {
+fn dump(trace: &Trace, filter: &CallFilter, format: Format, palette: Palette) -> String {
     let mut out = Vec::new();
-    write_calls(trace, wanted, format, palette, Progress::hidden(), &mut out).unwrap();
+    write_calls(trace, filter, format, palette, Progress::hidden(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn text(trace: &Trace) -> Vec<String> {
-    let all = dump(trace, &wanted(None, None), Format::Text, Palette::PLAIN);
+    let all = dump(trace, &filter(None, None), Format::Text, Palette::PLAIN);
     all.lines().map(str::to_owned).collect()
 }
 
 fn json(trace: &Trace) -> Vec<Json> {
-    let all = dump(trace, &wanted(None, None), Format::Json, Palette::PLAIN);
+    let all = dump(trace, &filter(None, None), Format::Json, Palette::PLAIN);
     all.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
@@ -194,7 +194,7 @@ fn only_the_calls_that_are_asked_for() {
         (Some("1..3"), Some(0), 2),
         (None, Some(1), 0),
     ] {
-        let all = dump(&trace, &wanted(calls, thread), Format::Text, Palette::PLAIN);
+        let all = dump(&trace, &filter(calls, thread), Format::Text, Palette::PLAIN);
         let lines = all.lines().filter(|line| !line.starts_with(' ')).count();
         assert_eq!(lines, count, "{calls:?} {thread:?}");
     }
@@ -203,7 +203,7 @@ fn only_the_calls_that_are_asked_for() {
 #[test]
 fn colours_are_only_around_the_text() {
     let trace = test_trace::open(&program(), "dump-colour");
-    let all = wanted(None, None);
+    let all = filter(None, None);
     let plain = dump(&trace, &all, Format::Text, Palette::PLAIN);
     let coloured = dump(&trace, &all, Format::Text, Palette::COLOURED);
     assert!(!plain.contains('\x1b') && coloured.contains("\x1b[1mcuModuleUnload\x1b[0m("));
@@ -211,7 +211,7 @@ fn colours_are_only_around_the_text() {
 }
 
 #[test]
-fn captures_and_notes() {
+fn snapshots_and_notes() {
     let omitted = 5000_u64.to_le_bytes();
     let (processors, context) = (132_i32.to_le_bytes(), 0x77_u64.to_le_bytes());
     let hashed = [&7_u64.to_le_bytes()[..], &[0xab; 16]].concat();
@@ -367,13 +367,13 @@ fn captures_and_notes() {
     assert_eq!(
         text(&trace)[1..],
         [
-            "    note: arrived at 0x9000, of call 7 of thread 1: <2 bytes: aabb>",
+            "    note: readback at 0x9000, by call 7 of thread 1: <2 bytes: aabb>",
             "    note: host memory at 0x8010 holds after the call: <1 byte: cc>",
-            "    note: host memory at 0x7000, 1073741824 bytes, is not recorded where the device reads it: it is longer than 64 MiB",
-            "    note: the program asked for `cuNewThing`, which this cutape does not know",
+            "    note: host memory at 0x7000 (1073741824 bytes), which the device can read, is not recorded: it is longer than 64 MiB",
+            "    note: the program requested `cuNewThing`, which the recorder does not know",
             "    note: recording stopped here: the disk is full",
             // Padded to a multiple of eight.
-            "    note: note of kind 99 by a later cutape, 8 bytes",
+            "    note: note of unknown kind 99, 8 bytes",
         ]
     );
     let kinds: Vec<_> = json(&trace)[0]["notes"]
@@ -385,7 +385,7 @@ fn captures_and_notes() {
     assert_eq!(
         kinds,
         [
-            "arrived",
+            "readback",
             "host_changed",
             "host_skipped",
             "unknown_symbol",
@@ -408,7 +408,7 @@ fn a_reader_that_stops_reading_is_no_error() {
     }
     let trace = test_trace::open(&program(), "dump-pipe");
     for format in [Format::Text, Format::Json] {
-        let all = wanted(None, None);
+        let all = filter(None, None);
         let hidden = Progress::hidden();
         let error =
             write_calls(&trace, &all, format, Palette::PLAIN, hidden, &mut Closed).unwrap_err();

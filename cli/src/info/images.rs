@@ -13,26 +13,26 @@ use crate::render::images::{ImageFacts, ImageReader};
 pub(crate) struct RecordedImage {
     #[serde(flatten)]
     pub(crate) facts: ImageFacts,
-    /// The first call that has it.
+    /// The first call that uses it.
     pub(crate) call: u64,
     /// Its function.
     pub(crate) function: String,
-    /// How many calls have it.
+    /// The number of calls that use it.
     pub(crate) uses: u64,
 }
 
-/// All images of a trace, each content once.
+/// All images of a trace, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     reader: ImageReader,
     by_hash: HashMap<(u64, u64), usize>,
     list: Vec<RecordedImage>,
-    /// Image snapshots whose bytes are not there.
+    /// Image snapshots whose bytes are missing.
     missing: u64,
 }
 
 impl Images {
-    /// Takes in a call.
+    /// Adds the images of a call.
     pub(crate) fn observe(&mut self, trace: &Trace, call: &Call<'_>) {
         for snapshot in call.snapshots() {
             self.snapshot(trace, call, snapshot);
@@ -50,7 +50,7 @@ impl Images {
             self.missing += 1;
             return;
         };
-        // Its container is a snapshot of its own.
+        // The container in it has its own snapshot.
         if facts.kind == "fatbin wrapper" {
             return;
         }
@@ -68,7 +68,7 @@ impl Images {
         }
     }
 
-    /// The images, in the order of their first use, and how many times the bytes of one were not kept.
+    /// The images in the order of first use, and the number of uses without bytes.
     pub(crate) fn finish(self) -> (Vec<RecordedImage>, u64) {
         (self.list, self.missing)
     }

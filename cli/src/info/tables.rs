@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
-use crate::quantity::{bytes, count, grouped, moment, time, time_or_unknown};
+use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
 use crate::{signals, symbols};
 
 /// How many rows of functions, kernels and images are shown; JSON has all.
@@ -103,7 +103,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     for (name, rank) in parallel {
         rows.extend(rank.map(|rank| (name, rank.to_string())));
     }
-    rows.push(("started", moment(summary.started_unix_ns)));
+    rows.push(("started", utc(summary.started_unix_ns)));
     rows.push(("duration", summary.duration_ns.map_or_else(unknown, time)));
     if let Some(kernel) = &machine.kernel {
         rows.push(("system", kernel.clone()));

@@ -10,7 +10,7 @@ use cutape_format::{Bytes, Trace};
 use cutape_image::{CodeKind, ImageKind};
 use serde::Serialize;
 
-/// What an image is.
+/// What an image contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ImageFacts {
     /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM`, `unknown`.
@@ -18,18 +18,18 @@ pub(crate) struct ImageFacts {
     pub(crate) kind: &'static str,
     /// Its length.
     pub(crate) bytes: u64,
-    /// What its entries are for, in order: `sm_90`, `PTX sm_80`; several of one target stand once.
+    /// The targets of its entries, in order and without duplicates: `sm_90`, `PTX sm_80`.
     pub(crate) targets: Vec<String>,
-    /// How many cubins, PTX texts and so on it has.
+    /// The number of cubins, PTX texts and so on.
     pub(crate) entries: usize,
-    /// Names of its kernels, as in the image; those of several entries stand once.
+    /// The names of its kernels, as in the image and without duplicates.
     pub(crate) kernels: Vec<String>,
-    /// Why it, or an entry, cannot be read.
+    /// Why the image or an entry cannot be read.
     pub(crate) problem: Option<String>,
 }
 
 impl ImageFacts {
-    /// Looks into an image.
+    /// Parses an image.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let kind = cutape_image::kind(bytes);
         let mut facts = Self {
@@ -54,7 +54,7 @@ impl ImageFacts {
         for entry in &image.entries {
             let target = match (entry.target, entry.code) {
                 (Some(target), CodeKind::Elf) => target.to_string(),
-                // What else a PTX text would be is said by the kind.
+                // The kind already says PTX.
                 (Some(target), CodeKind::Ptx) if kind == ImageKind::Ptx => target.to_string(),
                 (Some(target), CodeKind::Ptx) => format!("PTX {target}"),
                 (Some(target), CodeKind::LtoIr) => format!("LTO {target}"),
@@ -95,14 +95,15 @@ impl fmt::Display for ImageFacts {
     }
 }
 
-/// Looks into images, each blob once.
+/// Parses images, each blob once.
 #[derive(Debug, Default)]
 pub(crate) struct ImageReader {
     known: HashMap<BlobRef, (u64, ImageFacts)>,
 }
 
 impl ImageReader {
-    /// What the image in a snapshot is, with a hash of its bytes; the error says why the bytes are not there.
+    /// The facts of the image in a snapshot, and a hash of its bytes; the error says why the bytes
+    /// are missing.
     pub(crate) fn read(
         &mut self,
         trace: &Trace,

@@ -1,4 +1,4 @@
-//! What was noted while a call was in progress, as text and as JSON.
+//! The notes of a call, as text and as JSON.
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
@@ -7,8 +7,13 @@ use serde_json::{Value as Json, json};
 
 use super::renderer::Renderer;
 
-/// A note for people; `None` for one that is shown with the arguments.
-pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
+/// A note for people; `None` if the arguments already show it.
+pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
+    let bytes = |snapshot| {
+        let mut text = String::new();
+        renderer.readback(snapshot).write(&mut text);
+        text
+    };
     Some(match note {
         Note::Snapshots(_) => return None,
         Note::Thread(thread) => {
@@ -32,28 +37,31 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
             )
         }
         Note::Origin(origin, name) => format!(
-            "{:#x} is `{}` of {} {:#x}; no recorded call gave it",
+            "{:#x} is `{}` of {} {:#x}; no recorded call returned it",
             origin.handle,
             name.escape_debug(),
             owner_kind(origin),
             origin.owner,
         ),
         Note::Readback(note, snapshot) => format!(
-            "arrived at {:#x}, of call {} of thread {}{}: {}",
+            "readback at {:#x}, by call {} of thread {}{}: {}",
             note.address,
             note.number,
             note.thread,
             piece_name(snapshot.field).map_or_else(String::new, |name| format!(" ({name})")),
-            arrived.unwrap_or_default(),
+            bytes(*snapshot),
         ),
-        Note::HostChanged(note, _) => format!(
+        Note::HostChanged(note, snapshot) => format!(
             "host memory at {:#x} {}: {}",
             note.address,
-            seen(note.is_after),
-            arrived.unwrap_or_default(),
+            match note.is_after {
+                0 => "held before the call",
+                _ => "holds after the call",
+            },
+            bytes(*snapshot),
         ),
         Note::HostSkipped(note) => format!(
-            "host memory at {:#x}, {} bytes, is not recorded where the device reads it: {}",
+            "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
             note.length,
             skip_reason(note.reason),
@@ -61,21 +69,18 @@ pub(crate) fn text(note: &Note<'_>, arrived: Option<String>) -> Option<String> {
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
             format!(
-                "the program asked for `{}`, which this cutape does not know",
+                "the program requested `{}`, which the recorder does not know",
                 name.escape_debug()
             )
         }
         Note::Other(kind, bytes) => {
-            format!(
-                "note of kind {kind} by a later cutape, {} bytes",
-                bytes.len()
-            )
+            format!("note of unknown kind {kind}, {} bytes", bytes.len())
         }
     })
 }
 
-/// A note for programs: `kind` says which keys there are; `None` for one that is shown with the arguments.
-pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
+/// A note for programs: `kind` determines the keys; `None` if the arguments already show it.
+pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
     Some(match note {
         Note::Snapshots(_) => return None,
         Note::Thread(thread) => json!({
@@ -99,19 +104,19 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
             "owner_kind": owner_kind(origin),
         }),
         Note::Readback(note, snapshot) => json!({
-            "kind": "arrived",
+            "kind": "readback",
             "thread": note.thread,
             "number": note.number,
             "address": format!("{:#x}", note.address),
             "parameter": snapshot.parameter,
             "piece": piece_name(snapshot.field),
-            "data": arrived,
+            "data": renderer.readback(*snapshot).json(),
         }),
-        Note::HostChanged(note, _) => json!({
+        Note::HostChanged(note, snapshot) => json!({
             "kind": "host_changed",
             "address": format!("{:#x}", note.address),
             "after": note.is_after != 0,
-            "data": arrived,
+            "data": renderer.readback(*snapshot).json(),
         }),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",
@@ -130,49 +135,22 @@ pub(crate) fn json(note: &Note<'_>, arrived: Option<Json>) -> Option<Json> {
     })
 }
 
-/// When changed host memory was seen.
-fn seen(is_after: u8) -> &'static str {
-    if is_after == 0 {
-        "held before the call"
-    } else {
-        "holds after the call"
-    }
-}
-
-/// Why host memory is not looked at, in words.
+/// Why host memory is not recorded.
 pub(crate) fn skip_reason(reason: u8) -> &'static str {
     match reason {
         host_skip::LONG => "it is longer than 64 MiB",
-        host_skip::FULL => "more than 1 GiB of such memory in all",
-        host_skip::EXCLUSIVE => "the host must not touch it while the device works",
+        host_skip::FULL => "such memory exceeds 1 GiB in total",
+        host_skip::EXCLUSIVE => "the host must not access it while the device works",
         host_skip::UNREADABLE => "its pages could not be read",
-        _ => "for a reason of a later cutape",
+        _ => "for an unknown reason, given by a later cutape",
     }
 }
 
-/// What a function of unseen origin belongs to.
+/// The kind of object that owns a function.
 fn owner_kind(origin: &OriginNote) -> &'static str {
     if origin.is_kernel == 0 {
         "module"
     } else {
         "library"
     }
-}
-
-/// The bytes that a note brings, as text.
-pub(crate) fn arrived_text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
-    let (Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
-        return None;
-    };
-    let mut out = String::new();
-    renderer.readback(*snapshot).write(&mut out);
-    Some(out)
-}
-
-/// The bytes that a note brings, as JSON.
-pub(crate) fn arrived_json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
-    let (Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot)) = note else {
-        return None;
-    };
-    Some(renderer.readback(*snapshot).json())
 }
