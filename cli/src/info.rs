@@ -1,4 +1,4 @@
-//! `cutape info`: what the recorded program did, in numbers.
+//! `cutape info`: summarises what the recorded program did.
 
 mod copies;
 mod folder;
@@ -21,7 +21,7 @@ use crate::progress::Progress;
 /// What `info` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The trace, or a folder: its traces side by side.
+    /// The trace, or a folder of traces to list side by side.
     trace: PathBuf,
     /// Tables for people, or one JSON object with raw numbers.
     #[arg(long, value_enum, default_value = "text")]

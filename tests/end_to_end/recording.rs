@@ -357,7 +357,7 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     };
     let expected = match (words(up), words(down)) {
         (up, down) if up == down => up.to_owned(),
-        (up, down) => format!("copied to devices: {up}; that came back: {down}"),
+        (up, down) => format!("copied to devices: {up}; copied from devices: {down}"),
     };
     let info = says("info");
     let line = format!("payloads    {expected}\n");
@@ -420,7 +420,7 @@ fn bytes_are_hashed_when_the_trace_is_packed(folder: &Path) {
         .env("LD_LIBRARY_PATH", &parts().driver_folder);
     run(&mut alone).assert(0);
     let info = run(&mut parts().cutape(&[&"info", &path])).stdout;
-    let line = "payloads    copied to devices: all bytes, only hashes once it is packed; that came back: all bytes\n";
+    let line = "payloads    copied to devices: all bytes, only hashes once packed; copied from devices: all bytes\n";
     assert!(info.contains(line), "{info}");
     let packed = run(&mut parts().cutape(&[&"pack", &path]));
     packed.assert_code(0);

@@ -1,4 +1,4 @@
-//! `cutape info FOLDER`: the processes of a recording side by side.
+//! `cutape info FOLDER`: lists the processes of a recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,13 @@ use crate::progress::Progress;
 use crate::quantity::{count, grouped, time_or_unknown};
 use crate::signals;
 
-/// The traces of a folder. As JSON its keys are only ever added; times are nanoseconds.
+/// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Folder {
     pub(crate) path: String,
-    /// By rank, then in the order in which they were begun.
+    /// By rank, then by start time.
     pub(crate) traces: Vec<Process>,
-    /// Files of that name that cannot be used.
+    /// Files `*.cutape` that are not readable traces.
     pub(crate) unusable: Vec<Unusable>,
 }
 
@@ -39,18 +39,18 @@ pub(crate) struct Process {
     pub(crate) local_rank: Option<u64>,
     /// Nanoseconds since 1970.
     pub(crate) started_unix_ns: u64,
-    /// From the start of the recording to the last thing that was recorded.
+    /// From the start of the recording to the last recorded event.
     pub(crate) duration_ns: Option<u64>,
     pub(crate) calls: CallCounts,
-    /// The names of the devices that the process saw.
+    /// The names of the process's devices.
     pub(crate) gpus: Vec<String>,
     pub(crate) exit_status: Option<i64>,
     pub(crate) exit_signal: Option<i64>,
-    /// Parts of the file that are cut or changed.
+    /// Damaged parts of the file.
     pub(crate) damages: u64,
 }
 
-/// A file that is no trace, or cannot be read.
+/// A file that is not a readable trace.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unusable {
     pub(crate) trace: String,
@@ -58,10 +58,10 @@ pub(crate) struct Unusable {
 }
 
 impl Folder {
-    /// Looks at all calls of all files `*.cutape`.
+    /// Reads all calls of all files `*.cutape`.
     ///
     /// # Errors
-    /// If the folder cannot be read, or has no such file.
+    /// If the folder cannot be read or has no such file.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", path.display()));
         let mut files = Vec::new();
@@ -73,7 +73,7 @@ impl Folder {
         }
         if files.is_empty() {
             return Err(Failure::unusable(format!(
-                "{}: not a regular file but a folder without traces (*.cutape); name a trace or a folder that has some",
+                "{}: not a regular file but a folder without traces (*.cutape); give a trace, or a folder that contains traces",
                 path.display()
             )));
         }
@@ -109,7 +109,7 @@ impl Folder {
         folder
     }
 
-    /// Writes a table with a line for each trace, at most `columns` wide where text can give way.
+    /// Writes a table with a line per trace, at most `columns` wide if its texts can be cut.
     pub(crate) fn write(&self, columns: usize, out: &mut dyn Write) -> io::Result<()> {
         let known = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
         let rows = self.traces.iter().map(|process| {
@@ -144,7 +144,7 @@ impl Folder {
         }
         for process in self.traces.iter().filter(|process| process.damages > 0) {
             let name = output::printable(&process.trace);
-            writeln!(out, "\n{name}: damaged; `cutape repair` keeps what is good")?;
+            writeln!(out, "\n{name}: damaged; `cutape repair` keeps the readable part")?;
         }
         for file in &self.unusable {
             writeln!(out, "\n{}", output::printable(&file.why))?;
@@ -162,7 +162,7 @@ impl Process {
             last = last.max(call.leave.map_or(call.ticks, |leave| leave.ticks));
             calls.total += 1;
             calls.in_flight += u64::from(call.leave.is_none());
-            // Only a CUresult says whether it failed.
+            // Only a CUresult tells whether a call failed.
             let failed = call.signature.returns == "CUresult"
                 && call.result().is_some_and(|result| result != 0);
             calls.failed += u64::from(failed);
@@ -194,7 +194,7 @@ fn number<N: std::str::FromStr>(trace: &Trace, key: &str) -> Option<N> {
     trace.meta_value(key)?.parse().ok()
 }
 
-/// A program without its folder.
+/// The program's name without its folder.
 fn file_name(path: Option<&str>) -> String {
     let name = path.map(|path| path.rsplit('/').next().unwrap_or(path));
     name.unwrap_or("unknown").to_owned()

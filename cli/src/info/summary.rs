@@ -1,4 +1,4 @@
-//! Everything that `info` says, gathered in one pass over the calls.
+//! Everything that `info` shows, collected in one pass over the calls.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -19,12 +19,13 @@ use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
 use crate::trace_state::{Scope, TraceState};
 
-/// How many failed calls are shown.
+/// How many failed calls to list.
 const SHOWN_FAILURES: usize = 10;
-/// How many different grids of a kernel are listed.
+/// How many grids of a kernel to list.
 const SHOWN_GRIDS: usize = 4;
 
-/// What a trace holds. As JSON its keys are only ever added; times are nanoseconds, `null` where the clock is a mere counter.
+/// The content of a trace. JSON keys are only ever added; times are nanoseconds, `null` if the clock
+/// only counts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) trace: TraceFacts,
@@ -32,7 +33,7 @@ pub(crate) struct Summary {
     pub(crate) machine: MachineFacts,
     /// Nanoseconds since 1970.
     pub(crate) started_unix_ns: u64,
-    /// From the start of the recording to the last thing that was recorded.
+    /// From the start of the recording to the last recorded event.
     pub(crate) duration_ns: Option<u64>,
     pub(crate) threads: Vec<ThreadFacts>,
     pub(crate) calls: CallCounts,
@@ -41,7 +42,7 @@ pub(crate) struct Summary {
     /// By number of launches.
     pub(crate) kernels: Vec<KernelFacts>,
     pub(crate) images: Vec<RecordedImage>,
-    /// Uses of images whose bytes the trace does not have.
+    /// Uses of images whose bytes the trace lacks.
     pub(crate) images_not_kept: u64,
     pub(crate) memory: MemoryAccounts,
     pub(crate) copies: Copies,
@@ -49,7 +50,7 @@ pub(crate) struct Summary {
     pub(crate) in_flight: Vec<CallFacts>,
     /// The first few.
     pub(crate) failed: Vec<CallFacts>,
-    /// What the recorder had to say: why it stopped, functions that it did not know.
+    /// Messages of the recorder: why it stopped, functions that it does not know.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -64,9 +65,9 @@ pub(crate) struct TraceFacts {
     /// Uncompressed.
     pub(crate) blob_bytes: u64,
     pub(crate) recorder_version: Option<String>,
-    /// What is kept of bytes that went to devices: `all`, `hash`, `none`.
+    /// The policy for bytes copied to devices: `all`, `hash`, `none`.
     pub(crate) payloads: Option<String>,
-    /// What is kept of bytes that came back.
+    /// The policy for bytes copied from devices.
     pub(crate) outputs: Option<String>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct ProgramFacts {
     pub(crate) directory: Option<String>,
     pub(crate) process: u32,
     pub(crate) parent: Option<u32>,
-    /// Of a process of a parallel program: its number among all, and among those of its machine.
+    /// In a parallel program: the number among all processes, and among those of the machine.
     pub(crate) rank: Option<u64>,
     pub(crate) local_rank: Option<u64>,
     pub(crate) environment: BTreeMap<String, String>,
@@ -89,7 +90,7 @@ pub(crate) struct ProgramFacts {
 pub(crate) struct MachineFacts {
     pub(crate) kernel: Option<String>,
     pub(crate) driver_path: Option<String>,
-    /// As `cuDriverGetVersion` says, e.g. 13000.
+    /// As `cuDriverGetVersion` returns it, e.g. 13000.
     pub(crate) driver_version: Option<u64>,
     /// `null` for the null driver.
     pub(crate) driver_kind: Option<String>,
@@ -107,7 +108,7 @@ pub(crate) struct DeviceFacts {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ThreadFacts {
     pub(crate) ordinal: u32,
-    /// The operating system's number; 0 if the trace does not say.
+    /// The operating system's thread id; 0 if the trace lacks it.
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) calls: u64,
@@ -116,7 +117,7 @@ pub(crate) struct ThreadFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CallCounts {
     pub(crate) total: u64,
-    /// Returned something else than `CUDA_SUCCESS`.
+    /// Calls that returned an error.
     pub(crate) failed: u64,
     pub(crate) in_flight: u64,
 }
@@ -134,11 +135,11 @@ pub(crate) struct FunctionFacts {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct KernelFacts {
-    /// As in its image; `null` where no call tells.
+    /// As in its image; `null` if no call names it.
     pub(crate) name: Option<String>,
     pub(crate) launches: u64,
     pub(crate) failed: u64,
-    /// How many different grids it was launched with.
+    /// The number of different grids.
     pub(crate) grids: u64,
     /// The first few of them.
     pub(crate) first_grids: Vec<[u64; 3]>,
@@ -156,15 +157,15 @@ pub(crate) struct CallFacts {
 }
 
 impl Summary {
-    /// Looks at all calls of a trace.
+    /// Reads all calls of a trace.
     ///
     /// # Errors
-    /// If the trace's file is gone, a chunk of calls is damaged, or a call's function is not known.
+    /// If the file is gone, a chunk of calls is damaged, or a function is unknown.
     pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> Result<Self, Failure> {
         let mut builder = SummaryBuilder::new(trace);
         let walked = trace.walk().run(|call| {
             progress.step();
-            builder.take(call);
+            builder.add(call);
             Ok::<_, Failure>(())
         })?;
         crate::input::known_functions(trace, walked.unknown_function())?;
@@ -231,11 +232,11 @@ impl Summary {
     }
 }
 
-/// What is known so far.
+/// The summary of the calls so far.
 struct SummaryBuilder<'t> {
     trace: &'t Trace,
     renderer: Renderer<'t>,
-    /// By number in the trace.
+    /// By signature number.
     functions: Vec<Option<FunctionEntry>>,
     kernels: KernelEntries,
     images: Images,
@@ -267,7 +268,7 @@ struct KernelEntry {
     last_grid: Option<[u64; 3]>,
 }
 
-/// Kernels by name; of the handles that are launched again and again the name is looked up once.
+/// Kernels by name; caches the name of each handle.
 #[derive(Debug, Default)]
 struct KernelEntries {
     entries: Vec<(Option<String>, KernelEntry)>,
@@ -343,7 +344,7 @@ impl<'t> SummaryBuilder<'t> {
                 .forwarded()
                 .map(|(name, by)| {
                     format!(
-                        "calls of `{}` are not recorded: the recorder does not know it; first by {}",
+                        "calls of `{}`, which the recorder does not know, are not recorded; first by {}",
                         name.escape_debug(),
                         by.escape_debug()
                     )
@@ -354,7 +355,7 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn take(&mut self, call: &Call<'_>) {
+    fn add(&mut self, call: &Call<'_>) {
         let interest = self.interest(call);
         if (interest.renderer || call.has_notes())
             && let Some(changes) = self.renderer.observe(call)
@@ -363,7 +364,7 @@ impl<'t> SummaryBuilder<'t> {
         }
         self.count(call);
         if let Some((function, op)) = interest.launch {
-            self.take_launch(call, LaunchShape::of(function, op, call).grid);
+            self.add_launch(call, LaunchShape::of(function, op, call).grid);
         }
         if interest.images {
             self.images.observe(self.trace, call);
@@ -374,11 +375,11 @@ impl<'t> SummaryBuilder<'t> {
                 .observe(copy, call, self.trace.signatures(), state);
         }
         if call.has_notes() {
-            self.take_notes(call);
+            self.add_notes(call);
         }
     }
 
-    fn take_notes(&mut self, call: &Call<'_>) {
+    fn add_notes(&mut self, call: &Call<'_>) {
         for note in call.notes() {
             match note {
                 Note::Stopped(why) => {
@@ -386,14 +387,14 @@ impl<'t> SummaryBuilder<'t> {
                         .push(format!("recording stopped in call {}: {why}", call.index));
                 }
                 Note::HostSkipped(note) => self.remarks.push(format!(
-                    "call {}: host memory at {:#x} ({}) that the device can read is not recorded: {}",
+                    "call {}: host memory at {:#x} ({}), which the device can read, is not recorded: {}",
                     call.index,
                     note.address,
                     crate::quantity::bytes(note.length),
                     notes::skip_reason(note.reason),
                 )),
                 Note::UnknownSymbol(name) => self.remarks.push(format!(
-                    "call {}: the program asked for `{}`, which the recorder does not know",
+                    "call {}: the program requested `{}`, which the recorder does not know",
                     call.index,
                     name.escape_debug()
                 )),
@@ -402,7 +403,7 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    /// What calls of the function have to say; from the first of them on there is an entry for it.
+    /// Which parts concern the function; creates its entry at the first call.
     fn interest(&mut self, call: &Call<'_>) -> FunctionInterest {
         let place = usize::from(call.signature.id);
         if let Some(Some(entry)) = self.functions.get(place) {
@@ -467,7 +468,7 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn take_launch(&mut self, call: &Call<'_>, grid: Option<[u64; 3]>) {
+    fn add_launch(&mut self, call: &Call<'_>, grid: Option<[u64; 3]>) {
         let state = &mut self.renderer.state;
         let Some(handle) = state.launched_handle(call) else {
             return;
@@ -537,7 +538,7 @@ impl ProgramFacts {
 
 impl MachineFacts {
     fn of(trace: &Trace) -> Self {
-        // What a damaged or hostile trace says of their number is not trusted.
+        // Ignores `device.count`, which a damaged or hostile trace may inflate.
         let devices = (0..)
             .map(|place: usize| {
                 let of = |what: &str| text(trace, &format!("device.{place}.{what}"));

@@ -1,4 +1,4 @@
-//! A summary as tables for people.
+//! The summary as tables for people.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use crate::output::{printable, shortened, without_middle};
 use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
 use crate::{signals, symbols};
 
-/// How many rows of functions, kernels and images are shown; JSON has all.
+/// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
 
-/// What a column is never made narrower than.
+/// The least width of a column.
 const LEAST_COLUMN: usize = 16;
-/// From what length on names of kernels lose their namespaces.
+/// Longer names of kernels lose their namespaces.
 const LONG_NAME: usize = 50;
-/// How wide a fact's name is.
+/// The width of a fact's name.
 const FACT: usize = 12;
-/// How many lines of a terminal a call may take.
+/// The most terminal lines of a call.
 const CALL_LINES: usize = 3;
 
-/// Writes the whole summary, in lines of at most `columns` characters but for paths and calls.
+/// Writes the summary in lines of at most `columns` characters, except for paths and calls.
 pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
     write_facts(summary, columns, out)?;
     let mut page = Page { columns, out };
@@ -53,7 +53,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// Where tables go.
+/// The output of tables.
 struct Page<'o> {
     columns: usize,
     out: &'o mut dyn Write,
@@ -63,18 +63,18 @@ fn unknown() -> String {
     "unknown".into()
 }
 
-/// What the trace has of bytes that were copied, and of those that came back.
+/// The policies for bytes copied to and from devices.
 fn payloads(trace: &TraceFacts) -> String {
-    let kept = |said: &Option<String>| match said.as_deref() {
+    let kept = |policy: &Option<String>| match policy.as_deref() {
         Some("all") => "all bytes",
         Some("hash") if trace.packed => "only hashes",
-        Some("hash") => "all bytes, only hashes once it is packed",
+        Some("hash") => "all bytes, only hashes once packed",
         Some("none") => "only lengths",
         _ => "unknown",
     };
     match (kept(&trace.payloads), kept(&trace.outputs)) {
-        (copied, back) if copied == back => copied.to_owned(),
-        (copied, back) => format!("copied to devices: {copied}; that came back: {back}"),
+        (to, from) if to == from => to.to_owned(),
+        (to, from) => format!("copied to devices: {to}; copied from devices: {from}"),
     }
 }
 
@@ -112,7 +112,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
         format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
     });
     let kind = match machine.driver_kind.as_deref() {
-        Some("null") => " (null driver: runs no kernels)",
+        Some("null") => " (null driver: does not run kernels)",
         _ => "",
     };
     let path = machine.driver_path.clone().unwrap_or_else(unknown);
@@ -171,12 +171,12 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// A fact's value, so long that it stays on its line; JSON has all of it.
+/// A value cut to one line; JSON has all of it.
 fn cut(value: &str, columns: usize) -> String {
     shortened(&printable(value), columns.saturating_sub(FACT)).into_owned()
 }
 
-/// Sixteen bytes in hexadecimal as `nvidia-smi -L` writes them: `GPU-8-4-4-4-12`; anything else as it is.
+/// Formats sixteen bytes as `nvidia-smi -L` does: `GPU-8-4-4-4-12`; returns other texts unchanged.
 fn gpu_uuid(text: &str) -> String {
     if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return text.to_owned();
@@ -185,7 +185,7 @@ fn gpu_uuid(text: &str) -> String {
     format!("GPU-{}", parts.join("-"))
 }
 
-/// A word of a command line, so that it can be told from its neighbours.
+/// A word of a command line, quoted if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -206,7 +206,8 @@ fn ending(summary: &Summary) -> String {
     }
 }
 
-/// A table without lines; columns but the first `left` are numbers. Those of text give way where it is wider than `columns`.
+/// A table without rules. The first `left` columns are texts, which are cut if the table is wider
+/// than `columns`; the others are numbers.
 pub(super) fn table(
     header: &[&str],
     mut rows: Vec<Vec<String>>,
@@ -229,7 +230,7 @@ pub(super) fn table(
         .collect()
 }
 
-/// Shortens columns of text until a row fits, the last of them first.
+/// Cuts texts until a row fits, the last column first.
 fn narrow(header: &[&str], rows: &mut [Vec<String>], left: usize, columns: usize) {
     let length = |text: &str| text.chars().count();
     for cell in rows.iter_mut().flatten() {
@@ -243,11 +244,11 @@ fn narrow(header: &[&str], rows: &mut [Vec<String>], left: usize, columns: usize
             *width = (*width).max(length(cell));
         }
     }
-    // A blank before the table, and one on either side of each column; the last one is cut off.
+    // One space before the table and one on either side of each column; the last is trimmed.
     let too_wide = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>() > columns;
     for least in [2 * LEAST_COLUMN, LEAST_COLUMN] {
         while too_wide(&widths) {
-            // The first column says what the row is about: it gives way last.
+            // The first column identifies the row, so it is cut last.
             let wide = |width: &&mut usize| **width > least;
             match widths[..left].iter_mut().rev().find(wide) {
                 Some(width) => *width -= 1,
@@ -302,7 +303,7 @@ fn write_functions(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     write_table("Calls by function", &header, rows.collect(), 1, page)
 }
 
-/// A kernel's name without its result, which is void, and without its parameters.
+/// A kernel's name without `void` and without parameters.
 fn kernel_name(name: &str) -> String {
     let readable = symbols::demangle(name);
     let bare = readable.strip_prefix("void ").unwrap_or(&readable);
@@ -325,7 +326,7 @@ fn kernel_name(name: &str) -> String {
     }
 }
 
-/// A C++ name without its namespaces, which in long names hide what differs.
+/// A C++ name without namespaces, which hide the differences between long names.
 fn unqualified(name: &str) -> String {
     let name = name.replace("(anonymous namespace)::", "");
     let mut short = String::with_capacity(name.len());
@@ -336,7 +337,7 @@ fn unqualified(name: &str) -> String {
         let kept = before.trim_end_matches(word);
         short.push_str(kept);
         if kept.len() == before.len() {
-            // Of a class with template arguments: the name behind says too little alone.
+            // The class has template arguments: without it the rest says too little.
             short.push_str("::");
         }
         rest = &behind["::".len()..];
@@ -399,7 +400,7 @@ fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     if summary.images_not_kept > 0 {
         writeln!(
             page.out,
-            "  {} whose bytes the trace does not have",
+            "  {} without bytes in the trace",
             count(summary.images_not_kept, "image use")
         )?;
     }
@@ -443,7 +444,7 @@ fn write_memory(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         let number = grouped(copies.unknown_copies);
         writeln!(
             page.out,
-            "  of {number} more the trace does not say size or direction"
+            "  {number} more of unknown size or direction"
         )?;
     }
     Ok(())
@@ -466,7 +467,7 @@ fn write_objects(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         }
         vec![left.kind.to_owned(), first.join(", "), grouped(left.count)]
     });
-    let header = ["kind", "made by", "count"];
+    let header = ["kind", "created by", "count"];
     write_table("Never destroyed", &header, rows.collect(), 2, page)
 }
 
@@ -507,7 +508,7 @@ mod tests {
             (80, [&long, "1x1x1", "7"], 80),
             (100, [&long, "1x1x1", "7"], 100),
             (80, [&long, &long, "7"], 80),
-            // What is not text does not give way.
+            // Numbers are never cut.
             (80, ["short", "1x1x1", &long], long.len() + 17),
         ] {
             let rows = vec![cells.map(str::to_owned).to_vec(), vec![String::new(); 3]];
