@@ -1,8 +1,8 @@
-//! `cutape bench`: the recorded work, measured again and again, and compared with what was measured before.
+//! `cutape bench`: measures recorded work repeatedly and compares it with earlier measurements.
 //!
-//! A trace is replayed in the guarded child up to the chosen calls; there criterion measures them (`bench/child.rs`) on the
-//! device's clock and on the host's. `bench/subject.rs` says what is measured and under which name, `bench/replacement.rs`
-//! finds the kernels of `--replace`, `bench/verdict.rs` reads what criterion has written and judges.
+//! `selection` chooses and names what to measure, `replacement` finds the kernels of `--replace`.
+//! The guarded child replays the trace up to the selected calls, and criterion measures them on the
+//! device's clock and the host's (`child`). `measurement` reads criterion's files, `verdict` judges.
 
 mod child;
 mod measurement;
@@ -31,7 +31,7 @@ use measurement::Results;
 use settings::{Comparison, FIRST_DRIVER, Settings, UNNAMED};
 use verdict::Report;
 
-/// The hidden verb under which the guarded child runs.
+/// The hidden verb of the guarded child.
 pub(crate) const CHILD: &str = "bench-child";
 
 /// What `bench` takes.
@@ -39,87 +39,87 @@ pub(crate) const CHILD: &str = "bench-child";
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
-    /// The driver to call: a path, or `null`. Default: the machine's.
+    /// The driver to call: a path, or `null`. Default: this machine's.
     ///
-    /// Given twice, both are measured, and the second is compared with the first.
+    /// If given twice, the second is compared with the first.
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     driver: Vec<PathBuf>,
-    /// Measure only these calls, on the state that those before have built.
+    /// Measure only these calls, after making the calls before them.
     ///
-    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3, or several with
-    /// commas between.
+    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins
+    /// several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
-    /// Measure each kernel by itself: its first launch of each shape.
+    /// Measure each kernel separately: its first launch of each shape.
     #[arg(long)]
     each_kernel: bool,
-    /// How many launches of each kernel in each shape are measured.
+    /// How many launches of each kernel and shape to measure.
     #[arg(long, value_name = "N", default_value_t = 1)]
     launches: usize,
-    /// Launch another kernel in the place of a recorded one.
+    /// Launch another kernel instead of a recorded one.
     ///
     /// KERNEL is a name as in the image or demangled, with * and ?; FILE is a
-    /// cubin, a fatbin or PTX. Implies --each-kernel, for the kernels named.
+    /// cubin, a fatbin or PTX. Implies --each-kernel, for these kernels.
     #[arg(long, value_name = "KERNEL=FILE", verbatim_doc_comment)]
     replace: Vec<String>,
-    /// How much a replaced kernel's results may differ: TYPE=T, with commas
-    /// between; TYPE is f16, bf16, f32 or f64. Default: not in a bit.
+    /// How much a replaced kernel's results may differ: TYPE=T; a comma joins
+    /// several. TYPE is f16, bf16, f32 or f64. Default: not at all.
     #[arg(long, value_name = "TYPE=T", verbatim_doc_comment)]
     tolerance: Option<String>,
-    /// Keep the measurements under this name.
+    /// Save the measurements under this name.
     #[arg(long, value_name = "NAME", conflicts_with = "baseline")]
     save_baseline: Option<String>,
-    /// Compare with the measurements that were kept under this name.
+    /// Compare with the measurements saved under this name.
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Where measurements and plots go.
+    /// The folder for measurements and plots.
     #[arg(long, value_name = "DIR", default_value = "cutape-bench")]
     output: PathBuf,
-    /// Draw no plots.
+    /// Do not draw plots.
     #[arg(long)]
     no_plots: bool,
-    /// From how many per cent on more time on the device is a regression.
+    /// How much slower on the device, in per cent, is a regression.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     threshold: f64,
-    /// The same for time on the host, which is less steady.
+    /// The same for time on the host, which varies more.
     #[arg(long, value_name = "PERCENT", default_value_t = 25.0)]
     host_threshold: f64,
-    /// Which time to measure.
+    /// Which clocks to measure with.
     #[arg(long, value_enum, default_value = "both", value_name = "CLOCK")]
     clock: Clocks,
-    /// How many samples are taken, at least 10.
+    /// How many samples to take, at least 10.
     #[arg(long, value_name = "N", default_value_t = 50)]
     samples: usize,
-    /// How long each measurement takes.
+    /// How long to measure.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     measure_seconds: f64,
-    /// How long is warmed up before each measurement.
+    /// How long to warm up before each measurement.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     warm_up_seconds: f64,
-    /// Leave memory as each iteration leaves it.
+    /// Do not restore memory before each iteration.
     #[arg(long, conflicts_with = "replace")]
     no_restore: bool,
-    /// Measure although the machine does not fit.
+    /// Measure even if the machine does not fit the trace.
     #[arg(long)]
     force: bool,
-    /// Which device here (by ordinal) stands for which recorded one: 0=1,1=0.
+    /// Map recorded devices to devices of this machine: 0=1,1=0.
     #[arg(long, value_name = "MAP", value_parser = device_map)]
     devices: Option<DeviceMap>,
-    /// Leave memory where the driver puts it; translate addresses.
+    /// Leave memory where the driver allocates it, and translate addresses.
     #[arg(long)]
     no_placement: bool,
-    /// How long one call or one iteration may take.
+    /// The longest time that one call or iteration may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
-    /// Write the results there as JSON; - is stdout, without the text.
+    /// Write the results to this file as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Let criterion say on stderr what it does.
+    /// Show criterion's output on stderr.
     #[arg(long)]
     verbose: bool,
 }
 
-/// Which clocks are read.
+/// Which clocks to measure with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Clocks {
     Gpu,
@@ -135,10 +135,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let settings = settings(&arguments)?;
-    // What cannot be measured is found out before a driver is loaded.
-    let chosen = selection::choose(&trace, &settings)?;
+    // Reports errors before a driver is loaded.
+    let selection = selection::select(&trace, &settings)?;
     if let Comparison::Against(name) = &settings.comparison {
-        selection::expect_baseline(&settings, &chosen, name)?;
+        selection::expect_baseline(&settings, &selection, name)?;
     }
     std::fs::create_dir_all(&settings.output).map_err(|error| {
         Failure::unusable(format!("--output {}: {error}", arguments.output.display()))
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let [first, second] = drivers;
             let before = Settings {
                 driver: first?,
-                comparison: Comparison::Keep(FIRST_DRIVER.to_owned()),
+                comparison: Comparison::Save(FIRST_DRIVER.to_owned()),
                 ..settings.clone()
             };
             let results = measure(&trace, &before)?;
@@ -175,12 +175,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             report.add(measure(&trace, &settings)?, &settings, &limits, "");
         }
     }
-    report.chosen(chosen);
+    report.add_selection(selection);
     if let Comparison::Against(name) = &settings.comparison
         && report.compared() == 0
     {
         return Err(Failure::unusable(format!(
-            "--baseline {name}: nothing that was measured is in it; measure once with --save-baseline {name}"
+            "--baseline {name}: it contains none of these measurements; measure once with --save-baseline {name}"
         )));
     }
     show(&report, &settings, &arguments, file.as_ref())?;
@@ -206,19 +206,19 @@ fn show(
             write!(io::stdout(), "{}", text::text(report, settings))
         }
     };
-    // A reader that has seen enough changes nothing about the outcome.
+    // A closed pipe does not change the outcome.
     written.or_else(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error.into()),
     })
 }
 
-/// Refuses what criterion would panic at, and what makes no sense together.
+/// Rejects values at which criterion would panic, and conflicting options.
 fn check(arguments: &Arguments) -> Result<(), Failure> {
-    let refuse = |message: String| Err(Failure::unusable(message));
+    let reject = |message: String| Err(Failure::unusable(message));
     if arguments.samples < 10 {
-        return refuse(format!(
-            "--samples {}: fewer than 10 say nothing",
+        return reject(format!(
+            "--samples {}: too few; give at least 10",
             arguments.samples
         ));
     }
@@ -227,7 +227,9 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         ("--warm-up-seconds", arguments.warm_up_seconds),
     ] {
         if !(0.001..=3600.0).contains(&value) {
-            return refuse(format!("{option} {value}: from 0.001 to 3600 are allowed"));
+            return reject(format!(
+                "{option} {value}: out of range; give 0.001 to 3600"
+            ));
         }
     }
     for (option, value) in [
@@ -235,7 +237,9 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         ("--host-threshold", arguments.host_threshold),
     ] {
         if !(0.0..=1e6).contains(&value) {
-            return refuse(format!("{option} {value}: per cent from 0 on are allowed"));
+            return reject(format!(
+                "{option} {value}: out of range; give per cent from 0"
+            ));
         }
     }
     for (option, name) in [
@@ -245,28 +249,30 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(name) = name
             && !is_name(name)
         {
-            return refuse(format!(
-                "{option} {name:?}: a name is of letters, digits, `-`, `_` and `.`, does not begin with a point, and is not `new`, `change` or `report`"
+            return reject(format!(
+                "{option} {name:?}: not a valid name; use letters, digits, `-`, `_` and `.`, no leading `.`, and not `new`, `change` or `report`"
             ));
         }
     }
     if arguments.driver.len() > 2 {
-        return refuse("--driver: at most two drivers are compared".to_owned());
+        return reject("--driver: given more than twice; give at most two drivers".to_owned());
     }
     let baseline = arguments.baseline.is_some() || arguments.save_baseline.is_some();
     if arguments.driver.len() == 2 && (baseline || !arguments.replace.is_empty()) {
-        return refuse(
-            "two --driver are compared with each other: leave out --baseline, --save-baseline and --replace"
+        return reject(
+            "--driver given twice compares the two drivers: remove --baseline, --save-baseline and --replace"
                 .to_owned(),
         );
     }
     if arguments.tolerance.is_some() && arguments.replace.is_empty() {
-        return refuse("--tolerance says how results of --replace are compared".to_owned());
+        return reject(
+            "--tolerance applies only to --replace: remove it, or add --replace".to_owned(),
+        );
     }
     Ok(())
 }
 
-/// Whether a baseline can have that name: it is a folder beside criterion's own.
+/// Whether a baseline can have a name: it becomes a folder beside criterion's own.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let taken = ["new", "change", "report"].contains(&name);
@@ -281,10 +287,10 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
     let output = std::path::absolute(&arguments.output)
         .map_err(|error| Failure::unusable(format!("--output: {error}")))?;
     let comparison = match (&arguments.save_baseline, &arguments.baseline) {
-        (Some(name), _) => Comparison::Keep(name.clone()),
+        (Some(name), _) => Comparison::Save(name.clone()),
         (_, Some(name)) => Comparison::Against(name.clone()),
         _ if !arguments.replace.is_empty() => Comparison::AgainstRecorded,
-        _ => Comparison::Keep(UNNAMED.to_owned()),
+        _ => Comparison::Save(UNNAMED.to_owned()),
     };
     Ok(Settings {
         trace: arguments.trace.clone(),
@@ -311,10 +317,13 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
     })
 }
 
-/// Has a child measure on one driver.
+/// Measures on one driver, in a child process.
 fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::unusable(format!(
+            "cannot read the path of cutape's own executable: {error}"
+        ))
+    })?;
     let word = serde_json::to_string(settings)
         .map_err(|error| Failure::unusable(format!("a path is not UTF-8: {error}")))?;
     let guard = Guard {
@@ -340,7 +349,7 @@ fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
 fn child_command(program: &Path, settings: &str, output: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg(CHILD).arg(settings);
-    // Criterion would look for cargo's folders, or talk to another tool.
+    // Otherwise criterion looks for cargo's folders or connects to cargo-criterion.
     command.env("CRITERION_HOME", output);
     command.env_remove("CARGO_CRITERION_PORT");
     command.env_remove("CRITERION_DEBUG");
@@ -352,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn baselines_have_names_that_are_folders() {
+    fn baseline_names() {
         for (name, good) in [
             ("base", true),
             ("driver-580.159", true),

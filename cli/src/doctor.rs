@@ -1,4 +1,4 @@
-//! `cutape doctor`: what of this machine and this installation would stand in the way, and what to do about it.
+//! `cutape doctor`: checks this machine and this installation for obstacles, with advice.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,27 +15,27 @@ use crate::record::{backend, forward};
 /// What `doctor` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The driver to look at: a path, or `null`. Default: the machine's.
+    /// The driver to check: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
 }
 
-/// How wide the names of things are.
+/// The width of a line's label.
 const LABEL: usize = 14;
-/// How wide a line should be.
+/// The width of a line.
 const WIDTH: usize = 80;
-/// How many functions that an older driver does not have are named.
+/// How many functions missing from an older driver are listed.
 const SHOWN_MISSING: usize = 20;
 
-/// Prints lines `what  how it is`, and remembers whether one was bad.
-struct Sheet<W> {
+/// Prints lines `label  value`, and remembers whether a check failed.
+struct Checklist<W> {
     out: W,
-    bad: bool,
+    failed: bool,
 }
 
-impl<W: Write> Sheet<W> {
-    fn line(&mut self, what: &str, how: impl AsRef<str>) -> Result<(), Failure> {
-        Ok(writeln!(self.out, "{what:<LABEL$}{}", how.as_ref())?)
+impl<W: Write> Checklist<W> {
+    fn line(&mut self, label: &str, value: impl AsRef<str>) -> Result<(), Failure> {
+        Ok(writeln!(self.out, "{label:<LABEL$}{}", value.as_ref())?)
     }
 
     fn path(
@@ -49,7 +49,7 @@ impl<W: Write> Sheet<W> {
                 Ok(Some(path))
             }
             Err(failure) => {
-                self.bad = true;
+                self.failed = true;
                 self.line(what, format!("MISSING: {}", failure.message))?;
                 Ok(None)
             }
@@ -58,9 +58,9 @@ impl<W: Write> Sheet<W> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut sheet = Sheet {
+    let mut sheet = Checklist {
         out: io::stdout().lock(),
-        bad: false,
+        failed: false,
     };
     sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
     let interposer = sheet.path("interposer", library::interposer())?;
@@ -68,30 +68,27 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Ok(path) => {
             sheet.line("audit library", path.display().to_string())?;
             if let Some(why) = backend::why_no_audit_here() {
-                sheet.line("", format!("recording goes by --via preload: {why}"))?;
+                sheet.line("", format!("record uses --backend preload: {why}"))?;
             }
         }
-        Err(_) => sheet.line(
-            "audit library",
-            "not there: recording goes by --via preload",
-        )?,
+        Err(_) => sheet.line("audit library", "missing: record uses --backend preload")?,
     }
     sheet.path("null driver", library::null_driver())?;
     if let Some(path) = sheet.path("driver", library::driver(arguments.driver.as_deref()))? {
         exports(&mut sheet, &path, interposer.as_deref())?;
-        answers(&mut sheet, &path)?;
+        devices(&mut sheet, &path)?;
     }
     system(&mut sheet)?;
-    Ok(if sheet.bad {
+    Ok(if sheet.failed {
         ExitCode::from(UNUSABLE)
     } else {
         ExitCode::SUCCESS
     })
 }
 
-/// Compares the functions that the driver exports with those that the registry knows.
+/// Compares the driver's exported functions with the registry.
 fn exports(
-    sheet: &mut Sheet<impl Write>,
+    sheet: &mut Checklist<impl Write>,
     path: &Path,
     interposer: Option<&Path>,
 ) -> Result<(), Failure> {
@@ -113,7 +110,7 @@ fn exports(
         Some(path) => forward::interposer(path)
             .err()
             .or_else(|| forward::obstacle(&std::env::temp_dir())),
-        None => Some("there is no interposer".to_owned()),
+        None => Some("the interposer is missing".to_owned()),
     };
     sheet.line(
         "exports",
@@ -129,7 +126,7 @@ fn exports(
             if obstacle.is_some() { 0 } else { unknown.len() },
         ),
     )?;
-    // Forwarded ones work as without us; their first call is named in the trace.
+    // Forwarded functions work as without cutape; the trace names their first call.
     match obstacle {
         None => list(sheet, "forwarded", &unknown, usize::MAX)?,
         Some(why) => {
@@ -137,11 +134,11 @@ fn exports(
             list(sheet, "", &unknown, usize::MAX)?;
         }
     }
-    list(sheet, "not there", &missing, SHOWN_MISSING)
+    list(sheet, "missing", &missing, SHOWN_MISSING)
 }
 
 fn list(
-    sheet: &mut Sheet<impl Write>,
+    sheet: &mut Checklist<impl Write>,
     what: &str,
     names: &[&str],
     most: usize,
@@ -161,7 +158,7 @@ fn list(
     Ok(())
 }
 
-/// Words with blanks between, in lines of at most `width` characters where a word is not longer.
+/// Wraps words into lines of at most `width` characters; a longer word gets its own line.
 fn lines(words: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -176,17 +173,18 @@ fn lines(words: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// Asks the driver itself.
-fn answers(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
+/// Initialises the driver and lists its devices.
+fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<(), Failure> {
     let driver = match Driver::open(path) {
         Ok(driver) => driver,
         Err(error) => {
-            sheet.bad = true;
+            sheet.failed = true;
             return sheet.line("loading", format!("FAILS: {error}"));
         }
     };
     let ask = |function: u16, arguments: &[u64]| -> String {
-        // SAFETY: the callers below pass what the functions of these ids take, with outputs that are valid for writing.
+        // SAFETY: the calls below pass the arguments that these functions take; their outputs are
+        // valid for writes.
         match unsafe { driver.call(function, arguments) } {
             Ok(0) => String::new(),
             Ok(code) => {
@@ -210,7 +208,7 @@ fn answers(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
     )?;
     let answer = ask(cutape_registry::id::cuInit, &[0]);
     if !answer.is_empty() {
-        sheet.bad = true;
+        sheet.failed = true;
         return sheet.line("cuInit", format!("FAILS: {answer}"));
     }
     ask(
@@ -251,9 +249,9 @@ fn answers(sheet: &mut Sheet<impl Write>, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the system allows.
-fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
-    // SAFETY: asking for the personality, and setting it to what it is, change nothing.
+/// Checks what the system allows.
+fn system(sheet: &mut Checklist<impl Write>) -> Result<(), Failure> {
+    // SAFETY: reads the personality, sets one flag and restores it; single-threaded here.
     let allowed = unsafe {
         let now = libc::personality(0xffff_ffff);
         let fixed =
@@ -266,26 +264,26 @@ fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
     sheet.line(
         "addresses",
         if allowed {
-            "randomisation can be switched off, as replay wants it"
+            "randomisation can be disabled, as replay needs"
         } else {
-            "randomisation stays on here: replay tries processes until addresses are free"
+            "randomisation cannot be disabled: replay retries in new processes until addresses are free"
         },
     )?;
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     if let Ok(source) = source {
         let source = source.trim();
-        // The system trusts the processor's counter, or knows why not.
+        // The kernel selects tsc only if the processor's counter is reliable.
         let meaning = match source {
-            "tsc" => "calls get the processor's times",
-            _ => "times of calls may be unknown",
+            "tsc" => "calls have times",
+            _ => "calls may have no times",
         };
         sheet.line("clock", format!("{source}: {meaning}"))?;
     }
     let folder = std::env::temp_dir();
     let writable = LibraryFolder::new(Path::new("/nonexistent")).is_ok();
     if !writable {
-        sheet.bad = true;
+        sheet.failed = true;
     }
     sheet.line(
         "temporary",
@@ -295,7 +293,7 @@ fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
             if writable {
                 ""
             } else {
-                " NOT WRITABLE: set TMPDIR to a folder that is"
+                " NOT WRITABLE: set TMPDIR to a writable folder"
             }
         ),
     )
@@ -305,14 +303,16 @@ fn system(sheet: &mut Sheet<impl Write>) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// What a sheet says.
-    fn said(write: impl FnOnce(&mut Sheet<Vec<u8>>) -> Result<(), Failure>) -> (String, bool) {
-        let mut sheet = Sheet {
+    /// The text of a checklist.
+    fn printed(
+        write: impl FnOnce(&mut Checklist<Vec<u8>>) -> Result<(), Failure>,
+    ) -> (String, bool) {
+        let mut sheet = Checklist {
             out: Vec::new(),
-            bad: false,
+            failed: false,
         };
         write(&mut sheet).unwrap();
-        (String::from_utf8(sheet.out).unwrap(), sheet.bad)
+        (String::from_utf8(sheet.out).unwrap(), sheet.failed)
     }
 
     #[test]
@@ -332,21 +332,21 @@ mod tests {
                 format!("names         cuA\n              {long}\n"),
             ),
         ] {
-            let (written, bad) = said(|sheet| list(sheet, "names", &names, most));
+            let (written, bad) = printed(|sheet| list(sheet, "names", &names, most));
             assert_eq!((written, bad), (text, false));
         }
         let names = vec!["cuMemcpyHtoDAsync_v2_ptsz"; 50];
-        let (written, _) = said(|sheet| list(sheet, "names", &names, usize::MAX));
+        let (written, _) = printed(|sheet| list(sheet, "names", &names, usize::MAX));
         assert!(written.lines().all(|line| line.len() <= WIDTH), "{written}");
     }
 
     #[test]
-    fn what_is_missing_is_bad() {
+    fn missing_files_fail() {
         for (path, bad) in [
             (Ok(PathBuf::from("/lib/x.so")), false),
             (Err(Failure::unusable("why")), true),
         ] {
-            let (written, is_bad) = said(|sheet| sheet.path("driver", path).map(|_| ()));
+            let (written, is_bad) = printed(|sheet| sheet.path("driver", path).map(|_| ()));
             assert_eq!(is_bad, bad, "{written}");
             assert_eq!(written.contains("MISSING: why"), bad, "{written}");
         }

@@ -1,4 +1,4 @@
-//! `cutape replay`: a trace's calls, re-issued and compared.
+//! `cutape replay`: makes a trace's calls again and compares the results.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::library;
 use crate::output::ReportFile;
 use crate::progress::Progress;
 
-/// The hidden verb under which the guarded child runs.
+/// The hidden verb of the guarded child.
 pub(crate) const CHILD: &str = "replay-child";
 
 /// What `replay` takes.
@@ -24,23 +24,23 @@ pub(crate) const CHILD: &str = "replay-child";
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
-    /// The driver to call: a path, or `null`. Default: the machine's.
+    /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
-    /// Compare only these calls, and stop behind the last.
+    /// Compare only these calls, and stop after the last.
     ///
-    /// Those before are re-issued, since they are needed. SET is 120, 100..200,
-    /// cuMem*, kernel:saxpy*, thread:3, or several with commas between.
+    /// The calls before are made too, because these depend on them. SET is
+    /// 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
-    /// Stop before the call of that index.
+    /// Stop before the call with this index.
     #[arg(long, value_name = "N")]
     until: Option<u64>,
     /// Measure instead of comparing bytes: each function's time in the
     /// driver, and the time from the first call to the last.
     ///
-    /// With --calls only those are measured. --timing=span measures from the
-    /// first to the last alone, without a look at the clock at each call.
+    /// With --calls only those calls are measured. --timing=span measures only
+    /// from the first to the last, without reading the clock at each call.
     #[arg(
         long,
         value_name = "WHAT",
@@ -50,31 +50,31 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     timing: Option<Timing>,
-    /// Let recorded threads run at once instead of taking turns.
+    /// Run the recorded threads concurrently instead of in lockstep.
     ///
-    /// A call begins when the calls are done that had returned
-    /// when it was entered in the recording.
+    /// A call starts once all calls are complete that had returned
+    /// before it started in the recording.
     #[arg(long, verbatim_doc_comment)]
     threads: bool,
     /// Count divergences instead of stopping at the first.
     #[arg(long)]
     keep_going: bool,
-    /// Replay although the machine does not fit.
+    /// Replay even if the machine does not fit the trace.
     #[arg(long)]
     force: bool,
-    /// Which device here (by ordinal) stands for which recorded one.
+    /// Map recorded devices to devices of this machine, by ordinal.
     ///
-    /// MAP is 0=1,1=0: recorded=here. Others are matched by UUID, by name and
-    /// compute capability, and in order.
+    /// MAP is recorded=here, e.g. 0=1,1=0. The other devices are matched by
+    /// UUID, by name and compute capability, and in order.
     #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
     devices: Option<DeviceMap>,
-    /// Leave memory where the driver puts it; translate addresses.
+    /// Leave memory where the driver allocates it, and translate addresses.
     #[arg(long)]
     no_placement: bool,
-    /// How long one call may take.
+    /// The longest time that one call may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
-    /// Write the report there as JSON; - is stdout, without the text.
+    /// Write the report to this file as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -82,13 +82,13 @@ pub(crate) struct Arguments {
 /// What `--timing` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Timing {
-    /// Each function's time in the driver, and from the first call to the last.
+    /// Each function's time in the driver, and the time from the first call to the last.
     Calls,
-    /// From the first call to the last.
+    /// The time from the first call to the last.
     Span,
 }
 
-/// Pairs of ordinals: recorded, here.
+/// Pairs of device ordinals: recorded, here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceMap(pub(crate) Vec<(u32, u32)>);
 
@@ -103,7 +103,7 @@ impl fmt::Display for DeviceMap {
     }
 }
 
-/// Reads `0=1,1=0`.
+/// Parses `0=1,1=0`.
 pub(crate) fn device_map(text: &str) -> Result<DeviceMap, String> {
     let pair = |word: &str| {
         let (recorded, here) = word.split_once('=')?;
@@ -126,8 +126,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let driver = library::driver(arguments.driver.as_deref())?;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::unusable(format!("cannot find out where cutape is: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::unusable(format!(
+            "cannot read the path of cutape's own executable: {error}"
+        ))
+    })?;
     let guard = Guard {
         watchdog: Duration::from_secs(arguments.watchdog.max(1)),
         ..Guard::default()
@@ -179,7 +182,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             write!(io::stdout(), "{}", text(&trace, &report))
         }
     };
-    // A reader that has seen enough changes nothing about the outcome.
+    // A closed pipe does not change the outcome.
     written.or_else(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),
@@ -191,12 +194,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The guarded child: replays, and reports through the pipe that its parent has left it.
+/// The guarded child: replays, and reports through a pipe to its parent.
 pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open(&arguments.trace)?;
-    let driver = arguments.driver.clone().ok_or_else(|| {
-        Failure::unusable("replay-child is for cutape's own use; say `cutape replay`")
-    })?;
+    let driver = arguments
+        .driver
+        .clone()
+        .ok_or_else(|| Failure::unusable("replay-child is internal; use `cutape replay`"))?;
     let options = Options {
         until: arguments.until,
         calls: selection(&trace, &arguments)?,
@@ -222,7 +226,7 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
     ))
 }
 
-/// The chosen calls by index: which kernel a launch runs is only known in the order of the trace.
+/// The calls of `--calls` by index, because the kernel of a launch is known only in trace order.
 fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, Failure> {
     let Some(text) = &arguments.calls else {
         return Ok(None);
@@ -234,7 +238,7 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     }
     if chosen.is_empty() {
         return Err(Failure::unusable(format!(
-            "--calls {text}: no call of the trace is among them"
+            "--calls {text}: no call of the trace matches"
         )));
     }
     Ok(Some(Arc::new(move |call| {
@@ -242,7 +246,7 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     })))
 }
 
-/// Calls that carry recorded addresses, as many as the text names.
+/// How many calls with stale addresses the text lists.
 const STALE_SHOWN: usize = 20;
 
 /// The report for people.
@@ -263,15 +267,15 @@ fn text(trace: &Trace, report: &Report) -> String {
         report.calls,
         report.wall_seconds
     );
-    for hand in report.died.iter().flat_map(|died| &died.threads) {
-        let state = match hand.in_driver {
+    for thread in report.died.iter().flat_map(|died| &died.threads) {
+        let state = match thread.in_driver {
             true => "in the driver",
-            false => "waits for calls of other threads",
+            false => "waiting for calls of other threads",
         };
         let _ = writeln!(
             out,
             "  thread {}: call {} {}: {state}",
-            hand.thread, hand.call, hand.function
+            thread.thread, thread.call, thread.function
         );
     }
     for divergence in &report.divergences {
@@ -304,20 +308,20 @@ fn text(trace: &Trace, report: &Report) -> String {
     for stale in report.stale.iter().take(STALE_SHOWN) {
         let _ = writeln!(
             out,
-            "  call {} {}: {} words hold recorded addresses that nobody replaces, the first {:#x}: {}",
+            "  call {} {}: {} words contain recorded addresses that replay does not translate, the first {:#x}: {}",
             stale.call, stale.function, stale.words, stale.address, stale.memory
         );
     }
     if report.stale.len() > STALE_SHOWN {
         let _ = writeln!(
             out,
-            "  and {} more such calls (--report names them)",
+            "  and {} more such calls (--report lists them)",
             report.stale.len() - STALE_SHOWN
         );
     }
     let by_hash = match report.bytes_compared_by_hash {
         0 => String::new(),
-        bytes => format!(" ({bytes} by their hash)"),
+        bytes => format!(" ({bytes} by hash)"),
     };
     let _ = writeln!(
         out,
@@ -418,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_of_devices_are_read_or_refused() {
+    fn device_maps() {
         let map = device_map("0=1, 1=0").unwrap();
         assert_eq!(map.0, [(0, 1), (1, 0)]);
         assert_eq!(map.to_string(), "0=1,1=0");

@@ -1,4 +1,4 @@
-//! The child of `bench`: criterion, with the device's time as its measurement.
+//! The child process of `bench`: runs criterion with the device's or the host's clock.
 
 use std::cell::Cell;
 use std::fs;
@@ -16,60 +16,60 @@ use cutape_replay::{Clock, Job, Measuring, Options, Work};
 
 use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_time};
 use crate::bench::replacement;
-use crate::bench::selection::{self, Chosen};
+use crate::bench::selection::{self, Selection};
 use crate::bench::settings::{Comparison, RECORDED, Settings};
 use crate::failure::{Failure, UNUSABLE};
 use crate::quantity::scaled;
 
-/// Resamples of criterion's bootstrap: its own default takes ten times as long and changes the third digit of an interval.
+/// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the third
+/// digit of an interval.
 const RESAMPLES: usize = 10_000;
 
-/// What the child takes: all in one word.
+/// The child's argument: the settings as JSON.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ChildArguments {
     settings: String,
 }
 
-/// The guarded child: measures, and reports through the pipe that its parent has left it.
+/// The guarded child: measures, and reports through a pipe to its parent.
 pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
-    let settings: Settings = serde_json::from_str(&arguments.settings).map_err(|_| {
-        Failure::unusable("bench-child is for cutape's own use; say `cutape bench`")
-    })?;
+    let settings: Settings = serde_json::from_str(&arguments.settings)
+        .map_err(|_| Failure::unusable("bench-child is internal; use `cutape bench`"))?;
     let trace = Trace::open(&settings.trace)?;
-    let chosen = selection::choose(&trace, &settings)?;
+    let selection = selection::select(&trace, &settings)?;
     let options = Options {
         keep_going: true,
-        // Bytes that come back are looked at by `replay`, not here.
+        // Only `replay` compares returned bytes.
         timing: Measuring::Calls,
         force: settings.force,
         devices: settings.devices.clone(),
         placement: settings.placement,
         watchdog: Duration::from_secs(settings.watchdog),
-        until: chosen.calls.last().map(|last| last + 1),
+        until: selection.calls.last().map(|last| last + 1),
         ..Options::new(settings.driver.clone())
     };
     let job = Job {
-        calls: chosen.calls.clone(),
+        calls: selection.calls.clone(),
         each: settings.each_kernel,
         restore: settings.restore,
-        replacements: chosen.replacements.clone(),
+        replacements: selection.replacements.clone(),
         tolerance: replacement::tolerance(settings.tolerance.as_deref())?,
         recorded_too: settings.comparison == Comparison::AgainstRecorded,
     };
     let benchmarks = Arc::new(Mutex::new(Vec::new()));
     let bench = Bench {
         settings,
-        chosen,
+        selection,
         benchmarks: Arc::clone(&benchmarks),
     };
     let settings = bench.settings.clone();
     let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
     let results = || {
-        let quiet = (!settings.verbose).then(Quiet::begin);
+        let silenced = (!settings.verbose).then(SilencedOutput::start);
         if settings.plots {
             criterion(&settings).final_summary();
         }
-        drop(quiet);
+        drop(silenced);
         let benchmarks = benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_value(&*benchmarks).unwrap_or_default()
     };
@@ -77,23 +77,23 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }
 
-/// Measures what the replay hands out.
+/// Measures the subjects that the replay passes.
 struct Bench {
     settings: Settings,
-    chosen: Chosen,
+    selection: Selection,
     benchmarks: Arc<Mutex<Vec<Benchmark>>>,
 }
 
 impl Bench {
     /// One subject on each clock.
     fn measure(&self, subject: cutape_replay::Subject, work: &mut Work<'_>) -> Result<(), String> {
-        let subjects = self.chosen.subjects.iter();
-        // All calls as one have one name, and may begin behind calls that are not repeated.
+        let subjects = self.selection.subjects.iter();
+        // A single subject of all calls may start after calls that are not repeated.
         let name = match self.settings.each_kernel {
             true => subjects
                 .into_iter()
                 .find(|known| known.call == subject.call),
-            false => self.chosen.subjects.first(),
+            false => self.selection.subjects.first(),
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
         for (group, clock, wanted) in [
@@ -129,14 +129,14 @@ impl Bench {
         work: &mut Work<'_>,
     ) -> Result<(Estimate, Option<Change>), String> {
         let folder = self.settings.output.join(group).join(name);
-        // What an earlier run has left there must not be taken for this one's.
+        // Files of an earlier run must not pass for this one's.
         for part in ["new", "change"] {
             let _ = fs::remove_dir_all(folder.join(part));
         }
-        let quiet = (!self.settings.verbose).then(Quiet::begin);
+        let silenced = (!self.settings.verbose).then(SilencedOutput::start);
         let criterion = criterion(&self.settings);
         let (mut criterion, compared) = match &self.settings.comparison {
-            Comparison::Keep(baseline) => (criterion.save_baseline(baseline.clone()), false),
+            Comparison::Save(baseline) => (criterion.save_baseline(baseline.clone()), false),
             Comparison::Against(baseline) => {
                 (criterion.retain_baseline(baseline.clone(), false), true)
             }
@@ -152,13 +152,13 @@ impl Bench {
             benchmarks.sampling_mode(SamplingMode::Flat);
             benchmarks.bench_function(name, |bencher| {
                 bencher.iter_custom(|iterations| {
-                    // The rest of the samples is of no use, and the warm-up must end all the same.
+                    // After a failure, the remaining samples only let criterion finish.
                     if failure.is_some() {
                         std::thread::sleep(Duration::from_millis(1));
                         return 1.0;
                     }
                     match work.run(iterations, clock) {
-                        Ok(nanoseconds) => steady(nanoseconds, &samples),
+                        Ok(nanoseconds) => jittered(nanoseconds, &samples),
                         Err(why) => {
                             failure = Some(why);
                             1.0
@@ -168,10 +168,10 @@ impl Bench {
             });
             benchmarks.finish();
         }));
-        drop(quiet);
+        drop(silenced);
         if measured.is_err() {
             failure.get_or_insert_with(|| {
-                "criterion has panicked; --verbose shows its message".to_owned()
+                "criterion panicked; --verbose shows its message".to_owned()
             });
         }
         if let Some(why) = failure {
@@ -179,7 +179,7 @@ impl Bench {
         }
         let time = read_time(&folder).ok_or_else(|| {
             format!(
-                "criterion has written no estimates to {}; is there room, and may it be written?",
+                "criterion wrote no estimates to {}; check free space and permissions",
                 folder.display()
             )
         })?;
@@ -187,14 +187,14 @@ impl Bench {
     }
 }
 
-/// Changes a time in its ninth digit, another one each time: criterion's density plots cannot be drawn of samples that are all
-/// the same, as those of a coarse clock can be; and a time of zero is not analysed.
-fn steady(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
+/// Varies a time in its ninth digit. Criterion cannot draw density plots of equal samples, which a
+/// coarse clock gives, and does not analyse times of zero.
+fn jittered(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
     samples.set(samples.get() + 1);
     nanoseconds.max(1e-3) * (1.0 + 1e-9 * (samples.get() % 7) as f64)
 }
 
-/// Criterion as the settings say.
+/// Criterion, configured by the settings.
 fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
     let plots = match settings.plots {
         true => PlottingBackend::Plotters,
@@ -211,7 +211,7 @@ fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
         .measurement_time(Duration::from_secs_f64(settings.measure_seconds))
 }
 
-/// Time in nanoseconds, of whichever clock.
+/// Time in nanoseconds, of either clock.
 #[derive(Clone, Copy, Debug)]
 struct Nanoseconds;
 
@@ -269,20 +269,20 @@ impl ValueFormatter for Nanoseconds {
     }
 }
 
-/// While it lives, stdout and stderr of this process lead nowhere: criterion has no setting for event nothing.
-struct Quiet {
+/// Redirects stdout and stderr to /dev/null until dropped: criterion has no quiet mode.
+struct SilencedOutput {
     kept: Vec<(i32, OwnedFd)>,
 }
 
-impl Quiet {
-    fn begin() -> Self {
+impl SilencedOutput {
+    fn start() -> Self {
         let mut kept = Vec::new();
         if let Ok(nowhere) = fs::OpenOptions::new()
             .write(true)
             .open(PathBuf::from("/dev/null"))
         {
             for descriptor in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-                // SAFETY: plain system calls on descriptors of this process; the copy is owned from here on.
+                // SAFETY: the calls use open descriptors of this process; the copy has no other owner.
                 unsafe {
                     let copy = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3);
                     if copy < 0 {
@@ -297,10 +297,10 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for SilencedOutput {
     fn drop(&mut self) {
         for (descriptor, copy) in &self.kept {
-            // SAFETY: plain system call; both descriptors are open.
+            // SAFETY: both descriptors are open.
             unsafe { libc::dup2(copy.as_raw_fd(), *descriptor) };
         }
     }
@@ -321,8 +321,8 @@ mod tests {
     #[test]
     fn samples_of_a_coarse_clock_differ_a_little() {
         let samples = Cell::new(0);
-        let (one, two) = (steady(2048.0, &samples), steady(2048.0, &samples));
+        let (one, two) = (jittered(2048.0, &samples), jittered(2048.0, &samples));
         assert!(one != two && (one - two).abs() < 1e-5);
-        assert!(steady(0.0, &samples) > 0.0);
+        assert!(jittered(0.0, &samples) > 0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The measurements that criterion writes, and what identifies them.
+//! Measurements, and the files in which criterion writes them.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use cutape_replay::Outcome;
 use serde::{Deserialize, Serialize};
 
-/// What a child has done.
+/// The results of a child.
 #[derive(Debug)]
 pub(super) struct Results {
     pub outcome: Outcome,
@@ -18,19 +18,19 @@ pub(super) struct Results {
 pub(super) struct Benchmark {
     /// `gpu` or `host`.
     pub clock: String,
-    /// Of the subject.
+    /// The subject's name.
     pub name: String,
-    /// Index of the launch, or of the first call.
+    /// Index of the launch or of the first call.
     pub call: u64,
-    /// Another kernel in the place of the recorded one.
+    /// Another kernel replaced the recorded one.
     pub is_replaced: bool,
     /// Nanoseconds of one iteration.
     pub time: Estimate,
-    /// Against what it was compared with, if it was.
+    /// The change, if it was compared.
     pub change: Option<Change>,
 }
 
-/// A value with the interval that holds it with a probability of 95 %.
+/// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Estimate {
     pub lower: f64,
@@ -45,12 +45,12 @@ pub(super) struct Change {
     pub median: Estimate,
 }
 
-/// The time of one iteration in nanoseconds, as criterion has written it into a benchmark's folder.
+/// The nanoseconds of one iteration, from criterion's files in a benchmark's folder.
 pub(super) fn read_time(folder: &Path) -> Option<Estimate> {
     estimate(&read(&folder.join("new/estimates.json"))?, "mean")
 }
 
-/// The change that criterion has written there.
+/// The change, from the same folder.
 pub(super) fn read_change(folder: &Path) -> Option<Change> {
     let json = read(&folder.join("change/estimates.json"))?;
     Some(Change {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn criterions_files_are_read() {
+    fn files_of_criterion() {
         let folder = std::env::temp_dir().join(format!("cutape-verdict-{}", std::process::id()));
         let statistic = |value: f64| {
             format!(
@@ -119,7 +119,11 @@ mod tests {
         };
         assert_eq!(read_change(&folder), Some(change));
         fs::write(folder.join("change/estimates.json"), "{").unwrap();
-        assert_eq!(read_change(&folder), None, "damaged is as good as none");
+        assert_eq!(
+            read_change(&folder),
+            None,
+            "a damaged file counts as missing"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! `--replace KERNEL=FILE` and `--tolerance`: which image is launched in the place of which kernel.
+//! `--replace KERNEL=FILE` and `--tolerance`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +10,10 @@ use cutape_replay::{Element, Replacement, Tolerance};
 use crate::call_set::matches_kernel;
 use crate::failure::Failure;
 
-/// One `--replace`, its image read.
+/// One `--replace` with its image.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    /// As the user wrote it.
+pub(super) struct ReplaceOption {
+    /// The kernels to replace.
     pub glob: String,
     /// Whether the trace launches such a kernel.
     pub is_used: bool,
@@ -23,22 +23,21 @@ pub(super) struct Wanted {
 }
 
 /// Reads all images.
-pub(super) fn wanted(options: &[String]) -> Result<Vec<Wanted>, Failure> {
-    options.iter().map(|option| one(option)).collect()
+pub(super) fn parse(options: &[String]) -> Result<Vec<ReplaceOption>, Failure> {
+    options.iter().map(|option| parse_one(option)).collect()
 }
 
-fn one(option: &str) -> Result<Wanted, Failure> {
+fn parse_one(option: &str) -> Result<ReplaceOption, Failure> {
     let (glob, path) = option
         .split_once('=')
         .filter(|(glob, path)| !glob.is_empty() && !path.is_empty())
-        .ok_or_else(|| Failure::unusable(format!("--replace {option}: write KERNEL=FILE")))?;
-    let refuse = |why: String| Failure::unusable(format!("--replace {option}: {path}: {why}"));
-    let image = fs::read(Path::new(path)).map_err(|error| refuse(error.to_string()))?;
-    let parsed = cutape_image::parse(&image).map_err(|problem| {
-        refuse(format!(
-            "no cubin, fatbin or PTX that can be read: {problem}"
-        ))
-    })?;
+        .ok_or_else(|| {
+            Failure::unusable(format!("--replace {option}: not of the form KERNEL=FILE"))
+        })?;
+    let error = |why: String| Failure::unusable(format!("--replace {option}: {path}: {why}"));
+    let image = fs::read(Path::new(path)).map_err(|io| error(io.to_string()))?;
+    let parsed = cutape_image::parse(&image)
+        .map_err(|problem| error(format!("not a readable cubin, fatbin or PTX: {problem}")))?;
     let kernels: BTreeSet<String> = parsed
         .entries
         .iter()
@@ -48,9 +47,9 @@ fn one(option: &str) -> Result<Wanted, Failure> {
         .map(|function| function.name.clone())
         .collect();
     if kernels.is_empty() {
-        return Err(refuse("there is no kernel in it".to_owned()));
+        return Err(error("the image contains no kernel".to_owned()));
     }
-    Ok(Wanted {
+    Ok(ReplaceOption {
         glob: glob.to_owned(),
         is_used: false,
         path: path.to_owned(),
@@ -59,56 +58,56 @@ fn one(option: &str) -> Result<Wanted, Failure> {
     })
 }
 
-/// What is launched in the place of a recorded kernel; `None` if nothing is.
+/// The replacement of a recorded kernel; `None` if no option matches it.
 ///
 /// # Errors
-/// If the image has no kernel for it, or several that might be meant.
+/// If the image has no matching kernel, or several.
 pub(super) fn for_kernel(
-    wanted: &mut [Wanted],
+    options: &mut [ReplaceOption],
     kernel: &str,
 ) -> Result<Option<Replacement>, Failure> {
-    let Some(wanted) = wanted
+    let Some(option) = options
         .iter_mut()
-        .find(|wanted| matches_kernel(&wanted.glob, kernel))
+        .find(|option| matches_kernel(&option.glob, kernel))
     else {
         return Ok(None);
     };
-    wanted.is_used = true;
-    let name = name_in(wanted, kernel)?;
+    option.is_used = true;
+    let name = name_in(option, kernel)?;
     Ok(Some(Replacement {
-        image: Arc::clone(&wanted.image),
+        image: Arc::clone(&option.image),
         name,
-        path: wanted.path.clone(),
+        path: option.path.clone(),
     }))
 }
 
-/// The kernel of the same name, else the only one that the user's name takes.
-fn name_in(wanted: &Wanted, kernel: &str) -> Result<String, Failure> {
-    if wanted.kernels.contains(kernel) {
+/// The kernel with the recorded name, else the only one that the option matches.
+fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Failure> {
+    if option.kernels.contains(kernel) {
         return Ok(kernel.to_owned());
     }
-    let meant: Vec<&String> = wanted
+    let matching: Vec<&String> = option
         .kernels
         .iter()
-        .filter(|name| matches_kernel(&wanted.glob, name))
+        .filter(|name| matches_kernel(&option.glob, name))
         .collect();
-    if let [name] = meant[..] {
+    if let [name] = matching[..] {
         return Ok(name.clone());
     }
-    let names: Vec<&str> = wanted.kernels.iter().map(String::as_str).collect();
-    let what = match meant.is_empty() {
-        true => "has no kernel of that name",
-        false => "has several kernels of that name, none of which is that of the recording",
+    let names: Vec<&str> = option.kernels.iter().map(String::as_str).collect();
+    let what = match matching.is_empty() {
+        true => "has no matching kernel",
+        false => "has several matching kernels, none with the recorded name",
     };
     Err(Failure::unusable(format!(
         "--replace {}: {} {what} ({kernel} in the recording); it has {}",
-        wanted.glob,
-        wanted.path,
+        option.glob,
+        option.path,
         names.join(", ")
     )))
 }
 
-/// Reads `f32=1e-5,f16=1e-2`.
+/// Parses `f32=1e-5,f16=1e-2`.
 pub(super) fn tolerance(text: Option<&str>) -> Result<Tolerance, Failure> {
     let Some(text) = text else {
         return Ok(Tolerance::new());
@@ -122,7 +121,7 @@ pub(super) fn tolerance(text: Option<&str>) -> Result<Tolerance, Failure> {
             });
             parsed.ok_or_else(|| {
                 Failure::unusable(format!(
-                    "--tolerance {text}: `{word}` is not TYPE=T with f16, bf16, f32 or f64 and a number from 0 on"
+                    "--tolerance {text}: `{word}` is not of the form TYPE=T with f16, bf16, f32 or f64 and a number from 0"
                 ))
             })
         })
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tolerances_are_read() {
+    fn tolerances() {
         assert_eq!(tolerance(None).unwrap(), vec![]);
         assert_eq!(
             tolerance(Some("f32=1e-5, bf16=0.01")).unwrap(),
@@ -155,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_of_the_same_name_is_taken_else_the_only_one_that_is_meant() {
-        let wanted = |glob: &str, kernels: &[&str]| Wanted {
+    fn the_recorded_name_wins_else_the_only_match() {
+        let option = |glob: &str, kernels: &[&str]| ReplaceOption {
             glob: glob.to_owned(),
             is_used: false,
             path: "new.cubin".to_owned(),
@@ -177,7 +176,7 @@ mod tests {
                 Some(Some("_Z5saxpyifPfS_")),
             ),
         ] {
-            let mut all = [wanted(glob, kernels)];
+            let mut all = [option(glob, kernels)];
             let found = for_kernel(&mut all, recorded);
             let name = found.map(|found| found.map(|replacement| replacement.name));
             match expected {

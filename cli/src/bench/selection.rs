@@ -1,4 +1,4 @@
-//! What is measured, and under which name.
+//! Selects and names what to measure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use cutape_format::Trace;
 use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::replacement::{self, Wanted};
+use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::Settings;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
@@ -15,53 +15,53 @@ use crate::launch::LaunchShape;
 use crate::symbols;
 use crate::trace_state::{Scope, TraceState};
 
-/// Longest part of a name that comes from a kernel or a set.
+/// The longest part of a name that comes from a kernel or a set.
 const LONGEST: usize = 36;
 
-/// What is measured.
+/// What to measure.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
-    /// All wanted calls by index.
+pub(super) struct Selection {
+    /// The selected calls, by index.
     pub calls: BTreeSet<u64>,
-    /// With `--each-kernel` the launches; else one entry for all calls.
+    /// With `--each-kernel` the launches, else one entry for all calls.
     pub subjects: Vec<Subject>,
-    /// Launches of kernels that are launched in stream captures only, by the kernel's name.
+    /// By kernel: launches of kernels that are launched only in stream captures.
     pub captured: BTreeMap<String, u64>,
-    /// The kernels that are launched in the place of recorded ones, by index of the launch.
+    /// The replacements of kernels, by index of the launch.
     pub replacements: HashMap<u64, cutape_replay::Replacement>,
 }
 
 /// One benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
-    /// Index of the launch; of the first wanted call if all are measured as one.
+    /// Index of the launch, or of the first selected call.
     pub call: u64,
-    /// Names the benchmark's folder, too.
+    /// Also the name of the benchmark's folder.
     pub name: String,
-    /// The kernel's name as people wrote it.
+    /// The kernel's name as in the source.
     pub kernel: Option<String>,
-    /// Which of the launches of that kernel in that shape it is, from 1.
+    /// The number of this launch among those of the kernel and shape, from 1.
     pub number: u64,
-    /// How many of these there are, or how many wanted calls.
+    /// The number of such launches, or of selected calls.
     pub count: u64,
 }
 
-/// Finds the wanted calls. The images of `--replace` are read and looked into.
+/// Selects the calls, and reads the images of `--replace`.
 ///
 /// # Errors
-/// If there are none, or a kernel or file of `--replace` does not fit.
-pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failure> {
+/// If no call matches, or a kernel or file of `--replace` does not fit.
+pub(super) fn select(trace: &Trace, settings: &Settings) -> Result<Selection, Failure> {
     let set = settings.calls.as_deref();
     let set = set
         .map(|text| CallSet::for_trace(text, trace))
         .transpose()?;
     replacement::tolerance(settings.tolerance.as_deref())?;
-    let mut wanted = replacement::wanted(&settings.replace)?;
-    let mut chosen = match settings.each_kernel {
-        true => launches(trace, set.as_ref(), &mut wanted, settings.launches)?,
+    let mut options = replacement::parse(&settings.replace)?;
+    let mut selection = match settings.each_kernel {
+        true => launches(trace, set.as_ref(), &mut options, settings.launches)?,
         false => together(trace, set.as_ref(), settings.calls.as_deref()),
     };
-    if let Some(unused) = wanted.iter().find(|wanted| !wanted.is_used) {
+    if let Some(unused) = options.iter().find(|option| !option.is_used) {
         return Err(Failure::unusable(format!(
             "--replace {}: the trace launches no such kernel{}; `cutape info {}` lists the kernels",
             unused.glob,
@@ -69,24 +69,24 @@ pub(super) fn choose(trace: &Trace, settings: &Settings) -> Result<Chosen, Failu
             trace.path().display()
         )));
     }
-    if chosen.calls.is_empty() {
+    if selection.calls.is_empty() {
         let what = match (&settings.calls, settings.each_kernel) {
-            (Some(text), true) => format!("--calls {text}: no launch of the trace is among them"),
-            (Some(text), false) => format!("--calls {text}: no call of the trace is among them"),
+            (Some(text), true) => format!("--calls {text}: no launch of the trace matches"),
+            (Some(text), false) => format!("--calls {text}: no call of the trace matches"),
             (None, true) => format!(
-                "{}: the trace launches no kernel outside of stream captures",
+                "{}: the trace launches no kernel outside stream captures",
                 trace.path().display()
             ),
-            (None, false) => format!("{}: the trace holds no call", trace.path().display()),
+            (None, false) => format!("{}: the trace has no calls", trace.path().display()),
         };
         return Err(Failure::unusable(what));
     }
-    tell_apart(&mut chosen.subjects);
-    Ok(chosen)
+    number_duplicates(&mut selection.subjects);
+    Ok(selection)
 }
 
-/// All wanted calls as one.
-fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen {
+/// All selected calls as one subject.
+fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Selection {
     let calls: BTreeSet<u64> = match set {
         Some(set) => set.calls(trace).collect(),
         None => trace.calls().map(|call| call.index).collect(),
@@ -102,10 +102,10 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
         number: 1,
         count: calls.len() as u64,
     });
-    Chosen {
+    Selection {
         subjects: subjects.into_iter().collect(),
         calls,
-        ..Chosen::default()
+        ..Selection::default()
     }
 }
 
@@ -113,14 +113,14 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Chosen 
 fn launches(
     trace: &Trace,
     set: Option<&CallSet>,
-    wanted: &mut [Wanted],
+    options: &mut [ReplaceOption],
     most: usize,
-) -> Result<Chosen, Failure> {
+) -> Result<Selection, Failure> {
     let mut state = TraceState::new(Scope::Kernels);
-    let mut chosen = Chosen::default();
+    let mut selection = Selection::default();
     let mut known: HashMap<(String, String), u64> = HashMap::new();
     let mut capturing = HashSet::new();
-    let mut of = Vec::new();
+    let mut keys = Vec::new();
     for call in trace.calls() {
         state.observe(&call);
         let Some(function) = function_of(call.signature) else {
@@ -146,15 +146,15 @@ fn launches(
             continue;
         }
         let kernel = kernel.unwrap_or("unnamed").to_owned();
-        let replacement = match wanted.is_empty() {
+        let replacement = match options.is_empty() {
             true => None,
-            false => match replacement::for_kernel(wanted, &kernel)? {
+            false => match replacement::for_kernel(options, &kernel)? {
                 Some(found) => Some(found),
                 None => continue,
             },
         };
         if !capturing.is_empty() {
-            *chosen
+            *selection
                 .captured
                 .entry(symbols::demangle(&kernel))
                 .or_default() += 1;
@@ -168,33 +168,33 @@ fn launches(
         }
         let number = *number;
         let readable = symbols::demangle(&kernel);
-        chosen.calls.insert(call.index);
-        chosen
+        selection.calls.insert(call.index);
+        selection
             .replacements
             .extend(replacement.map(|found| (call.index, found)));
-        chosen.subjects.push(Subject {
+        selection.subjects.push(Subject {
             call: call.index,
             name: format!("{}[{shape}]", short(&kernel, &readable)),
             kernel: Some(readable),
             number,
             count: 0,
         });
-        of.push((kernel, shape));
+        keys.push((kernel, shape));
     }
-    for (subject, key) in chosen.subjects.iter_mut().zip(&of) {
+    for (subject, key) in selection.subjects.iter_mut().zip(&keys) {
         subject.count = known.get(key).copied().unwrap_or(0);
     }
     let measured = |kernel: &String| {
-        let mut subjects = chosen.subjects.iter();
+        let mut subjects = selection.subjects.iter();
         subjects.any(|subject| subject.kernel.as_ref() == Some(kernel))
     };
-    let captured = std::mem::take(&mut chosen.captured).into_iter();
+    let captured = std::mem::take(&mut selection.captured).into_iter();
     let captured = captured.filter(|(kernel, _)| !measured(kernel)).collect();
-    chosen.captured = captured;
-    Ok(chosen)
+    selection.captured = captured;
+    Ok(selection)
 }
 
-/// A name of a kernel that is part of a folder's: readable, and another one for another kernel.
+/// A readable and unique name of a kernel, for a folder.
 fn short(kernel: &str, readable: &str) -> String {
     let bare = unqualified(readable);
     let plain = safe(&bare);
@@ -240,7 +240,7 @@ fn hash(text: &str) -> u32 {
     })
 }
 
-/// Characters that are the same in every folder's name, and not too many.
+/// A text cut and reduced to characters that are safe in a folder's name.
 fn safe(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ',' | '=');
     text.chars()
@@ -264,18 +264,18 @@ fn shape_text(shape: &LaunchShape) -> String {
     format!("{},{}{shared}", extent(shape.grid), extent(shape.block))
 }
 
-/// A name that criterion does not cut, which it does at 64 bytes.
+/// A name short enough for criterion, which cuts names at 64 bytes.
 fn fitting(name: &str) -> String {
     const LONGEST: usize = 58;
     match name.len() > LONGEST {
-        // Names are of ASCII characters.
+        // Names are ASCII.
         true => format!("{}-{:08x}", &name[..LONGEST - 9], hash(name)),
         false => name.to_owned(),
     }
 }
 
-/// Names that are the same after all get numbers.
-fn tell_apart(subjects: &mut [Subject]) {
+/// Appends numbers to duplicate names.
+fn number_duplicates(subjects: &mut [Subject]) {
     let mut seen: HashMap<String, u32> = HashMap::new();
     for subject in subjects {
         subject.name = fitting(&subject.name);
@@ -287,14 +287,14 @@ fn tell_apart(subjects: &mut [Subject]) {
     }
 }
 
-/// Refuses a baseline that nobody has kept, before anything is measured.
+/// Rejects a missing baseline before anything is measured.
 pub(super) fn expect_baseline(
     settings: &Settings,
-    chosen: &Chosen,
+    selection: &Selection,
     baseline: &str,
 ) -> Result<(), Failure> {
     let clocks = [("gpu", settings.gpu), ("host", settings.host)];
-    let exists = chosen.subjects.iter().any(|subject| {
+    let exists = selection.subjects.iter().any(|subject| {
         clocks.iter().any(|&(clock, measured)| {
             let folder = settings.output.join(clock).join(&subject.name);
             measured && folder.join(baseline).join("estimates.json").is_file()
@@ -304,7 +304,7 @@ pub(super) fn expect_baseline(
         return Ok(());
     }
     Err(Failure::unusable(format!(
-        "--baseline {baseline}: {} holds none of that name for what is measured; measure once with --save-baseline {baseline}",
+        "--baseline {baseline}: not found in {} for these measurements; measure once with --save-baseline {baseline}",
         settings.output.display()
     )))
 }
@@ -317,7 +317,7 @@ mod tests {
     use crate::test_trace;
 
     #[test]
-    fn names_are_folders_and_tell_kernels_apart() {
+    fn names_are_safe_and_unique() {
         for (kernel, readable, begin) in [
             ("saxpy", "saxpy", "saxpy"),
             (
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_launches_of_each_kernel_in_each_shape_are_chosen() {
+    fn the_first_launches_of_each_kernel_and_shape() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         test_trace::get_function(&mut builder, 0x51, "fill"); // 0
         test_trace::get_function(&mut builder, 0x52, "copy"); // 1
@@ -397,14 +397,14 @@ mod tests {
             (2, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1)]),
             (9, &[(2, 1, 3), (3, 2, 3), (4, 1, 1), (5, 1, 1), (6, 3, 3)]),
         ] {
-            let chosen = launches(&trace, None, &mut [], most).unwrap();
-            let found: Vec<_> = chosen
+            let selection = launches(&trace, None, &mut [], most).unwrap();
+            let found: Vec<_> = selection
                 .subjects
                 .iter()
                 .map(|subject| (subject.call, subject.number, subject.count))
                 .collect();
             assert_eq!(found, expected, "{most}");
-            let captured: Vec<_> = chosen.captured.into_iter().collect();
+            let captured: Vec<_> = selection.captured.into_iter().collect();
             assert_eq!(
                 captured,
                 [("inside".to_owned(), 1)],
@@ -412,12 +412,12 @@ mod tests {
             );
         }
         let set = CallSet::parse("kernel:copy").unwrap();
-        let chosen = launches(&trace, Some(&set), &mut [], 1).unwrap();
-        assert_eq!(chosen.calls.into_iter().collect::<Vec<_>>(), [4]);
+        let selection = launches(&trace, Some(&set), &mut [], 1).unwrap();
+        assert_eq!(selection.calls.into_iter().collect::<Vec<_>>(), [4]);
     }
 
     #[test]
-    fn equal_names_get_numbers() {
+    fn duplicate_names_get_numbers() {
         let subject = |call, name: &str| Subject {
             call,
             name: name.to_owned(),
@@ -426,7 +426,7 @@ mod tests {
             count: 1,
         };
         let mut subjects = [subject(1, "a"), subject(2, "b"), subject(3, "a")];
-        tell_apart(&mut subjects);
+        number_duplicates(&mut subjects);
         let names: Vec<&str> = subjects.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "a-2"]);
     }

@@ -4,24 +4,24 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the measurements are compared with.
+/// What to compare the measurements with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Comparison {
-    /// With nothing: they are kept under a name.
-    Keep(String),
-    /// With those that were kept under a name.
+    /// Nothing: they are saved under a name.
+    Save(String),
+    /// Those saved under a name.
     Against(String),
-    /// A replaced kernel's with the recorded one's, measured by the same process.
+    /// For a replaced kernel, the recorded one, measured by the same process.
     AgainstRecorded,
 }
 
-/// Under which name runs are kept that the user has given none.
+/// The name for runs that the user did not name.
 pub(super) const UNNAMED: &str = "last";
-/// Under which the recorded kernel's and the first driver's are.
+/// The names for the recorded kernel and the first driver.
 pub(super) const RECORDED: &str = "recorded-kernel";
 pub(super) const FIRST_DRIVER: &str = "first-driver";
 
-/// All that the child must know.
+/// The settings of the child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub trace: PathBuf,

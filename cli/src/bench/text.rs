@@ -1,4 +1,4 @@
-//! The results for people.
+//! The results as text for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use crate::bench::settings::{Comparison, Settings, UNNAMED};
 use crate::bench::verdict::{Report, Row, Verdict};
 use crate::quantity;
 
-/// Lines of one kind that are shown.
+/// The most lines of one kind.
 const SHOWN: usize = 20;
 
-/// All that there is to say.
+/// The whole text.
 pub(super) fn text(report: &Report, settings: &Settings) -> String {
     let mut out = String::new();
     let width = report
@@ -29,7 +29,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
         let found = &mismatch.mismatch;
         let _ = writeln!(
             out,
-            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the recorded kernel wrote {}, the other {}",
+            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the recorded kernel wrote {}, its replacement {}",
             mismatch.call,
             found.differing,
             found.elements,
@@ -45,13 +45,13 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     verdict(&mut out, report, settings);
     launches(&mut out, report, settings);
     memory(&mut out, report, settings);
-    by_reason(&mut out, "done once, not repeated", &report.not_repeated);
+    by_reason(&mut out, "made once, not repeated", &report.not_repeated);
     by_reason(&mut out, "deferred to the end", &report.deferred);
-    by_reason(&mut out, "not re-issued at all", &report.not_reissued);
+    by_reason(&mut out, "not re-issued", &report.not_reissued);
     if report.between > 0 {
         let _ = writeln!(
             out,
-            "{} between the measured ones were issued once",
+            "{} between the measured ones were made once",
             quantity::count(report.between, "other call")
         );
     }
@@ -71,7 +71,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     out
 }
 
-/// One line for each reason.
+/// A line per reason.
 fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for entry in list {
@@ -81,7 +81,7 @@ fn by_reason(out: &mut String, what: &str, list: &[Skipped]) {
     for (reason, functions) in reasons {
         let more = match functions.len().saturating_sub(SHOWN) {
             0 => String::new(),
-            more => format!(" and {more} functions more"),
+            more => format!(" and {more} more functions"),
         };
         let shown = functions[..functions.len().min(SHOWN)].join(", ");
         let _ = writeln!(out, "{what} ({reason}): {shown}{more}");
@@ -94,7 +94,7 @@ fn more(out: &mut String, length: usize) {
     }
 }
 
-/// `gpu/saxpy[4,256]`, and what else tells rows apart.
+/// `gpu/saxpy[4,256]`, and what distinguishes rows of equal name.
 fn label(row: &Row) -> String {
     let benchmark = &row.benchmark;
     let what = if benchmark.is_replaced {
@@ -117,7 +117,7 @@ fn measured(row: &Row, settings: &Settings) -> String {
         shown(lower),
         shown(upper)
     );
-    let against = !matches!(settings.comparison, Comparison::Keep(_));
+    let against = !matches!(settings.comparison, Comparison::Save(_));
     match (row.benchmark.change, row.verdict) {
         (Some(change), Verdict::Regression) => format!("{time}  {}  REGRESSION", per_cent(change)),
         (Some(change), Verdict::Improvement) => format!("{time}  {}  faster", per_cent(change)),
@@ -138,7 +138,7 @@ fn per_cent(change: Change) -> String {
     )
 }
 
-/// A time of criterion's in four digits.
+/// A time with four digits.
 fn shown(nanoseconds: f64) -> String {
     let (value, unit) = quantity::scaled(nanoseconds);
     let digits = match value {
@@ -159,38 +159,38 @@ fn verdict(out: &mut String, report: &Report, settings: &Settings) {
     if compared > 0 {
         let _ = writeln!(
             out,
-            "{} compared: {}, {} faster, {} without a change",
+            "{} compared: {}, {} faster, {} unchanged",
             quantity::count(compared, "benchmark"),
             quantity::count(count(Verdict::Regression), "regression"),
             count(Verdict::Improvement),
             count(Verdict::NoChange)
         );
     }
-    if let Comparison::Keep(name) = &settings.comparison
+    if let Comparison::Save(name) = &settings.comparison
         && compared == 0
         && name != UNNAMED
     {
-        let _ = writeln!(out, "kept as {name}: --baseline {name} compares with it");
+        let _ = writeln!(out, "saved as {name}; compare with --baseline {name}");
     }
     if !settings.replace.is_empty() && report.compared_bytes == 0 {
         let _ = writeln!(
             out,
-            "results were not compared: neither the recorded kernels nor the replaced ones have changed any memory"
+            "results were not compared: neither the recorded kernels nor their replacements changed any memory"
         );
     } else if !settings.replace.is_empty() && report.mismatches.is_empty() {
         let how = match &settings.tolerance {
             Some(tolerance) => format!("within {tolerance}"),
-            None => "bit by bit".to_owned(),
+            None => "bit for bit".to_owned(),
         };
         let _ = writeln!(
             out,
-            "replaced kernels write what the recorded ones write, {how} ({} compared)",
+            "replacements write what the recorded kernels write, {how} ({} compared)",
             quantity::bytes(report.compared_bytes)
         );
     }
 }
 
-/// Of which launches a measured one is the first.
+/// Names the launch of each subject.
 fn launches(out: &mut String, report: &Report, settings: &Settings) {
     if !settings.each_kernel {
         return;
@@ -213,7 +213,7 @@ fn memory(out: &mut String, report: &Report, settings: &Settings) {
     if !settings.restore {
         let _ = writeln!(
             out,
-            "memory: left as each iteration leaves it (--no-restore)"
+            "memory: not restored between iterations (--no-restore)"
         );
         return;
     }
@@ -221,12 +221,12 @@ fn memory(out: &mut String, report: &Report, settings: &Settings) {
     let calls: u64 = report.memory.iter().map(|memory| memory.calls).sum();
     let _ = writeln!(
         out,
-        "memory: {} kept, {} put back before each iteration{} ({} measured)",
+        "memory: {} saved, {} restored before each iteration{} ({} measured)",
         quantity::bytes(most(|memory| memory.saved_bytes).unwrap_or(0)),
         quantity::bytes(most(|memory| memory.restored_bytes).unwrap_or(0)),
         match most(|memory| memory.spilled_bytes) {
             None | Some(0) => String::new(),
-            Some(spilled) => format!(", of these {} from host memory", quantity::bytes(spilled)),
+            Some(spilled) => format!(", {} of it from host memory", quantity::bytes(spilled)),
         },
         quantity::count(calls, "call")
     );

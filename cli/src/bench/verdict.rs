@@ -1,4 +1,4 @@
-//! What criterion has written, and what it means: faster, slower, or no change that the threshold lets through.
+//! Judges measurements: regression, improvement or no change.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use cutape_replay::{Differing, Measured};
 use serde::Serialize;
 
 use crate::bench::measurement::{Benchmark, Change, Results};
-use crate::bench::selection::{Chosen, Subject};
+use crate::bench::selection::{Selection, Subject};
 use crate::bench::settings::{Comparison, Settings};
 
-/// From which relative change on more time is a regression.
+/// The relative change from which more time is a regression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub gpu: f64,
     pub host: f64,
 }
 
-/// What a change means.
+/// The meaning of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
-    /// Both intervals lie above the threshold.
+    /// Mean and median intervals lie above the threshold.
     Regression,
-    /// Both lie below its negative.
+    /// Both lie below the negated threshold.
     Improvement,
     /// Neither.
     NoChange,
@@ -30,7 +30,7 @@ pub(super) enum Verdict {
     NotCompared,
 }
 
-/// The verdict on a change. A few slow samples move the mean and not the median, so that both must say the same.
+/// Judges a change. A few slow samples move the mean but not the median, so both must agree.
 pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
     match change {
         None => Verdict::NotCompared,
@@ -44,19 +44,19 @@ pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
     }
 }
 
-/// All results, in a form that is written as JSON.
+/// All results, as JSON and for the text.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
-    /// Of two drivers the second's; those of both are kept.
+    /// With two drivers, the results of both.
     pub benchmarks: Vec<Row>,
     pub subjects: Vec<Subject>,
     pub memory: Vec<Measured>,
     pub not_repeated: Vec<cutape_replay::Skipped>,
     pub deferred: Vec<cutape_replay::Skipped>,
     pub not_reissued: Vec<cutape_replay::Skipped>,
-    /// Calls between the measured ones that were issued once.
+    /// Calls between the measured ones, made once.
     pub between: u64,
-    /// Bytes that a recorded kernel or its replacement has changed, and that were compared.
+    /// Compared bytes that a recorded kernel or its replacement changed.
     pub compared_bytes: u64,
     pub mismatches: Vec<Differing>,
     pub notes: BTreeMap<String, u64>,
@@ -67,7 +67,7 @@ pub(super) struct Report {
 pub(super) struct Row {
     #[serde(flatten)]
     pub benchmark: Benchmark,
-    /// The driver that was measured.
+    /// The measured driver.
     pub driver: String,
     #[serde(skip)]
     pub which: &'static str,
@@ -75,9 +75,7 @@ pub(super) struct Row {
 }
 
 impl Report {
-    /// Adds what one child has measured.
-    ///
-    /// `which` tells two drivers apart.
+    /// Adds the results of one child; `which` distinguishes two drivers.
     pub(super) fn add(
         &mut self,
         results: Results,
@@ -85,7 +83,7 @@ impl Report {
         limits: &Limits,
         which: &'static str,
     ) {
-        let against = !matches!(settings.comparison, Comparison::Keep(_));
+        let against = !matches!(settings.comparison, Comparison::Save(_));
         for benchmark in results.benchmarks {
             let threshold = match benchmark.clock.as_str() {
                 "gpu" => limits.gpu,
@@ -113,31 +111,31 @@ impl Report {
         }
         if let Some(first) = replay.divergences.first() {
             let note = format!(
-                "{} calls of the replay answered otherwise than recorded, the first is call {} {}: expected {}, received {}",
+                "{} calls diverged from the recording, first call {} {}: expected {}, received {}",
                 replay.divergence_count, first.call, first.function, first.expected, first.received
             );
             *self.notes.entry(note).or_default() += 1;
         }
     }
 
-    /// Adds what was to be measured.
-    pub(super) fn chosen(&mut self, chosen: Chosen) {
-        self.subjects = chosen.subjects;
-        for (kernel, launches) in chosen.captured {
+    /// Adds the names of the subjects.
+    pub(super) fn add_selection(&mut self, selection: Selection) {
+        self.subjects = selection.subjects;
+        for (kernel, launches) in selection.captured {
             let note = format!(
-                "{kernel} is not measured: its launches are captured into graphs, which `--calls cuGraphLaunch` measures as a whole"
+                "{kernel} is not measured: its launches are captured into graphs; `--calls cuGraphLaunch` measures those as a whole"
             );
             *self.notes.entry(note).or_default() += launches;
         }
     }
 
-    /// How many benchmarks had something to be compared with.
+    /// The number of benchmarks that were compared.
     pub(super) fn compared(&self) -> usize {
         let compared = |row: &&Row| row.verdict != Verdict::NotCompared;
         self.benchmarks.iter().filter(compared).count()
     }
 
-    /// A regression, or results that differ.
+    /// Whether there is a regression or results differ.
     pub(super) fn has_findings(&self) -> bool {
         let regressed = |row: &Row| row.verdict == Verdict::Regression;
         self.benchmarks.iter().any(regressed) || !self.mismatches.is_empty()
@@ -150,7 +148,7 @@ mod tests {
     use crate::bench::measurement::around;
 
     #[test]
-    fn a_regression_is_wholly_above_the_threshold() {
+    fn verdicts() {
         for (mean, median, verdict) in [
             (around(0.20, 0.01), around(0.20, 0.01), Verdict::Regression),
             (around(0.06, 0.02), around(0.06, 0.02), Verdict::NoChange),

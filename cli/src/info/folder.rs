@@ -144,7 +144,10 @@ impl Folder {
         }
         for process in self.traces.iter().filter(|process| process.damages > 0) {
             let name = output::printable(&process.trace);
-            writeln!(out, "\n{name}: damaged; `cutape repair` keeps the readable part")?;
+            writeln!(
+                out,
+                "\n{name}: damaged; `cutape repair` keeps the readable part"
+            )?;
         }
         for file in &self.unusable {
             writeln!(out, "\n{}", output::printable(&file.why))?;

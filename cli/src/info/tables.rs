@@ -442,10 +442,7 @@ fn write_memory(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     write_table("Copies", &["direction", "bytes"], rows.collect(), 1, page)?;
     if copies.unknown_copies > 0 {
         let number = grouped(copies.unknown_copies);
-        writeln!(
-            page.out,
-            "  {number} more of unknown size or direction"
-        )?;
+        writeln!(page.out, "  {number} more of unknown size or direction")?;
     }
     Ok(())
 }
