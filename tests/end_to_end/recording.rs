@@ -369,7 +369,7 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     let expected = match (up, down) {
         (Left::Bytes, Left::Bytes) => format!("{came_back} compared, 0 not"),
         (Left::Bytes, Left::Hash) => {
-            format!("{came_back} compared ({came_back} by their hash), 0 not")
+            format!("{came_back} compared ({came_back} by hash), 0 not")
         }
         _ => format!("0 compared, {came_back} not"),
     };
