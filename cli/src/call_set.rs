@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use cutape_analyzer::glob::matches;
 use cutape_format::{Call, Signatures, Trace};
 
 use crate::failure::Failure;
@@ -200,59 +201,12 @@ fn number(word: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
 }
 
-/// Whether a glob matches the whole text: `*` stands for any characters, `?` for one.
-fn matches(glob: &str, text: &str) -> bool {
-    let (glob, text) = (glob.as_bytes(), text.as_bytes());
-    let (mut g, mut t) = (0, 0);
-    // Where to continue once the last `*` takes one more character.
-    let mut retry = None;
-    while t < text.len() {
-        match glob.get(g) {
-            Some(b'*') => {
-                retry = Some((g + 1, t));
-                g += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == text[t] => {
-                g += 1;
-                t += 1;
-            }
-            _ => match retry {
-                Some((after, taken)) => {
-                    retry = Some((after, taken + 1));
-                    (g, t) = (after, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    glob[g..].iter().all(|&byte| byte == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
     use crate::test_trace;
-
-    #[test]
-    fn globs() {
-        for (glob, text, expected) in [
-            ("cuMemAlloc", "cuMemAlloc", true),
-            ("cuMemAlloc", "cuMemAlloc_v2", false),
-            ("cuMem*", "cuMemcpy", true),
-            ("*", "", true),
-            ("", "x", false),
-            ("*Alloc*", "cuMemAlloc_v2", true),
-            ("cu?emAlloc", "cuMemAlloc", true),
-            ("a*b*c", "aXbYbZc", true),
-            ("a*b*c", "aXbYbZ", false),
-            ("a?", "a", false),
-            ("a**", "a", true),
-        ] {
-            assert_eq!(matches(glob, text), expected, "{glob} {text}");
-        }
-    }
 
     #[test]
     fn terms() {
