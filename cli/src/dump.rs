@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::call_set::CallSet;
 use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Format};
 use crate::progress::Progress;
 use crate::quantity;
 use crate::render::{Limits, Renderer, notes};
@@ -43,12 +43,6 @@ pub(crate) struct Arguments {
     /// Do not colour the output, even on a terminal.
     #[arg(long)]
     no_color: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use self::folder::Folder;
 use self::summary::Summary;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Format};
 use crate::progress::Progress;
 
 /// What `info` takes.
@@ -26,12 +26,6 @@ pub(crate) struct Arguments {
     /// Tables for people, or one JSON object with raw numbers.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -13,6 +13,7 @@ mod clock;
 mod doctor;
 mod dump;
 mod failure;
+mod guarded;
 mod info;
 mod input;
 mod launch;
@@ -34,7 +35,9 @@ mod trace_state;
 
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+use tracing::Level;
 
 use crate::failure::Failure;
 
@@ -46,15 +49,9 @@ struct Arguments {
     #[command(subcommand)]
     verb: Verb,
     /// How much to log on stderr.
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value = "warn",
-        value_name = "LEVEL"
-    )]
+    #[arg(long, global = true, default_value = "warn", value_name = "LEVEL", value_parser = levels())]
     #[arg(hide_possible_values = true, long_help = LOG_HELP)]
-    log: LogLevel,
+    log: Level,
 }
 
 const LOG_HELP: &str = "How much to log on stderr: error, warn, info, debug or trace";
@@ -72,15 +69,6 @@ Exit status:
   3  a bug of cutape
   `record` exits with the program's status; with 128 plus the signal's number
   if a signal killed the program.";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
 
 #[derive(Subcommand)]
 enum Verb {
@@ -104,7 +92,7 @@ enum Verb {
     Repair(repair::Arguments),
     /// The process in which `replay` makes the calls.
     #[command(name = replay::CHILD, hide = true)]
-    ReplayChild(replay::Arguments),
+    ReplayChild(replay::ChildArguments),
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
@@ -156,16 +144,14 @@ fn run(verb: Verb) -> ExitCode {
     }
 }
 
-fn start_log(level: LogLevel) {
-    let filter = tracing_subscriber::EnvFilter::new(match level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    });
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"])
+        .map(|word| word.parse().unwrap_or(Level::WARN))
+}
+
+fn start_log(level: Level) {
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(level)
         .with_writer(std::io::stderr);
     // Fails only if a subscriber exists, which a binary excludes.
     let _ = log.without_time().try_init();

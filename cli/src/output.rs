@@ -11,6 +11,15 @@ use cutape_format::layout::MAGIC;
 
 use crate::failure::Failure;
 
+/// The value of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
 /// Whether to colour stdout: a terminal that supports it, without `NO_COLOR`, `TERM=dumb` or the
 /// user's option.
 pub(crate) fn coloured(no_color: bool) -> bool {

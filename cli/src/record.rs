@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use self::options::Recording;
 use self::reservation::Reservation;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Format};
 use crate::payloads;
 use crate::quantity;
 
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
         default_missing_value = "text",
         verbatim_doc_comment
     )]
-    stats: Option<cost::Format>,
+    stats: Option<Format>,
     #[command(flatten)]
     recording: Recording,
     /// The program and its arguments; the -- is optional.

@@ -1,19 +1,17 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
-use std::fmt::{self, Write as _};
-use std::io::{self, Write};
+use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cutape_format::Trace;
-use cutape_replay::{Divergence, Guard, Measuring, Options, Report, Selection, What};
+use cutape_replay::{Divergence, Measuring, Options, Report, Selection, What};
 
 use crate::call_set::CallSet;
-use crate::failure::{FOUND, Failure};
+use crate::failure::{FOUND, Failure, UNUSABLE};
+use crate::guarded::{self, GuardedOptions};
 use crate::library;
-use crate::output::ReportFile;
 use crate::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -59,24 +57,18 @@ pub(crate) struct Arguments {
     /// Count divergences instead of stopping at the first.
     #[arg(long)]
     keep_going: bool,
-    /// Replay even if the machine does not fit the trace.
+    #[command(flatten)]
+    guarded: GuardedOptions,
+}
+
+/// The arguments of the guarded child.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ChildArguments {
+    /// The resolved driver.
     #[arg(long)]
-    force: bool,
-    /// Map recorded devices to devices of this machine, by ordinal.
-    ///
-    /// MAP is recorded=here, e.g. 0=1,1=0. The other devices are matched by
-    /// UUID, by name and compute capability, and in order.
-    #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
-    devices: Option<DeviceMap>,
-    /// Leave memory where the driver allocates it, and translate addresses.
-    #[arg(long)]
-    no_placement: bool,
-    /// The longest time that one call may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    watchdog: u64,
-    /// Write the report to this file as JSON; - is stdout, without the text.
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    child_driver: PathBuf,
+    #[command(flatten)]
+    arguments: Arguments,
 }
 
 /// What `--timing` measures.
@@ -88,105 +80,23 @@ enum Timing {
     Span,
 }
 
-/// Pairs of device ordinals: recorded, here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceMap(pub(crate) Vec<(u32, u32)>);
-
-impl fmt::Display for DeviceMap {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs: Vec<String> = self
-            .0
-            .iter()
-            .map(|(recorded, here)| format!("{recorded}={here}"))
-            .collect();
-        formatter.write_str(&pairs.join(","))
-    }
-}
-
-/// Parses `0=1,1=0`.
-pub(crate) fn device_map(text: &str) -> Result<DeviceMap, String> {
-    let pair = |word: &str| {
-        let (recorded, here) = word.split_once('=')?;
-        Some((recorded.trim().parse().ok()?, here.trim().parse().ok()?))
-    };
-    let pairs: Result<_, String> = text
-        .split(',')
-        .map(|word| {
-            pair(word).ok_or_else(|| format!("{word:?} is not of the form recorded=here, e.g. 0=1"))
-        })
-        .collect();
-    Ok(DeviceMap(pairs?))
-}
-
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = crate::input::open(&arguments.trace)?;
     selection(&trace, &arguments)?;
-    let file = match arguments.report.as_deref() {
-        Some(path) if path.as_os_str() != "-" => Some(ReportFile::prepare(path)?),
-        _ => None,
-    };
+    let output = arguments.guarded.report()?;
     let driver = library::driver(arguments.driver.as_deref())?;
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::unusable(format!(
-            "cannot read the path of cutape's own executable: {error}"
-        ))
-    })?;
-    let guard = Guard {
-        watchdog: Duration::from_secs(arguments.watchdog.max(1)),
-        ..Guard::default()
-    };
-    let command = || {
-        let mut command = Command::new(&program);
-        command
-            .arg(CHILD)
-            .arg(&arguments.trace)
-            .arg("--driver")
-            .arg(&driver);
-        if let Some(calls) = &arguments.calls {
-            command.args(["--calls", calls]);
-        }
-        if let Some(until) = arguments.until {
-            command.args(["--until", &until.to_string()]);
-        }
-        if let Some(devices) = &arguments.devices {
-            command.args(["--devices", &devices.to_string()]);
-        }
-        for (wanted, flag) in [
-            (arguments.timing == Some(Timing::Calls), "--timing=calls"),
-            (arguments.timing == Some(Timing::Span), "--timing=span"),
-            (arguments.threads, "--threads"),
-            (arguments.keep_going, "--keep-going"),
-            (arguments.force, "--force"),
-            (arguments.no_placement, "--no-placement"),
-        ] {
-            if wanted {
-                command.arg(flag);
-            }
-        }
-        command
-    };
+    let program = guarded::own_path()?;
+    let hidden = ["--child-driver".into(), driver.into_os_string()];
+    let command = || guarded::child(&program, "replay", CHILD, &hidden);
     let mut progress = Progress::new("calls", None);
     let plan = cutape_replay::plan(&trace);
+    let guard = arguments.guarded.guard();
     let report = cutape_replay::run_guarded(&trace, &plan, &command, &guard, &mut |done| {
         progress.reach(done)
     })
     .map_err(Failure::unusable)?;
     drop(progress);
-    let json = serde_json::to_string_pretty(&report).unwrap_or_default();
-    let written = match (&arguments.report, &file) {
-        (Some(_), None) => writeln!(io::stdout(), "{json}"),
-        (_, file) => {
-            if let Some(file) = file {
-                file.write(&(json + "\n"))?;
-            }
-            write!(io::stdout(), "{}", text(&trace, &report))
-        }
-    };
-    // A closed pipe does not change the outcome.
-    written.or_else(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(error),
-    })?;
+    output.write(&report, &text(&trace, &report))?;
     Ok(if report.agrees() {
         ExitCode::SUCCESS
     } else {
@@ -195,15 +105,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.
-pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
+    let arguments = &child.arguments;
     let trace = Trace::open(&arguments.trace)?;
-    let driver = arguments
-        .driver
-        .clone()
-        .ok_or_else(|| Failure::unusable("replay-child is internal; use `cutape replay`"))?;
     let options = Options {
         until: arguments.until,
-        calls: selection(&trace, &arguments)?,
+        calls: selection(&trace, arguments)?,
         keep_going: arguments.keep_going,
         timing: match arguments.timing {
             None => Measuring::Nothing,
@@ -211,19 +118,10 @@ pub(crate) fn run_child(arguments: Arguments) -> Result<ExitCode, Failure> {
             Some(Timing::Span) => Measuring::Span,
         },
         threads: arguments.threads,
-        force: arguments.force,
-        watchdog: Duration::from_secs(arguments.watchdog.max(1)),
-        placement: !arguments.no_placement,
-        devices: arguments
-            .devices
-            .as_ref()
-            .map_or_else(Vec::new, |map| map.0.clone()),
-        ..Options::new(driver)
+        ..arguments.guarded.replay(child.child_driver.clone())
     };
     let status = cutape_replay::run_as_child(&trace, &options);
-    Ok(ExitCode::from(
-        u8::try_from(status).unwrap_or(crate::failure::UNUSABLE),
-    ))
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }
 
 /// The calls of `--calls` by index, because the kernel of a launch is known only in trace order.
@@ -414,20 +312,5 @@ fn describe(out: &mut String, divergence: &Divergence) {
     }
     for line in &divergence.history {
         let _ = writeln!(out, "  {line}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn device_maps() {
-        let map = device_map("0=1, 1=0").unwrap();
-        assert_eq!(map.0, [(0, 1), (1, 0)]);
-        assert_eq!(map.to_string(), "0=1,1=0");
-        for wrong in ["", "0", "0=1,", "0=x", "-1=0", "0:1", "0=1;1=0"] {
-            assert!(device_map(wrong).is_err(), "{wrong}");
-        }
     }
 }

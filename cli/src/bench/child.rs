@@ -17,7 +17,7 @@ use cutape_replay::{Clock, Job, Measuring, Options, Work};
 use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_time};
 use crate::bench::replacement;
 use crate::bench::selection::{self, Selection};
-use crate::bench::settings::{Comparison, RECORDED, Settings};
+use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings};
 use crate::failure::{Failure, UNUSABLE};
 use crate::quantity::scaled;
 
@@ -25,33 +25,40 @@ use crate::quantity::scaled;
 /// digit of an interval.
 const RESAMPLES: usize = 10_000;
 
-/// The child's argument: the settings as JSON.
+/// The arguments of the guarded child.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ChildArguments {
-    settings: String,
+    /// The resolved driver.
+    #[arg(long)]
+    child_driver: PathBuf,
+    /// A [`Comparison`] as JSON.
+    #[arg(long)]
+    child_comparison: String,
+    #[command(flatten)]
+    arguments: Arguments,
 }
 
 /// The guarded child: measures, and reports through a pipe to its parent.
 pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
-    let settings: Settings = serde_json::from_str(&arguments.settings)
-        .map_err(|_| Failure::unusable("bench-child is internal; use `cutape bench`"))?;
+    let settings = Settings {
+        driver: arguments.child_driver,
+        comparison: serde_json::from_str(&arguments.child_comparison)
+            .map_err(|_| Failure::unusable("bench-child is internal; use `cutape bench`"))?,
+        ..Settings::of(arguments.arguments)?
+    };
     let trace = Trace::open(&settings.trace)?;
     let selection = selection::select(&trace, &settings)?;
     let options = Options {
         keep_going: true,
         // Only `replay` compares returned bytes.
         timing: Measuring::Calls,
-        force: settings.force,
-        devices: settings.devices.clone(),
-        placement: settings.placement,
-        watchdog: Duration::from_secs(settings.watchdog),
         until: selection.calls.last().map(|last| last + 1),
-        ..Options::new(settings.driver.clone())
+        ..settings.guarded.replay(settings.driver.clone())
     };
     let job = Job {
         calls: selection.calls.clone(),
-        each: settings.each_kernel,
-        restore: settings.restore,
+        each: settings.by_kernel(),
+        restore: !settings.no_restore,
         replacements: selection.replacements.clone(),
         tolerance: replacement::tolerance(settings.tolerance.as_deref())?,
         recorded_too: settings.comparison == Comparison::AgainstRecorded,
@@ -66,7 +73,7 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
     let results = || {
         let silenced = (!settings.verbose).then(SilencedOutput::start);
-        if settings.plots {
+        if !settings.no_plots {
             criterion(&settings).final_summary();
         }
         drop(silenced);
@@ -89,7 +96,7 @@ impl Bench {
     fn measure(&self, subject: cutape_replay::Subject, work: &mut Work<'_>) -> Result<(), String> {
         let subjects = self.selection.subjects.iter();
         // A single subject of all calls may start after calls that are not repeated.
-        let name = match self.settings.each_kernel {
+        let name = match self.settings.by_kernel() {
             true => subjects
                 .into_iter()
                 .find(|known| known.call == subject.call),
@@ -97,8 +104,8 @@ impl Bench {
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
         for (group, clock, wanted) in [
-            ("gpu", Clock::Gpu, self.settings.gpu),
-            ("host", Clock::Host, self.settings.host),
+            ("gpu", Clock::Gpu, self.settings.gpu()),
+            ("host", Clock::Host, self.settings.host()),
         ] {
             if !wanted {
                 continue;
@@ -196,9 +203,9 @@ fn jittered(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
 
 /// Criterion, configured by the settings.
 fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
-    let plots = match settings.plots {
-        true => PlottingBackend::Plotters,
-        false => PlottingBackend::None,
+    let plots = match settings.no_plots {
+        false => PlottingBackend::Plotters,
+        true => PlottingBackend::None,
     };
     Criterion::default()
         .with_measurement(Nanoseconds)

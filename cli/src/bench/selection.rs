@@ -57,8 +57,8 @@ pub(super) fn select(trace: &Trace, settings: &Settings) -> Result<Selection, Fa
         .transpose()?;
     replacement::tolerance(settings.tolerance.as_deref())?;
     let mut options = replacement::parse(&settings.replace)?;
-    let mut selection = match settings.each_kernel {
-        true => launches(trace, set.as_ref(), &mut options, settings.launches)?,
+    let mut selection = match settings.by_kernel() {
+        true => launches(trace, set.as_ref(), &mut options, settings.launches.max(1))?,
         false => together(trace, set.as_ref(), settings.calls.as_deref()),
     };
     if let Some(unused) = options.iter().find(|option| !option.is_used) {
@@ -70,7 +70,7 @@ pub(super) fn select(trace: &Trace, settings: &Settings) -> Result<Selection, Fa
         )));
     }
     if selection.calls.is_empty() {
-        let what = match (&settings.calls, settings.each_kernel) {
+        let what = match (&settings.calls, settings.by_kernel()) {
             (Some(text), true) => format!("--calls {text}: no launch of the trace matches"),
             (Some(text), false) => format!("--calls {text}: no call of the trace matches"),
             (None, true) => format!(
@@ -293,7 +293,7 @@ pub(super) fn expect_baseline(
     selection: &Selection,
     baseline: &str,
 ) -> Result<(), Failure> {
-    let clocks = [("gpu", settings.gpu), ("host", settings.host)];
+    let clocks = [("gpu", settings.gpu()), ("host", settings.host())];
     let exists = selection.subjects.iter().any(|subject| {
         clocks.iter().any(|&(clock, measured)| {
             let folder = settings.output.join(clock).join(&subject.name);

@@ -63,7 +63,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
         let _ = writeln!(out, "note: {note}{times}");
     }
     let index = settings.output.join("report/index.html");
-    if settings.plots && index.is_file() {
+    if !settings.no_plots && index.is_file() {
         let here = std::env::current_dir().unwrap_or_default();
         let shown = index.strip_prefix(here).unwrap_or(&index);
         let _ = writeln!(out, "plots: {}", shown.display());
@@ -192,7 +192,7 @@ fn verdict(out: &mut String, report: &Report, settings: &Settings) {
 
 /// Names the launch of each subject.
 fn launches(out: &mut String, report: &Report, settings: &Settings) {
-    if !settings.each_kernel {
+    if !settings.by_kernel() {
         return;
     }
     for subject in report.subjects.iter().take(SHOWN) {
@@ -210,7 +210,7 @@ fn launches(out: &mut String, report: &Report, settings: &Settings) {
 }
 
 fn memory(out: &mut String, report: &Report, settings: &Settings) {
-    if !settings.restore {
+    if settings.no_restore {
         let _ = writeln!(
             out,
             "memory: not restored between iterations (--no-restore)"

@@ -9,13 +9,6 @@ use crate::bench::measurement::{Benchmark, Change, Results};
 use crate::bench::selection::{Selection, Subject};
 use crate::bench::settings::{Comparison, Settings};
 
-/// The relative change from which more time is a regression.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub gpu: f64,
-    pub host: f64,
-}
-
 /// The meaning of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -76,20 +69,15 @@ pub(super) struct Row {
 
 impl Report {
     /// Adds the results of one child; `which` distinguishes two drivers.
-    pub(super) fn add(
-        &mut self,
-        results: Results,
-        settings: &Settings,
-        limits: &Limits,
-        which: &'static str,
-    ) {
+    pub(super) fn add(&mut self, results: Results, settings: &Settings, which: &'static str) {
         let against = !matches!(settings.comparison, Comparison::Save(_));
         for benchmark in results.benchmarks {
             let threshold = match benchmark.clock.as_str() {
-                "gpu" => limits.gpu,
-                _ => limits.host,
+                "gpu" => settings.threshold,
+                _ => settings.host_threshold,
             };
-            let verdict = judge(benchmark.change.as_ref().filter(|_| against), threshold);
+            let change = benchmark.change.as_ref().filter(|_| against);
+            let verdict = judge(change, threshold / 100.0);
             self.benchmarks.push(Row {
                 benchmark,
                 driver: settings.driver.display().to_string(),

@@ -6,17 +6,8 @@ use cutape_format::{Bytes, Note, Trace};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Format};
 use crate::quantity;
-
-/// The output format of `--stats`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// Lines for people.
-    Text,
-    /// One JSON object per trace, each on one line.
-    Json,
-}
 
 /// The cost of recording one process.
 struct Cost {

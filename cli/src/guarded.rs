@@ -1,0 +1,152 @@
+//! What `replay` and `bench` share: options, the guarded child process, the JSON report.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use cutape_replay::{Guard, Options};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::ReportFile;
+
+/// The options that both verbs have.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct GuardedOptions {
+    /// Continue even if the machine does not fit the trace.
+    #[arg(long)]
+    force: bool,
+    /// Map recorded devices to devices of this machine, by ordinal.
+    ///
+    /// MAP is recorded=here, e.g. 0=1,1=0. The other devices are matched by
+    /// UUID, by name and compute capability, and in order.
+    #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
+    devices: Option<DeviceMap>,
+    /// Leave memory where the driver allocates it, and translate addresses.
+    #[arg(long)]
+    no_placement: bool,
+    /// The longest time that one call or iteration may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    watchdog: u64,
+    /// Write the results to this file as JSON; - is stdout, without the text.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl GuardedOptions {
+    fn watchdog(&self) -> Duration {
+        Duration::from_secs(self.watchdog.max(1))
+    }
+
+    /// The options of a replay on that driver.
+    pub(crate) fn replay(&self, driver: PathBuf) -> Options {
+        Options {
+            force: self.force,
+            watchdog: self.watchdog(),
+            placement: !self.no_placement,
+            devices: self.devices.clone().map_or_else(Vec::new, |map| map.0),
+            ..Options::new(driver)
+        }
+    }
+
+    /// The guard of the child.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard {
+            watchdog: self.watchdog(),
+            ..Guard::default()
+        }
+    }
+
+    /// The report, checked to be writable.
+    pub(crate) fn report(&self) -> Result<JsonReport, Failure> {
+        Ok(match self.report.as_deref() {
+            None => JsonReport::None,
+            Some(path) if path.as_os_str() == "-" => JsonReport::Stdout,
+            Some(path) => JsonReport::File(ReportFile::prepare(path)?),
+        })
+    }
+}
+
+/// Where the report goes as JSON.
+#[derive(Debug)]
+pub(crate) enum JsonReport {
+    None,
+    /// In place of the text.
+    Stdout,
+    File(ReportFile),
+}
+
+impl JsonReport {
+    /// Writes the report, and the text to stdout.
+    pub(crate) fn write(&self, report: &impl Serialize, text: &str) -> Result<(), Failure> {
+        let json = || serde_json::to_string_pretty(report).unwrap_or_default() + "\n";
+        let written = match self {
+            JsonReport::Stdout => write!(io::stdout(), "{}", json()),
+            JsonReport::File(file) => {
+                file.write(&json())?;
+                write!(io::stdout(), "{text}")
+            }
+            JsonReport::None => write!(io::stdout(), "{text}"),
+        };
+        // A closed pipe does not change the outcome.
+        written.or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error.into()),
+        })
+    }
+}
+
+/// Pairs of device ordinals: recorded, here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeviceMap(Vec<(u32, u32)>);
+
+/// Parses `0=1,1=0`.
+fn device_map(text: &str) -> Result<DeviceMap, String> {
+    let pair = |word: &str| {
+        let (recorded, here) = word.split_once('=')?;
+        Some((recorded.trim().parse().ok()?, here.trim().parse().ok()?))
+    };
+    let pairs: Result<_, String> = text
+        .split(',')
+        .map(|word| {
+            pair(word).ok_or_else(|| format!("{word:?} is not of the form recorded=here, e.g. 0=1"))
+        })
+        .collect();
+    Ok(DeviceMap(pairs?))
+}
+
+/// The path of this program, to start the child.
+pub(crate) fn own_path() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| {
+        Failure::unusable(format!(
+            "cannot read the path of cutape's own executable: {error}"
+        ))
+    })
+}
+
+/// The command of the child: this process's own arguments with the verb `child` in place of `verb`,
+/// followed by `hidden` options.
+pub(crate) fn child(program: &Path, verb: &str, child: &str, hidden: &[OsString]) -> Command {
+    let mut command = Command::new(program);
+    let mut arguments = env::args_os().skip(1);
+    command.args(arguments.by_ref().take_while(|argument| argument != verb));
+    command.arg(child).args(hidden).args(arguments);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_maps() {
+        let map = device_map("0=1, 1=0").unwrap();
+        assert_eq!(map.0, [(0, 1), (1, 0)]);
+        for wrong in ["", "0", "0=1,", "0=x", "-1=0", "0:1", "0=1;1=0"] {
+            assert!(device_map(wrong).is_err(), "{wrong}");
+        }
+    }
+}
