@@ -1,4 +1,5 @@
-//! Bad input: status 2, one line on stderr that says what is wrong and where, no file changed, no panic.
+//! Bad input: status 2, one line on stderr that says what is wrong and where, no file changed, no
+//! panic.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -356,7 +357,8 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// A command that is refused, in a folder with `sound.cutape`, an executable `program`, and a text file `text`.
+/// A command that is refused, in a folder with `sound.cutape`, an executable `program`, and a text
+/// file `text`.
 struct BadCommand {
     name: &'static str,
     words: &'static [&'static str],
@@ -582,7 +584,8 @@ fn bad_command(folder: &Path, bad: &BadCommand) -> Result<(), String> {
     Ok(())
 }
 
-/// A program whose trace cannot be written runs to its end; a line on stderr reports that the trace ends early.
+/// A program whose trace cannot be written runs to its end; a line on stderr reports that the trace
+/// ends early.
 fn expect_unharmed(output: &Output, trace: &Path) -> Result<(), String> {
     output.expect_code(3)?;
     let lines: Vec<_> = output.stderr.lines().collect();

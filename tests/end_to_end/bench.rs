@@ -1,6 +1,7 @@
 //! `cutape bench` on the null driver: what is measured, what is compared, and what is refused.
 //!
-//! No test looks at a time. Where a verdict is asked for, launches take 5 ms on one side and microseconds on the other.
+//! No test looks at a time. Where a verdict is asked for, launches take 5 ms on one side and
+//! microseconds on the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,8 @@ fn the_whole_trace_is_measured_as_one(folder: &Path) {
     assert_eq!(all(&report, "benchmarks", "verdict"), ["not-compared"; 2]);
     assert!(all(&report, "not_repeated", "function").contains(&"cuMemAlloc_v2"));
     assert!(all(&report, "deferred", "function").contains(&"cuMemFree_v2"));
-    // The two buffers that the program copies something into; the third is set to the zeros that it holds.
+    // The two buffers that the program copies something into; the third is set to the zeros that it
+    // holds.
     assert_eq!(report["memory"][0]["restored_bytes"], 800_000);
     assert_eq!(report["memory"][0]["calls"], 17);
     assert!(folder.join("report/index.html").is_file());

@@ -1,5 +1,5 @@
-//! The traces in `traces/`, recorded on real hardware by earlier versions: each opens, is undamaged, and has exactly the
-//! findings that its entry in the manifest names.
+//! The traces in `traces/`, recorded on real hardware by earlier versions: each opens, is
+//! undamaged, and has exactly the findings that its entry in the manifest names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -137,7 +137,8 @@ fn check(entry: &Entry) -> Result<(), String> {
     replayed(&path)
 }
 
-/// `replay` refuses the null driver for a trace of a real one; with `--force` it finds that the null driver answers the same.
+/// `replay` refuses the null driver for a trace of a real one; with `--force` it finds that the
+/// null driver answers the same.
 fn replayed(path: &Path) -> Result<(), String> {
     let output = run(&mut replay(path));
     output.expect_code(2)?;

@@ -1,4 +1,5 @@
-//! Traces cut at any byte, and with any byte changed: refused, or read as what they were; never a panic, never other content.
+//! Traces cut at any byte, and with any byte changed: refused, or read as what they were; never a
+//! panic, never other content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ fn positions(length: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Everything that can be read of a trace, as lines; reading it must not panic whatever is in the file.
+/// Everything that can be read of a trace, as lines; reading it must not panic whatever is in the
+/// file.
 fn read(trace: &Trace) -> Vec<String> {
     let mut lines: Vec<String> = trace
         .calls()

@@ -1,4 +1,5 @@
-//! A driver that is newer than the registry: its new functions work while recording, and the trace names them.
+//! A driver that is newer than the registry: its new functions work while recording, and the trace
+//! names them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,8 +30,8 @@ const NEW: [&str; 7] = [
     "cudbgNewThing",
 ];
 
-/// The compiled driver, in a folder of its own, and the programs that are linked to it: as usual, and with every symbol bound
-/// at the start.
+/// The compiled driver, in a folder of its own, and the programs that are linked to it: as usual,
+/// and with every symbol bound at the start.
 struct Newer {
     driver: PathBuf,
     programs: [PathBuf; 2],

@@ -1,4 +1,5 @@
-//! Decoded traces of some programs, compared with the files in `tests/golden/`; `UPDATE_GOLDEN=1` rewrites the files.
+//! Decoded traces of some programs, compared with the files in `tests/golden/`; `UPDATE_GOLDEN=1`
+//! rewrites the files.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::process::ExitCode;
 
 use cutape_tests::{Suite, compiled, parts, record, root, run, stable_dump};
 
-/// Their calls have every kind of argument and snapshot: strings, structs, option arrays, images, payloads, launches.
+/// Their calls have every kind of argument and snapshot: strings, structs, option arrays, images,
+/// payloads, launches.
 const PROGRAMS: [&str; 8] = [
     "clean/copies_2d3d",
     "clean/init_device",

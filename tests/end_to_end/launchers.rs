@@ -1,5 +1,5 @@
-//! Launchers under `record`, and `record` under launchers: every process that calls the driver has a trace, or the table in
-//! `programs/loading/launchers.toml` has the reason.
+//! Launchers under `record`, and `record` under launchers: every process that calls the driver has
+//! a trace, or the table in `programs/loading/launchers.toml` has the reason.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,6 @@
-//! Every way in which a program loads libcuda, with every backend of `record`: the calls are recorded exactly where
-//! `programs/loading/ways.toml` has the backend. Also the programs that `record` refuses, and its messages.
+//! Every way in which a program loads libcuda, with every backend of `record`: the calls are
+//! recorded exactly where `programs/loading/ways.toml` has the backend. Also the programs that
+//! `record` refuses, and its messages.
 
 use std::ffi::CStr;
 use std::fs;
@@ -180,7 +181,8 @@ fn agrees_with_the_table(
     Ok(Verdict::Passed)
 }
 
-/// When gum cannot patch one function, it restores all of them: calls are recorded as with preload, once each.
+/// When gum cannot patch one function, it restores all of them: calls are recorded as with preload,
+/// once each.
 fn not_patched(folder: &Path) -> Result<(), String> {
     for (name, expected) in [
         ("libcuda.so.1", &CALLS[..]),
@@ -265,7 +267,8 @@ fn auto(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A running program that has loaded the driver, but whose calls are not recorded, is reported; so is a child of the program.
+/// A running program that has loaded the driver, but whose calls are not recorded, is reported; so
+/// is a child of the program.
 fn unseen(folder: &Path) -> Result<(), String> {
     for (name, launcher, advice) in [
         ("itself", &[][..], "try --backend audit"),
@@ -329,8 +332,8 @@ fn forked(folder: &Path) -> Result<(), String> {
     output.expect(0)
 }
 
-/// When the static TLS block has no space for another library, the interposer finds a thread's state through the TLS
-/// descriptor. (glibc before 2.34 ignores the setting.)
+/// When the static TLS block has no space for another library, the interposer finds a thread's
+/// state through the TLS descriptor. (glibc before 2.34 ignores the setting.)
 fn crowded_out(folder: &Path) -> Result<(), String> {
     let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
     let mut command = record_command("audit", &folder.join("t.cutape"), &words);
@@ -350,7 +353,8 @@ fn outlives(_: &Path) -> Result<(), String> {
     output.expect(0)
 }
 
-/// AddressSanitizer refuses to start when another library is loaded before its own; `audit` loads none.
+/// AddressSanitizer refuses to start when another library is loaded before its own; `audit` loads
+/// none.
 fn sanitized(folder: &Path) -> Result<Verdict, String> {
     let program = folder.join("program");
     let source = root().join("tests/programs/loading/open.c");

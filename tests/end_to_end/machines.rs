@@ -1,5 +1,6 @@
-//! Replay on another machine than the recorded one: `replay` refuses a machine that does not fit, with every reason; it
-//! notes differences that do not matter; and it maps devices that have another order.
+//! Replay on another machine than the recorded one: `replay` refuses a machine that does not fit,
+//! with every reason; it notes differences that do not matter; and it maps devices that have
+//! another order.
 
 use std::fs;
 use std::path::{Path, PathBuf};

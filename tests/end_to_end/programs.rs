@@ -1,4 +1,5 @@
-//! Every test program in every mode: bare, recorded, checked, checked live, replayed, replayed with threads at once, hashed.
+//! Every test program in every mode: bare, recorded, checked, checked live, replayed, replayed with
+//! threads at once, hashed.
 
 use std::path::Path;
 use std::process::ExitCode;

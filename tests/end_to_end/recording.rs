@@ -1,4 +1,5 @@
-//! Recording itself: exit statuses, files, processes, threads, payload policies; the program does not notice.
+//! Recording itself: exit statuses, files, processes, threads, payload policies; the program does
+//! not notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -81,7 +82,8 @@ fn a_program_without_driver_calls(folder: &Path) {
 }
 
 fn the_program_does_not_notice(folder: &Path) {
-    // With 30,000 calls the recorder needs its file while the program holds every descriptor up to 700.
+    // With 30,000 calls the recorder needs its file while the program holds every descriptor up to
+    // 700.
     for (how, calls) in [("errno", 2000), ("descriptors", 30_000), ("handler", 100)] {
         let command = [&*ending(), how, &calls.to_string()];
         let trace = folder.join(format!("{how}.cutape"));

@@ -1,4 +1,5 @@
-//! Images in mapped libraries are recorded by reference and packed later; processes with a rank, side by side.
+//! Images in mapped libraries are recorded by reference and packed later; processes with a rank,
+//! side by side.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! A program that repeats one call: recording it makes no system call, allocates nothing, and takes no more bytes than
-//! promised.
+//! A program that repeats one call: recording it makes no system call, allocates nothing, and takes
+//! no more bytes than promised.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -190,7 +190,8 @@ fn calls_take_no_more_bytes_than_promised(folder: &Path) {
             assert!(command.status().unwrap().success());
             Trace::open(&trace).unwrap().record_sizes().bytes
         };
-        // The size of a LEAVE record depends on the duration of the call: one in a hundred may have been interrupted.
+        // The size of a LEAVE record depends on the duration of the call: one in a hundred may have
+        // been interrupted.
         let each = (size(10_000 + FEW) - size(FEW)) as f64 / 10_000.0;
         assert!(each <= bytes as f64 * 1.01, "{call}: {each} bytes");
     }

@@ -31,8 +31,8 @@ pub enum Mode {
     Replayed,
     /// `cutape replay --threads TRACE`, of programs with several threads.
     Concurrent,
-    /// After `cutape pack --payloads hash --outputs hash`: nothing changes for `check`; with `--outputs hash` alone, nothing
-    /// changes for `replay` either.
+    /// After `cutape pack --payloads hash --outputs hash`: nothing changes for `check`; with
+    /// `--outputs hash` alone, nothing changes for `replay` either.
     Hashed,
 }
 
@@ -170,7 +170,8 @@ impl Case {
         }
     }
 
-    /// The program succeeds and prints nothing on stderr; one that crashes on a real driver may crash instead.
+    /// The program succeeds and prints nothing on stderr; one that crashes on a real driver may
+    /// crash instead.
     fn expect_end(&self, output: &Output) -> Result<(), String> {
         let crashed = output
             .code()
@@ -288,7 +289,8 @@ impl Case {
         self.expect_findings(&findings)
     }
 
-    /// The findings are those of the rules that the program breaks, and at most those that it may break.
+    /// The findings are those of the rules that the program breaks, and at most those that it may
+    /// break.
     fn expect_findings(&self, findings: &[Finding]) -> Result<(), String> {
         let found: BTreeSet<&str> = findings
             .iter()
@@ -326,7 +328,8 @@ impl Case {
     }
 
     fn expect_trace_replayed(&self, trace: &Path, flags: &[&str]) -> Result<(), String> {
-        // Added to the whole name: names of traces that are replayed at the same time differ in the last part only.
+        // Added to the whole name: names of traces that are replayed at the same time differ in the
+        // last part only.
         let mut report = trace.as_os_str().to_owned();
         report.push(format!("{}.json", flags.concat()));
         let report = PathBuf::from(report);

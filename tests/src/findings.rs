@@ -17,7 +17,8 @@ pub struct Finding {
     pub chain: Vec<String>,
 }
 
-/// Reads the findings: a JSON array, an object that holds one named `findings`, or an object a line.
+/// Reads the findings: a JSON array, an object that holds one named `findings`, or an object a
+/// line.
 ///
 /// # Errors
 /// Where the text is something else.

@@ -1,6 +1,7 @@
 //! End-to-end tests: small C programs, run bare, recorded, replayed and checked.
 //!
-//! Invariant: nothing here knows how a part works inside; it runs the built programs and reads what they print and write.
+//! Invariant: nothing here knows how a part works inside; it runs the built programs and reads what
+//! they print and write.
 
 mod case;
 mod commands;

@@ -46,7 +46,8 @@ pub fn parts() -> &'static Parts {
 }
 
 impl Parts {
-    /// A command of cutape. It records with the backend that `CUTAPE_TESTS_BACKEND` names, unless the arguments name one.
+    /// A command of cutape. It records with the backend that `CUTAPE_TESTS_BACKEND` names, unless
+    /// the arguments name one.
     pub fn cutape(&self, arguments: &[&dyn AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.cutape);
         let mut words = arguments.iter().map(|argument| argument.as_ref());
@@ -93,7 +94,8 @@ fn build() -> Result<Parts, String> {
     let end_to_end = profile.join("end-to-end");
     fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
     let _lock = lock(&end_to_end.join("lock"))?;
-    // One by one: together they would share features, and the interposer would carry what only readers need.
+    // One by one: together they would share features, and the interposer would carry what only
+    // readers need.
     for package in [
         "cutape",
         "cutape-nulldriver",

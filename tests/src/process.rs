@@ -24,7 +24,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// The exit status, or 128 and the signal as a shell says it; none if it was stopped at the time limit.
+    /// The exit status, or 128 and the signal as a shell says it; none if it was stopped at the
+    /// time limit.
     pub fn code(&self) -> Option<i32> {
         let status = self.status?;
         status.code().or(status.signal().map(|signal| 128 + signal))
@@ -123,8 +124,8 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// Removes the settings of cutape, CUDA and the loader that the tests may have been started with. What the command itself
-/// sets stays.
+/// Removes the settings of cutape, CUDA and the loader that the tests may have been started with.
+/// What the command itself sets stays.
 pub fn without_settings(command: &mut Command) -> &mut Command {
     let set: Vec<_> = command
         .get_envs()
@@ -150,8 +151,8 @@ pub fn without_settings(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs a command [without settings](without_settings) and with nothing on its stdin. One that does not end in time is
-/// stopped, with all that it started.
+/// Runs a command [without settings](without_settings) and with nothing on its stdin. One that does
+/// not end in time is stopped, with all that it started.
 pub fn run(command: &mut Command) -> Output {
     without_core_files();
     let shown = show(command);
@@ -215,7 +216,8 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
 
 /// Ends every process of the group that the child leads.
 fn stop_group(leader: u32) {
-    // SAFETY: no memory is involved; the group is that of our own child, whose number is not given anew while the group has members.
+    // SAFETY: no memory is involved; the group is that of our own child, whose number is not given
+    // anew while the group has members.
     unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
 }
 

@@ -179,7 +179,8 @@ fn signal(name: &str) -> Result<i32, String> {
 }
 
 impl Program {
-    /// Compiles it unless the result is newer than the source and the headers; the path of the result.
+    /// Compiles it unless the result is newer than the source and the headers; the path of the
+    /// result.
     ///
     /// # Errors
     /// The compiler's message.

@@ -11,14 +11,15 @@ const LEFT_OUT: [&str; 5] = [
     "number",
 ];
 
-/// Numbers up to here are sizes and settings, above it addresses; the programs of the golden tests keep to that.
+/// Numbers up to here are sizes and settings, above it addresses; the programs of the golden tests
+/// keep to that.
 const LARGEST_PLAIN: u64 = 0xffff;
 
 /// Bytes of payloads and texts beyond that are not for people to compare.
 const LONGEST: usize = 160;
 
-/// What `cutape dump --format json` prints, one call a line, with the volatile parts left out, handles by their labels, and other
-/// addresses as `address`.
+/// What `cutape dump --format json` prints, one call a line, with the volatile parts left out,
+/// handles by their labels, and other addresses as `address`.
 ///
 /// # Errors
 /// Where the text is not an object a line.
@@ -76,7 +77,8 @@ fn is_address(text: &str) -> bool {
         .is_some_and(|number| number > LARGEST_PLAIN)
 }
 
-/// Among the bytes of kernel parameters are addresses, which cannot be told from others: their number is kept.
+/// Among the bytes of kernel parameters are addresses, which cannot be told from others: their
+/// number is kept.
 fn mask_launch_parameters(call: &mut Map<String, Value>) {
     for (key, value) in call.iter_mut() {
         match value {

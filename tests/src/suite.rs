@@ -1,5 +1,6 @@
-//! The tests of one binary as a list: each gets a folder of its own, and one that cannot run here is shown as ignored, with
-//! the reason. A failed test keeps its traces, and its message says how to see them.
+//! The tests of one binary as a list: each gets a folder of its own, and one that cannot run here
+//! is shown as ignored, with the reason. A failed test keeps its traces, and its message says how
+//! to see them.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! `ci`: everything that has to hold before a change goes in, one step after another.
+//! `ci`: the checks that every change must pass.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,169 +7,90 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::step::{cargo, is_installed, run};
 
-/// One thing to check.
+/// A check: a command of cargo.
 struct Step {
     name: &'static str,
-    /// Programs without which it cannot be made.
+    /// Programs that it needs.
     needs: &'static [&'static str],
-    /// Whether it is left out, by name, where they are missing; else that is a failure.
-    optional: bool,
-    arguments: &'static [&'static str],
-    /// Documentation is checked by a warning that only the environment can make an error.
+    /// Whether it is skipped when one of them is missing; else that is a failure.
+    is_optional: bool,
+    arguments: &'static str,
     environment: &'static [(&'static str, &'static str)],
 }
 
 impl Step {
-    const fn new(name: &'static str, arguments: &'static [&'static str]) -> Self {
+    const fn new(name: &'static str, arguments: &'static str) -> Self {
         Self {
             name,
             needs: &[],
-            optional: false,
+            is_optional: false,
             arguments,
             environment: &[],
         }
     }
+
+    const fn needs(self, needs: &'static [&'static str]) -> Self {
+        Self { needs, ..self }
+    }
+
+    const fn optional(self) -> Self {
+        Self {
+            is_optional: true,
+            ..self
+        }
+    }
+
+    const fn environment(self, environment: &'static [(&'static str, &'static str)]) -> Self {
+        Self {
+            environment,
+            ..self
+        }
+    }
 }
 
-/// Cheap steps first. Clippy and the tests share nothing, so the order of those two does not matter.
+/// Cheap steps first.
 const STEPS: &[Step] = &[
-    Step::new("format", &["fmt", "--all", "--check"]),
-    Step::new(
-        "generated",
-        &[
-            "run",
-            "--quiet",
-            "--package",
-            "xtask",
-            "--",
-            "codegen",
-            "--check",
-        ],
-    ),
+    Step::new("format", "fmt --all --check"),
+    Step::new("generated", "xtask codegen --check"),
     Step::new(
         "clippy",
-        &[
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        "clippy -q --workspace --all-targets -- -D warnings",
     ),
-    Step {
-        needs: &["cargo-modules"],
-        ..Step::new(
-            "circles",
-            &["run", "--quiet", "--package", "xtask", "--", "circles"],
-        )
-    },
-    // Not `advisories`: their database is fetched from a place that CI cannot reach.
-    Step {
-        needs: &["cargo-deny"],
-        ..Step::new(
-            "dependencies",
-            &[
-                "deny",
-                "--all-features",
-                "--offline",
-                "check",
-                "bans",
-                "licenses",
-                "sources",
-            ],
-        )
-    },
-    Step {
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
-        ..Step::new(
-            "documentation",
-            &["doc", "--quiet", "--workspace", "--no-deps"],
-        )
-    },
-    // What is preloaded into programs, as it is shipped.
+    Step::new("circles", "xtask circles").needs(&["cargo-modules"]),
+    // Without `advisories`: their database is not in a package registry.
+    Step::new(
+        "dependencies",
+        "deny --log-level error --all-features check bans licenses sources",
+    )
+    .needs(&["cargo-deny"]),
+    Step::new("documentation", "doc -q --workspace --no-deps")
+        .environment(&[("RUSTDOCFLAGS", "-D warnings")]),
+    // The libraries as they are shipped.
     Step::new(
         "shim",
-        &[
-            "build",
-            "--quiet",
-            "--profile",
-            "shim",
-            "--package",
-            "cutape-interposer",
-            "--package",
-            "cutape-audit",
-        ],
+        "build -q --profile shim -p cutape-interposer -p cutape-audit",
     ),
-    Step {
-        needs: &["cc", "valgrind"],
-        optional: true,
-        ..Step::new(
-            "instructions",
-            &["run", "--quiet", "--package", "xtask", "--", "instructions"],
-        )
-    },
+    Step::new("instructions", "xtask instructions")
+        .needs(&["cc", "valgrind"])
+        .optional(),
+    Step::new("benchmarks", "check -q -p cutape-benches --benches"),
+    // The backend gum: checked against frida-gum's header, run with a stub of its library and with
+    // Frida's Python package.
     Step::new(
-        "benchmarks",
-        &[
-            "check",
-            "--quiet",
-            "--package",
-            "cutape-benches",
-            "--benches",
-        ],
-    ),
-    // What records by patching: checked against frida-gum's header, run with a stand-in for its library, and with the gum of
-    // Frida's package for Python.
-    Step {
-        needs: &["libclang"],
-        optional: true,
-        environment: &[("DOCS_RS", "1")],
-        ..Step::new(
-            "gum: clippy",
-            &[
-                "clippy",
-                "--quiet",
-                "--package",
-                "cutape-interposer",
-                "--features",
-                "gum",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        )
-    },
-    Step {
-        needs: &["libclang", "cc", "nm"],
-        optional: true,
-        ..Step::new(
-            "gum: tests",
-            &["run", "--quiet", "--package", "xtask", "--", "gum-test"],
-        )
-    },
-    Step {
-        needs: &["libclang", "cc", "nm", "python3", "frida"],
-        optional: true,
-        ..Step::new(
-            "gum: Frida",
-            &[
-                "run",
-                "--quiet",
-                "--package",
-                "xtask",
-                "--",
-                "gum-test",
-                "--frida",
-            ],
-        )
-    },
-    // Last, so that its result lines end the output. Includes every program, four ways, and the documentation's examples.
-    Step {
-        needs: &["cc", "nm"],
-        ..Step::new("tests", &["test", "--workspace", "--no-fail-fast"])
-    },
+        "gum: clippy",
+        "clippy -q -p cutape-interposer --features gum -- -D warnings",
+    )
+    .environment(&[("DOCS_RS", "1")])
+    .needs(&["libclang"])
+    .optional(),
+    Step::new("gum: stub", "xtask gum-test")
+        .needs(&["libclang", "cc", "nm"])
+        .optional(),
+    Step::new("gum: Frida", "xtask gum-test --frida")
+        .needs(&["libclang", "cc", "nm", "python3", "frida"])
+        .optional(),
+    // Last, so that the results end the output.
+    Step::new("tests", "test --workspace --no-fail-fast").needs(&["cc", "nm"]),
 ];
 
 /// Runs all steps; stops at the first that fails.
@@ -185,14 +106,14 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
             .collect();
         if !missing.is_empty() {
             let missing = missing.join(", ");
-            if !step.optional {
+            if !step.is_optional {
                 print_table(&done);
                 return Err(Failure::new(format!(
-                    "{}: not installed: {missing}; .ci/run installs it",
+                    "{}: not installed: {missing}; `cargo xtask tools` and .ci/run install it",
                     step.name
                 )));
             }
-            println!("skipped: {missing} is not installed");
+            println!("skipped: not installed: {missing}");
             done.push((step.name, format!("skipped, no {missing}")));
             continue;
         }
@@ -212,7 +133,8 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
 }
 
 fn command(root: &Path, step: &Step) -> Command {
-    let mut command = cargo(root, step.arguments);
+    let arguments: Vec<&str> = step.arguments.split(' ').collect();
+    let mut command = cargo(root, &arguments);
     command.envs(step.environment.iter().copied());
     command
 }

@@ -1,11 +1,13 @@
 //! `circles`: modules of one crate that import each other in a circle, found with cargo-modules.
 //!
-//! The check asks for the graph of a crate's modules and looks for circles in it, because the tool's own `--acyclic` looks
-//! at items as well: two structs of one file that mention each other would be a circle.
+//! The check asks for the graph of a crate's modules and looks for circles in it, because the
+//! tool's own `--acyclic` looks at items as well: two structs of one file that mention each other
+//! would be a circle.
 //!
-//! An edge from module A to module B means: A imports (`use`) an item that B defines, or names one in a signature or a
-//! field. A re-export counts as an import of the module that defines the item, so that a module that only declares and
-//! re-exports others is in no circle. Not counted: `#[cfg(test)]` code, and paths that are written out in a function body.
+//! An edge from module A to module B means: A imports (`use`) an item that B defines, or names one
+//! in a signature or a field. A re-export counts as an import of the module that defines the item,
+//! so that a module that only declares and re-exports others is in no circle. Not counted:
+//! `#[cfg(test)]` code, and paths that are written out in a function body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,8 +37,8 @@ struct List {
 #[serde(deny_unknown_fields)]
 struct Listed {
     package: String,
-    /// As the tool names them, without the crate's name; the crate itself is `crate`. Without them: every circle of the
-    /// crate.
+    /// As the tool names them, without the crate's name; the crate itself is `crate`. Without them:
+    /// every circle of the crate.
     modules: Option<BTreeSet<String>>,
     reason: String,
 }
@@ -172,7 +174,8 @@ fn short(path: &str) -> String {
         .to_owned()
 }
 
-/// The sets of modules in which each can be reached from each; modules that are in none are left out.
+/// The sets of modules in which each can be reached from each; modules that are in none are left
+/// out.
 fn circles(edges: &BTreeSet<Edge>) -> Vec<BTreeSet<String>> {
     let reachable = |start: &str| {
         let mut found = BTreeSet::new();
@@ -230,8 +233,8 @@ fn compare(
             .filter(|(from, to)| circle.contains(from) && circle.contains(to))
             .map(|(from, to)| format!("\n  {from} -> {to}"));
         problems.push(format!(
-            "{package}: modules import each other in a circle that {LIST} does not list: {circle:?}; \
-             break it, or list it with the reason:{}",
+            "{package}: import circle that {LIST} does not list: {circle:?}; break it, or list it \
+             with the reason:{}",
             inside.collect::<String>()
         ));
     }

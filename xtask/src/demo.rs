@@ -1,26 +1,27 @@
-//! `demo`: records a program with one hidden bug, replays the recording, and lets `check` find the bug.
+//! `demo`: records a program with one hidden bug, replays the recording, and lets `check` find the
+//! bug.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Failure;
-use crate::step::{cargo, is_installed, output, run, shown};
+use crate::step::{cargo, is_installed, output, run, shown, target};
 
-/// What has to be found.
+/// The rule that `check` must find broken.
 const RULE: &str = "link-cubin-after-destroy";
-/// What the finding's chain has to name, in that order.
+/// The words of the finding's chain, in this order.
 const CHAIN: [&str; 4] = ["link state", "cubin", "cuLinkDestroy", "cuModuleLoadData"];
 
-/// Builds everything, then shows it; an error if the bug is not found.
+/// Builds everything and runs the demo; fails if the bug is not found.
 pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
     if !is_installed("cc") {
         return Err(Failure::new(
-            "the demo's program is in C and needs a compiler: install gcc",
+            "cc: not found; install a C compiler, for example gcc",
         ));
     }
     println!("Building cutape, its interposer and the null driver ...");
-    // One by one: together they would share features, and the interposer would carry what only readers need.
+    // One by one: in one build the interposer would get features that only readers need.
     for package in [
         "cutape",
         "cutape-interposer",
@@ -32,7 +33,7 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
             &["build", "--quiet", "--package", package],
         ))?;
     }
-    let built = target(root)?.join("debug");
+    let built = target(root).join("debug");
     let folder = built.join("demo");
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
@@ -42,25 +43,6 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
         folder,
     };
     demo.show(&built)
-}
-
-/// Where cargo builds.
-fn target(root: &Path) -> Result<PathBuf, Failure> {
-    // This program stands in it: target/debug/xtask.
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find out where xtask is: {error}")))?;
-    program
-        .parent()
-        .and_then(Path::parent)
-        .filter(|target| target.join("debug").is_dir())
-        .map(Path::to_owned)
-        .ok_or_else(|| {
-            Failure::new(format!(
-                "{} is not in a target folder; in {}",
-                program.display(),
-                root.display()
-            ))
-        })
 }
 
 struct Demo<'a> {
@@ -94,12 +76,12 @@ impl Demo<'_> {
             .args([self.short(&program), self.short(&driver)]);
         self.expect(&mut compile, 0)?;
 
-        println!("\nRecord every driver call that it makes; the program notices nothing:");
+        println!("\nRecord every driver call of the program:");
         let mut record = self.cutape(&["record", "-o"]);
         record.args([self.short(&trace), "--".into(), self.short(&program)]);
         self.expect(&mut record, 0)?;
 
-        println!("\nReplay the calls without the program, and compare what comes back:");
+        println!("\nReplay the calls without the program, and compare the results:");
         let mut replay = self.cutape(&["replay"]);
         replay.arg(self.short(&trace));
         self.expect(&mut replay, 0)?;
@@ -125,12 +107,12 @@ impl Demo<'_> {
         command
     }
 
-    /// A path as one types it in the repository's root.
+    /// A path relative to the root of the repository.
     fn short(&self, path: &Path) -> PathBuf {
         path.strip_prefix(self.root).unwrap_or(path).to_owned()
     }
 
-    /// Prints the command, runs it, prints what it says; an error if it ends otherwise than expected.
+    /// Prints the command and its output; fails unless it ends with that status.
     fn expect(&self, command: &mut Command, code: i32) -> Result<Output, Failure> {
         println!("$ {}", shown(command));
         let output = output(command)?;
@@ -143,18 +125,17 @@ impl Demo<'_> {
             return Ok(output);
         }
         Err(Failure::new(format!(
-            "{}, but status {code} was expected",
+            "{}; expected status {code}",
             output.status
         )))
     }
 }
 
-/// Whether the text names the rule, and leads from the link state over its cubin and its end to the module's load.
+/// Fails unless the text names the rule, and its chain names the link state, its cubin, its end and
+/// the module's load.
 fn is_explained(text: &str) -> Result<(), Failure> {
     if !text.contains(RULE) {
-        return Err(Failure::new(format!(
-            "the expected finding {RULE} is not there"
-        )));
+        return Err(Failure::new(format!("the finding {RULE} is missing")));
     }
     let chain = text
         .lines()
@@ -165,7 +146,7 @@ fn is_explained(text: &str) -> Result<(), Failure> {
     for word in CHAIN {
         let at = rest.find(word).ok_or_else(|| {
             Failure::new(format!(
-                "the finding's chain does not lead over `{word}`: {chain}"
+                "the finding's chain does not name `{word}`: {chain}"
             ))
         })?;
         rest = &rest[at + word.len()..];

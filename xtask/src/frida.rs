@@ -1,5 +1,6 @@
-//! Frida's package for Python, whose agent carries frida-gum: installed beside the build, and a process that brings the agent
-//! into programs which ask for it (`interposer/tests/gum/bridge.*`). Nothing of it becomes part of what is built.
+//! Frida's Python package, whose agent contains frida-gum. It is installed beside the build; a
+//! process brings the agent into programs that ask for it (`interposer/tests/gum/bridge.*`).
+//! Nothing of it becomes part of cutape.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use crate::Failure;
 use crate::step::{self, output, run};
 
-/// The one whose gum the crate frida-gum is made for.
+/// The version that the crate frida-gum is made for.
 pub(crate) const VERSION: &str = "17.9.5";
-/// Names a file to install it from, where there is no package index.
+/// Names the file to install it from, for machines without a package index.
 const WHEEL: &str = "CUTAPE_FRIDA_WHEEL";
-/// Names the socket where the bridge listens, to processes with the interposer. What begins with CUTAPE the tests keep to themselves.
+/// Names the bridge's socket for processes with the interposer.
 pub(crate) const SOCKET: &str = "CUTAPE_GUM_BRIDGE_SOCKET";
 
-/// A Python that has Frida and can bring it into processes here; installed if it is not there yet.
+/// A Python in which Frida works; installs Frida if it is missing.
 pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
     let folder = step::target(root).join("gum/frida");
     let python = folder.join("bin/python");
@@ -41,7 +42,7 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
     for command in [&mut make, &mut install] {
         run(command).map_err(|failure| {
             Failure::new(format!(
-                "Frida {VERSION} cannot be installed: {failure}; {WHEEL} may name its wheel"
+                "cannot install Frida {VERSION}: {failure}; set {WHEEL} to its wheel"
             ))
         })?;
     }
@@ -49,17 +50,17 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// Whether that Python can bring Frida's agent into another process.
+/// Fails unless that Python can bring Frida's agent into another process.
 fn works(root: &Path, python: &Path) -> Result<(), Failure> {
     if !python.is_file() {
-        return Err(Failure::new(format!("{} is not there", python.display())));
+        return Err(Failure::new(format!("{}: no such file", python.display())));
     }
     let tried = output(Command::new(python).arg(program(root)).arg("--try"))?;
     if tried.status.success() {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "Frida cannot be brought into a process here: {}",
+        "Frida cannot enter a process: {}",
         String::from_utf8_lossy(&tried.stderr).trim()
     )))
 }
@@ -68,7 +69,7 @@ fn program(root: &Path) -> PathBuf {
     root.join("interposer/tests/gum/bridge.py")
 }
 
-/// The running process that brings the agent in; ended by `finish`, or when this is dropped.
+/// The running process that brings the agent into others. `finish` or dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     process: Child,
@@ -76,10 +77,10 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Returns once it listens.
+    /// Starts it; returns when it listens.
     pub(crate) fn start(root: &Path, python: &Path) -> Result<Self, Failure> {
         let log = step::target(root).join("gum/frida.jsonl");
-        // A socket's path has little room.
+        // The path of a socket has at most 107 bytes.
         let socket = std::env::temp_dir().join(format!("cutape-gum-{}", std::process::id()));
         let _ = fs::remove_file(&socket);
         let process = Command::new(python)
@@ -92,17 +93,18 @@ impl Bridge {
             .map_err(|error| Failure::new(format!("{}: {error}", python.display())))?;
         let mut bridge = Self { process, socket };
         if bridge.line()? != "ready\n" {
-            return Err(Failure::new("bridge.py has ended; it said why"));
+            return Err(Failure::new("bridge.py ended; its output has the reason"));
         }
         Ok(bridge)
     }
 
-    /// Where it listens.
+    /// Its socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Ends it; prints what was replaced. An error if it failed in a process, or was never asked.
+    /// Ends it and prints what it patched. Fails if patching failed in a process, or if no process
+    /// asked.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         drop(self.process.stdin.take());
         loop {
@@ -115,16 +117,16 @@ impl Bridge {
         match self.process.wait() {
             Ok(status) if status.success() => Ok(()),
             _ => Err(Failure::new(
-                "Frida did not patch every process that asked: gum/frida.jsonl in the target folder says why",
+                "Frida did not patch every process that asked; see target/gum/frida.jsonl",
             )),
         }
     }
 
-    /// The next line that it prints; empty at its end.
+    /// The next line of its output; empty at the end.
     fn line(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(stdout) = &mut self.process.stdout {
-            // It prints one line, and the next at its end: none is lost in this buffer.
+            // A buffer of one byte keeps nothing that a later call would miss.
             BufReader::with_capacity(1, stdout)
                 .read_line(&mut line)
                 .map_err(|error| Failure::new(format!("bridge.py: {error}")))?;

@@ -1,5 +1,5 @@
-//! `gum-test`: the interposer with its back end `gum`, linked and tried: with frida-gum's library where there is one; with the
-//! gum of Frida's package for Python; else with a stand-in that knows the null driver only.
+//! `gum-test`: links and tests the interposer with its backend `gum`: with frida-gum's library,
+//! with Frida's Python package, or with a stub that can patch the null driver only.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,48 +11,47 @@ use crate::Failure;
 use crate::frida::{self, Bridge};
 use crate::step::{self, cargo, run};
 
-/// Names the folder with frida-gum's prebuilt library and header, as its publisher packs them.
+/// Names the folder of frida-gum's development kit: the prebuilt library and its header.
 const DEVKIT: &str = "CUTAPE_GUM_DEVKIT";
 
-/// This program calls the driver past us on purpose, and *gum* sees it all the same: the rule that it breaks is about not seeing.
+/// This program calls the driver so that only *gum* records the calls. It breaks its rule when they
+/// are not recorded.
 const SEEN: &str = "rules/module-unload-runtime-owned/violation";
 
-/// Variables for the end-to-end tests.
+/// Environment variables for the end-to-end tests.
 type Variables = Vec<(&'static str, OsString)>;
 
-/// What is linked under the name of frida-gum's library.
+/// The library that is linked as frida-gum.
 #[derive(Debug)]
 pub(crate) enum Library {
-    /// It, in that folder.
+    /// frida-gum itself, in this folder.
     Devkit(PathBuf),
-    /// One that asks Frida's agent to do the work.
+    /// A bridge that sends the requests to Frida's agent.
     Bridge,
-    /// One that patches the null driver only.
-    StandIn,
+    /// A stub that can patch the null driver only.
+    Stub,
 }
 
 impl Library {
-    /// What the environment names, else the stand-in.
+    /// The one that the environment names, else the stub.
     fn found() -> Result<Self, Failure> {
         let Some(folder) = env::var_os(DEVKIT).map(PathBuf::from) else {
-            println!(
-                "{DEVKIT} is not set: with a stand-in for frida-gum, which patches the null driver only"
-            );
-            return Ok(Self::StandIn);
+            println!("{DEVKIT} is not set: using a stub, which can patch the null driver only");
+            return Ok(Self::Stub);
         };
         for file in ["libfrida-gum.a", "frida-gum.h"] {
             if !folder.join(file).is_file() {
                 return Err(Failure::new(format!(
-                    "{DEVKIT} is {}, where there is no {file}: it names the unpacked frida-gum-devkit for linux-x86_64",
+                    "{DEVKIT}: no {file} in {}; set it to the folder of frida-gum-devkit",
                     folder.display()
                 )));
             }
         }
-        println!("with frida-gum of {}", folder.display());
+        println!("using frida-gum in {}", folder.display());
         Ok(Self::Devkit(folder))
     }
 
-    /// Builds the interposer with it, in that profile, and moves it to `output`.
+    /// Builds the interposer with it and copies the result to `output`.
     pub(crate) fn build(&self, root: &Path, profile: &str, output: &Path) -> Result<(), Failure> {
         let work = work(root)?;
         let mut build = cargo(
@@ -78,15 +77,15 @@ impl Library {
                     format!("-I{}", folder.display()),
                 );
             }
-            Self::Bridge | Self::StandIn => {
+            Self::Bridge | Self::Stub => {
                 let folder = self.compile(root, &work)?;
                 build.arg(native(&folder));
-                // The bindings' own copy of the header.
+                // Makes the bindings use their own copy of the header.
                 build.env("DOCS_RS", "1");
             }
         }
         run(&mut build)?;
-        // The next build of the interposer, without the feature, takes its usual place again.
+        // The next build without the feature replaces the file.
         let folder = if profile == "dev" { "debug" } else { profile };
         let built = step::target(root)
             .join(folder)
@@ -95,7 +94,7 @@ impl Library {
         Ok(())
     }
 
-    /// Compiles what poses as the library, in a folder of its own.
+    /// Compiles the bridge or the stub into a folder of its own.
     fn compile(&self, root: &Path, work: &Path) -> Result<PathBuf, Failure> {
         let name = match self {
             Self::Bridge => "bridge",
@@ -117,12 +116,13 @@ impl Library {
     }
 }
 
-/// Builds the interposer with the feature `gum`, and runs the tests of loading and of all programs by way of it.
+/// Builds the interposer with the feature `gum` and runs the tests of loading and of all programs
+/// with that backend.
 pub(crate) fn test(root: &Path) -> Result<(), Failure> {
     let library = Library::found()?;
     let interposer = work(root)?.join("libcutape_interposer.so");
     library.build(root, "dev", &interposer)?;
-    // The stand-in is not what is to be tested: one way of each program is enough there.
+    // With the stub, one mode of each program is enough.
     let programs: &[&str] = match library {
         Library::Devkit(_) => &["--skip", SEEN],
         _ => &["recorded", "--skip", SEEN],
@@ -132,7 +132,7 @@ pub(crate) fn test(root: &Path) -> Result<(), Failure> {
     tests(root, "programs", programs, &variables)
 }
 
-/// The same with the gum of Frida's package for Python, and only what depends on gum.
+/// The same with Frida's Python package, for the tests that depend on gum.
 pub(crate) fn test_with_frida(root: &Path) -> Result<(), Failure> {
     let (bridge, variables) = bridged(root, "dev")?;
     let done = tests(root, "loading", &["gum:"], &variables)
@@ -140,7 +140,7 @@ pub(crate) fn test_with_frida(root: &Path) -> Result<(), Failure> {
     bridge.finish().and(done)
 }
 
-/// What a call costs by way of each back end, with the gum of Frida's package for Python.
+/// Measures a call with each backend, gum with Frida's Python package.
 pub(crate) fn bench_with_frida(root: &Path) -> Result<(), Failure> {
     let (bridge, variables) = bridged(root, "shim")?;
     let done = run(cargo(
@@ -151,10 +151,10 @@ pub(crate) fn bench_with_frida(root: &Path) -> Result<(), Failure> {
     bridge.finish().and(done)
 }
 
-/// The interposer with the bridge, built, and the bridge's other end, which listens.
+/// Builds the interposer with the bridge and starts the bridge's other end.
 fn bridged(root: &Path, profile: &str) -> Result<(Bridge, Variables), Failure> {
     let python = frida::python(root)?;
-    println!("with the gum of Frida {}, for tests only", frida::VERSION);
+    println!("using Frida {}, for tests only", frida::VERSION);
     let interposer = work(root)?.join("libcutape_interposer.so");
     Library::Bridge.build(root, profile, &interposer)?;
     let bridge = Bridge::start(root, &python)?;
@@ -162,7 +162,7 @@ fn bridged(root: &Path, profile: &str) -> Result<(Bridge, Variables), Failure> {
     Ok((bridge, variables))
 }
 
-/// What makes the end-to-end tests take that interposer.
+/// The variables that make the end-to-end tests use that interposer.
 fn variables(interposer: &Path, bridge: Option<&Bridge>) -> Variables {
     let mut variables = vec![
         ("CUTAPE_TESTS_INTERPOSER", interposer.into()),
@@ -193,7 +193,7 @@ fn tests(
     run(cargo(root, &words.concat()).envs(variables.iter().cloned()))
 }
 
-/// Where this task builds.
+/// The folder in which this task builds.
 fn work(root: &Path) -> Result<PathBuf, Failure> {
     let work = step::target(root).join("gum");
     fs::create_dir_all(&work).map_err(|error| failed(&work, &error))?;

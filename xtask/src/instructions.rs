@@ -1,7 +1,9 @@
-//! `instructions`: how many instructions recording adds to a call, counted under valgrind and held against a committed file.
+//! `instructions`: the instructions that recording adds to a call, counted under valgrind and
+//! compared with a committed file.
 //!
-//! Counts do not depend on the machine's load, so that unlike a time they can be checked. They are what the recorded program
-//! executes more per call than the bare one, between two runs that differ in the number of calls; no stage fills up meanwhile.
+//! Unlike times, counts do not depend on the load of the machine. A count is the difference between
+//! the recorded and the bare program, each the difference between two runs with different numbers
+//! of calls. The calls fit into one thread buffer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,14 +29,14 @@ const LOOPS: [&str; 12] = [
 ];
 const FEW: u64 = 20;
 const MORE: u64 = 200;
-/// A count may grow by so many of a hundred.
+/// The growth of a count that is accepted, in per cent.
 const ALLOWANCE: u64 = 3;
 
 /// Counts, and compares with the baseline, or writes it.
 pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
     if !step::is_installed("valgrind") {
         return Err(Failure::new(
-            "instructions are counted with valgrind, which is not installed: apt-get install valgrind",
+            "valgrind: not found; install it, for example with apt-get install valgrind",
         ));
     }
     let compiler = compiler()?;
@@ -46,7 +48,7 @@ pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
             .checked_sub(bench.per_call(call, false)?);
         let added = added.ok_or_else(|| {
             Failure::new(format!(
-                "{call}: recorded it takes fewer instructions than bare"
+                "{call}: fewer instructions with recording than without"
             ))
         })?;
         counts.insert(call, added);
@@ -70,7 +72,8 @@ fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<
     let known = lines.next().unwrap_or_default();
     if known != compiler {
         println!(
-            "skipped: {BASELINE} was made with {known}, this is {compiler}; `cargo xtask instructions --update`"
+            "skipped: {BASELINE} is for {known}, this is {compiler}; run \
+             `cargo xtask instructions --update`"
         );
         return Ok(());
     }
@@ -83,7 +86,7 @@ fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<
             .parse()
             .map_err(|_| Failure::new(format!("{BASELINE}: not a count: {line}")))?;
         let Some(&now) = counts.get(call) else {
-            return Err(Failure::new(format!("{BASELINE}: {call} is not measured")));
+            return Err(Failure::new(format!("{BASELINE}: unknown call {call}")));
         };
         println!("{call:<8} {before:>5} -> {now:>5} instructions that recording adds to a call");
         if now * 100 > before * (100 + ALLOWANCE) {
@@ -94,13 +97,13 @@ fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<
         return Ok(());
     }
     Err(Failure::new(format!(
-        "recording a call takes more than {ALLOWANCE} % more instructions than {BASELINE} says: {}; \
-         make it shorter, or say in the commit why not and run `cargo xtask instructions --update`",
+        "recording adds over {ALLOWANCE} % more instructions than in {BASELINE}: {}; reduce them, \
+         or run `cargo xtask instructions --update` and give the reason in the commit",
         grown.join(", ")
     )))
 }
 
-/// The compiler in use, as it names itself.
+/// The version of the compiler.
 fn compiler() -> Result<String, Failure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = step::output(Command::new(rustc).arg("--version"))?;
@@ -118,7 +121,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// The library as it is shipped, a driver that does next to nothing, and a program that calls it in a loop.
+    /// Builds the library as it is shipped, a stub driver, and a program that calls the driver in a
+    /// loop.
     fn build(root: &Path) -> Result<Self, Failure> {
         let package = [
             "build",
@@ -135,7 +139,7 @@ impl Bench {
         let library = folder.join("libcuda.so.1");
         let built = target.join("shim/libcutape_interposer.so");
         fs::copy(&built, &library).map_err(|error| failed(&built, &error))?;
-        // In a folder of its own, where the bare program finds it by its name.
+        // In a folder of its own, where the bare program finds it by its SONAME.
         let bare = folder.join("bare");
         fs::create_dir_all(&bare).map_err(|error| failed(&bare, &error))?;
         let (driver, program) = (bare.join("libcuda.so.1"), folder.join("call_cost"));
@@ -169,7 +173,7 @@ impl Bench {
         Ok(more.saturating_sub(few) / (MORE - FEW))
     }
 
-    /// All instructions of a run.
+    /// The instructions of a run.
     fn count(&self, call: &str, calls: u64, recorded: bool) -> Result<u64, Failure> {
         let trace = self.folder.join("trace.cutape");
         let _ = fs::remove_file(&trace);
@@ -177,7 +181,8 @@ impl Bench {
         command
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(&self.program)
-            // As long for few calls as for more: what the start takes depends on the bytes of the command line.
+            // The same length for both numbers: the start-up cost depends on the length of the
+            // command line.
             .args(["loop", call, &format!("{calls:04}")]);
         if recorded {
             command
@@ -189,12 +194,12 @@ impl Bench {
         }
         let output = step::output(&mut command)?;
         if recorded && !trace.exists() {
-            return Err(Failure::new("nothing was recorded under valgrind"));
+            return Err(Failure::new("valgrind: nothing was recorded"));
         }
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         said.lines()
             .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok())
-            .ok_or_else(|| Failure::new(format!("valgrind gave no count:\n{said}")))
+            .ok_or_else(|| Failure::new(format!("valgrind: no count in its output:\n{said}")))
     }
 }
 
@@ -203,10 +208,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_told() {
+    fn growth_is_reported() {
         let path = std::env::temp_dir().join(format!("instructions-{}.txt", std::process::id()));
         let table = [
-            // The file's lines; what is counted now; what the message has, or nothing.
+            // The lines of the file, the counts now, and what the message contains.
             ("rustc 1\nget 100\nset 200\n", [103, 206], None),
             ("rustc 1\nget 100\nset 200\n", [50, 20], None),
             (
@@ -219,13 +224,9 @@ mod tests {
                 [104, 207],
                 Some("set from 200 to 207"),
             ),
-            (
-                "rustc 1\nlaunch 1\n",
-                [1, 1],
-                Some("launch is not measured"),
-            ),
+            ("rustc 1\nlaunch 1\n", [1, 1], Some("unknown call launch")),
             ("rustc 1\nget x\n", [1, 1], Some("not a count")),
-            // Another compiler's counts say nothing.
+            // Counts of another compiler are not compared.
             ("rustc 2\nget 1\nset 1\n", [104, 207], None),
         ];
         for (text, [get, set], expected) in table {

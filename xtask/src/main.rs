@@ -1,4 +1,4 @@
-//! The project's own build tasks: import, codegen, coverage, demo, gum-test, ci.
+//! Build tasks of the project. `cargo xtask` lists them.
 
 mod ci;
 mod circles;
@@ -24,7 +24,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Why a task stopped: one message that says what, where and what to do.
+/// Why a task failed: what went wrong, where, and what to do.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -50,20 +50,22 @@ pub(crate) fn root() -> PathBuf {
 const USAGE: &str = "\
 usage: cargo xtask TASK
   import            read NVIDIA's headers (needs: cargo run -p xtask --features import -- import)
-  codegen [--check] write the generated files, or say which are stale
-  coverage          what is recorded and replayed, by section of the manual
-  demo              record, replay and check a program that has a hidden bug
+  codegen [--check] write the generated files; --check: list the stale ones
+  coverage          count the recorded and replayed functions of each section of the manual
+  demo              record, replay and check a program that has a bug
   package FOLDER [--gum]
-                    what a machine without Rust needs for tests/gpu/run.sh; and for tests/gpu/gum.sh
-  gum-test          the interposer's back end gum, linked and tried (CUTAPE_GUM_DEVKIT: frida-gum's library)
-  gum-test --frida  the same with the gum of Frida's package for Python (CUTAPE_FRIDA_WHEEL: its file)
-  gum-bench         what a call costs by each back end, with that gum
+                    build what tests/gpu/run.sh needs on a machine without Rust; --gum: and gum.sh
+  gum-test          test the backend gum (CUTAPE_GUM_DEVKIT: frida-gum's development kit)
+  gum-test --frida  test it with Frida's Python package (CUTAPE_FRIDA_WHEEL: its file)
+  gum-bench         measure a call with each backend, gum with Frida's Python package
   instructions [--update]
-                    how many instructions recording adds to a call, against benches/instructions.txt (needs valgrind)
+                    compare the instructions that recording adds to a call with
+                    benches/instructions.txt (needs valgrind); --update: rewrite that file
   circles [PACKAGE...]
-                    modules that import each other in a circle, against xtask/circles.toml (needs cargo-modules)
-  tools             install the cargo plug-ins that ci needs: cargo-modules, cargo-deny
-  ci                everything that has to hold: format, lints, generated files, tests";
+                    compare the import circles of crates with xtask/circles.toml
+                    (needs cargo-modules)
+  tools             install cargo-modules and cargo-deny
+  ci                run all checks and tests";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -103,6 +105,6 @@ fn import_task() -> Result<(), Failure> {
 #[cfg(not(feature = "import"))]
 fn import_task() -> Result<(), Failure> {
     Err(Failure::new(
-        "this build cannot import; use: cargo run -p xtask --features import -- import",
+        "import: not in this build; run: cargo run -p xtask --features import -- import",
     ))
 }

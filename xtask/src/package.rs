@@ -1,4 +1,4 @@
-//! `cargo xtask package FOLDER`: all that a machine without Rust needs to run `tests/gpu/run.sh`.
+//! `package`: everything that a machine without Rust needs for `tests/gpu/run.sh`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Failure, gum, step};
 
-/// What is built, in which profile, and where cargo puts it.
+/// Package, profile, and file.
 const PARTS: [(&str, &str, &str); 4] = [
     ("cutape", "release", "cutape"),
     ("cutape-interposer", "shim", "libcutape_interposer.so"),
@@ -14,7 +14,8 @@ const PARTS: [(&str, &str, &str); 4] = [
     ("cutape-nulldriver", "release", "libcutape_null.so"),
 ];
 
-/// The interposer that patches through Frida's agent: for `tests/gpu/gum.sh`, and under a name by which nobody takes it for gum.
+/// The interposer that patches through Frida's agent, for `tests/gpu/gum.sh`. The name shows that
+/// it is not gum itself.
 const BRIDGED: &str = "test/libcutape_interposer_gum_bridge.so";
 
 /// Builds, strips and copies; compiles the test programs.
@@ -24,7 +25,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
     fs::create_dir_all(&programs).map_err(|error| failed(&programs, &error))?;
     let target = step::target(root);
     if with_bridge {
-        // First: what is built after it takes its place in the target folder.
+        // First, because the builds below replace the file in the target folder.
         let library = folder.join(BRIDGED);
         let place = folder.join("test");
         fs::create_dir_all(&place).map_err(|error| failed(&place, &error))?;
@@ -41,7 +42,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
         fs::copy(&built, &copy).map_err(|error| failed(&built, &error))?;
         step::run(Command::new("strip").arg(&copy))?;
     }
-    // Programs name the library by its SONAME, which the null driver has, too.
+    // The null driver has the SONAME of libcuda, by which programs name it.
     let library = folder.join("libcutape_null.so");
     let mut sources = Vec::new();
     for group in ["clean", "demo", "misuse", "rules"] {
@@ -88,7 +89,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             step::run(&mut command)?;
         }
     }
-    // Ways of getting at libcuda, for tests/gpu/loading.sh.
+    // Programs that load libcuda in different ways, for tests/gpu/loading.sh.
     step::run(
         Command::new("sh")
             .arg(root.join("tests/programs/loading/build.sh"))
@@ -126,7 +127,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
         step::run(&mut command)?;
     }
     println!(
-        "{} is ready; there: tests/gpu/run.sh {0} RESULTS",
+        "{} is complete; on the machine with the GPU: tests/gpu/run.sh {0} RESULTS",
         folder.display()
     );
     Ok(())

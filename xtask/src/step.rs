@@ -1,23 +1,23 @@
-//! Commands that a task runs: shown as one can repeat them, timed, and an error if they fail.
+//! Commands that a task runs. The message of a failed one has the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Failure;
 
-/// This cargo, in the repository's root.
+/// The cargo that runs this task, in the root of the repository.
 pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root);
     command
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Runs it; what it prints goes where ours goes.
+/// Runs it; its output is not redirected.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let status = command
         .status()
@@ -26,12 +26,12 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "failed ({status}); to repeat: {}",
+        "failed ({status}); run it again: {}",
         shown(command)
     )))
 }
 
-/// Runs it and keeps what it prints.
+/// Runs it and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<Output, Failure> {
     command
         .output()
@@ -45,8 +45,8 @@ fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Whether a program of that name can be run; of `libclang`, whether bindgen finds that library; of `frida`, whether Frida's
-/// package for Python is beside the build and works, or can be installed there now.
+/// Whether a program is in PATH. `libclang`: whether bindgen finds the library. `frida`: whether
+/// Frida's Python package works; it is installed beside the build if it is missing.
 pub(crate) fn is_installed(program: &str) -> bool {
     match program {
         "libclang" => return has_libclang(),
@@ -60,7 +60,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// In the folders where Debian, Ubuntu and Fedora have it, or where the variable says.
+/// Looks in the folders of Debian, Ubuntu and Fedora, and at the variable that names another one.
 fn has_libclang() -> bool {
     let holds = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -85,10 +85,10 @@ fn has_libclang() -> bool {
             .any(|entry| holds(&entry.path().join("lib")))
 }
 
-/// The command as one would type it.
+/// The command line.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    // Cargo names itself by its full path.
+    // $CARGO is a full path.
     let name = match program.file_name() {
         Some(name) if name == "cargo" => name.to_string_lossy(),
         _ => command.get_program().to_string_lossy(),
