@@ -62,7 +62,7 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 impl Function {
     /// The enum that names the bits of its parameter `flags`.
     pub fn flags(&self) -> Option<&'static Enum> {
-        enumeration(self.flags)
+        ENUMS.get(usize::from(self.flags?))
     }
 }
 
@@ -172,6 +172,28 @@ mod tests {
                 entry.name
             );
         }
+    }
+
+    #[test]
+    fn flags_have_names() {
+        for (name, flags) in [
+            ("cuCtxCreate_v2", Some("CUctx_flags")),
+            ("cuMemHostAlloc", Some("CU_MEMHOSTALLOC")),
+            ("cuStreamWaitEvent_ptsz", Some("CUevent_wait_flags")),
+            ("cuInit", None),
+        ] {
+            let found = function(name).expect(name).flags();
+            assert_eq!(found.map(|known| known.name), flags, "{name}");
+        }
+        assert_eq!(
+            Kind::of_handle_type("CUtexObject_v1"),
+            Some(Kind::TextureObject)
+        );
+        assert_eq!(Kind::of_handle_type("int"), None);
+        assert_eq!(
+            (Kind::GraphExec.name(), Kind::GraphExec.key()),
+            ("executable graph", "executable-graph")
+        );
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub struct Function {
     pub family: Family,
     /// Bytes of the memory, address range or variable that a successful call makes or finds.
     pub size: Option<Length>,
-    /// The enum whose bits its parameter `flags` holds, or points at; empty if none is known.
-    pub flags: &'static str,
+    /// Position in `ENUMS` of the enum whose bits its parameter `flags` holds, or points at.
+    pub(crate) flags: Option<u16>,
 }
 
 impl Function {

@@ -45,6 +45,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
         text,
         "/// Indexed by id.\npub static FUNCTIONS: [Function; {count}] = ["
     );
+    let enums = enum_values(input);
     for (function, meaning) in input.functions() {
         let stream = meaning
             .stream
@@ -66,7 +67,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
             meaning.waits,
             meaning.family,
             meaning.size,
-            meaning.flags,
+            enums.keys().position(|name| *name == meaning.flags),
         );
         for ((c_type, name, width), role) in function.params.iter().zip(&meaning.roles) {
             let _ = writeln!(
@@ -130,14 +131,7 @@ pub(super) fn enums(input: &Input<'_>) -> String {
          use crate::model::Enum;\n\n\
          /// Sorted by name.\npub static ENUMS: &[Enum] = &[\n"
     );
-    let mut all: BTreeMap<&str, Vec<(String, i64)>> = all_enums(input)
-        .into_iter()
-        .map(|(name, entry)| (name, entry.values.clone()))
-        .collect();
-    for name in MACRO_ENUMS {
-        all.insert(name, input.signatures.macro_values(name));
-    }
-    for (name, values) in all {
+    for (name, values) in enum_values(input) {
         let _ = writeln!(text, "    Enum {{ name: {name:?}, values: &[");
         for (name, value) in values {
             let _ = writeln!(text, "        ({name:?}, {value}),");
@@ -146,6 +140,16 @@ pub(super) fn enums(input: &Input<'_>) -> String {
     }
     text.push_str("];\n");
     text
+}
+
+/// Names and values of all enums, those included that cuda.h has as macros.
+fn enum_values<'a>(input: &Input<'a>) -> BTreeMap<&'a str, Vec<(String, i64)>> {
+    let macros = MACRO_ENUMS.map(|name| (name, input.signatures.macro_values(name)));
+    all_enums(input)
+        .into_iter()
+        .map(|(name, entry)| (name, entry.values.clone()))
+        .chain(macros)
+        .collect()
 }
 
 pub(super) fn attributes(input: &Input<'_>) -> Result<String, Failure> {
