@@ -1,6 +1,7 @@
-//! Dying the way the real driver dies on some misuse.
+//! Crashes like the real driver's.
 
-/// Reads through a NULL pointer: SIGSEGV inside the driver, as measured for destroyed streams, events and link states.
+/// Reads through a NULL pointer: SIGSEGV inside the driver, as measured for destroyed streams,
+/// events and link states.
 pub(crate) fn segmentation_fault() -> ! {
     // SAFETY: faulting here is the purpose; the instruction touches nothing else.
     unsafe {

@@ -2,27 +2,26 @@
 
 use std::ffi::c_void;
 
-use crate::argument::WORDS;
+use crate::call::argument::WORDS;
 use crate::dispatch;
 
 macro_rules! export {
     ($(($id:literal, $name:ident))*) => {
         #[allow(non_snake_case, missing_docs, clippy::too_many_arguments)]
         mod symbols {
-            use super::{WORDS, dispatch};
+            use super::{WORDS, address_of, dispatch};
 
-            // Each takes as many words as any prototype has; what the caller did not pass is read from its stack and ignored.
+            // Each takes as many words as the longest prototype: the callee ignores what the caller
+            // did not pass.
             $(
-                // SAFETY: the name is one of the CUDA driver API's, which this library stands in for.
+                // SAFETY: the name is one of the CUDA driver API's, whose place this library takes.
                 #[unsafe(no_mangle)]
                 pub(super) extern "C" fn $name(
                     a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64,
                     i: u64, j: u64, k: u64, l: u64, m: u64, n: u64, o: u64, p: u64,
                 ) -> u32 {
-                    const WORDS_GIVEN: usize = 16;
                     let words: [u64; WORDS] = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
-                    const { assert!(WORDS == WORDS_GIVEN) };
-                    dispatch::enter($id, &words).0
+                    dispatch::enter($id, &words, address_of).0
                 }
             )*
         }
@@ -31,28 +30,14 @@ macro_rules! export {
     };
 }
 
+#[rustfmt::skip]
 type EntryPoint = extern "C" fn(
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
+    u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64,
 ) -> u32;
 
 cutape_registry::for_each_function!(export);
 
-/// The address of the exported symbol with that registry id; `None` for an id that the registry does not have.
+/// The address of the exported symbol with that registry id; `None` for an unknown id.
 pub fn address_of(id: u16) -> Option<*const c_void> {
     let (known, entry) = ADDRESSES.get(usize::from(id))?;
     (*known == id).then_some(*entry as *const c_void)

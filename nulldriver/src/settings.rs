@@ -1,22 +1,26 @@
 //! The `CUTAPE_NULL_*` environment variables.
 //!
-//! - `CUTAPE_NULL_FAIL=NAME[@N|@*]=CODE,...`: the Nth call (from 1; default 1; `*` all) of NAME answers CODE and does
-//!   nothing. NAME is an exported symbol (`cuMemAlloc_v2`) or a documented name (`cuMemAlloc`).
-//! - `CUTAPE_NULL_DELAY=NAME[@N|@*]=DURATION,...`: that call takes so much longer (`5ms`, `20us`, `1s`; default all calls).
+//! - `CUTAPE_NULL_FAIL=NAME[@N|@*]=CODE,...`: the Nth call (from 1; default 1; `*` all) of NAME
+//!   answers CODE and does nothing. NAME is an exported symbol (`cuMemAlloc_v2`) or a documented
+//!   name (`cuMemAlloc`).
+//! - `CUTAPE_NULL_DELAY=NAME[@N|@*]=DURATION,...`: that call takes that much longer (`5ms`, `20us`,
+//!   `1s`; default all calls).
 //! - `CUTAPE_NULL_CRASH=NAME[@N|@*],...`: that call faults (SIGSEGV).
-//! - `CUTAPE_NULL_VERSION=13000`, `CUTAPE_NULL_DEVICES=1` (0 to 64), `CUTAPE_NULL_MEMORY=16GiB` (bytes a device, with
-//!   an optional `KiB`, `MiB`, `GiB`).
-//! - `CUTAPE_NULL_CAPABILITY=9.0,8.0`: compute capability of each device, the last for all that follow (default 9.0).
+//! - `CUTAPE_NULL_VERSION=13000`, `CUTAPE_NULL_DEVICES=1` (0 to 64), `CUTAPE_NULL_MEMORY=16GiB`
+//!   (bytes a device, with an optional `KiB`, `MiB`, `GiB`).
+//! - `CUTAPE_NULL_CAPABILITY=9.0,8.0`: compute capability of each device, the last for all that
+//!   follow (default 9.0).
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cutape_registry::Function;
 
-use crate::answer::CUresult;
+use crate::call::answer::CUresult;
 use crate::crash;
 
 /// Which calls of a name.
@@ -41,7 +45,7 @@ struct Fault {
     seen: AtomicU64,
 }
 
-/// What the environment asks for.
+/// What the environment sets.
 #[derive(Debug)]
 pub(crate) struct Settings {
     faults: Vec<Fault>,
@@ -57,16 +61,13 @@ pub(crate) struct Settings {
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     // SAFETY: getauxval only reads the process's auxiliary vector.
-    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let (settings, complaints) = Settings::read(|name| {
-        if secure {
-            None
-        } else {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        }
+    let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let (settings, warnings) = Settings::read(|name| {
+        let value = std::env::var_os(name).filter(|_| !is_secure)?;
+        Some(value.to_string_lossy().into_owned())
     });
-    for complaint in complaints {
-        eprintln!("cutape null driver: {complaint}; ignored");
+    for warning in warnings {
+        eprintln!("cutape null driver: {warning}; ignored");
     }
     settings
 });
@@ -77,48 +78,46 @@ pub(crate) fn get() -> &'static Settings {
 }
 
 impl Settings {
-    /// From variables by name, with a complaint for each malformed part.
+    /// From variables by name, with a warning for each malformed part.
     fn read(variable: impl Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
-        let mut complaints = Vec::new();
+        let mut warnings = Vec::new();
         let mut faults = Vec::new();
         for (name, parse) in [
             ("CUTAPE_NULL_FAIL", parse_fail as fn(&str) -> Option<Fault>),
             ("CUTAPE_NULL_DELAY", parse_delay),
             ("CUTAPE_NULL_CRASH", parse_crash),
         ] {
-            let Some(value) = variable(name) else {
-                continue;
-            };
-            for part in value
-                .split(',')
-                .map(str::trim)
-                .filter(|part| !part.is_empty())
-            {
+            let value = variable(name).unwrap_or_default();
+            let parts = value.split(',').map(str::trim);
+            for part in parts.filter(|part| !part.is_empty()) {
                 match parse(part) {
                     Some(fault) => faults.push(fault),
-                    None => complaints.push(format!("{name}: cannot understand {part:?}")),
+                    None => warnings.push(format!("{name}: cannot understand {part:?}")),
                 }
             }
         }
-        let capabilities = number_pairs(
-            variable("CUTAPE_NULL_CAPABILITY").as_deref(),
-            &mut complaints,
-        );
-        let mut number =
-            |name: &str, default: u64, range: std::ops::RangeInclusive<u64>| match variable(name) {
-                None => default,
-                Some(text) => match parse_size(text.trim()) {
-                    Some(value) if range.contains(&value) => value,
-                    _ => {
-                        complaints.push(format!(
-                            "{name}: {text:?} is not a number from {} to {}",
-                            range.start(),
-                            range.end()
-                        ));
-                        default
-                    }
-                },
+        let capabilities = match variable("CUTAPE_NULL_CAPABILITY") {
+            None => vec![CAPABILITY],
+            Some(text) => parse_capabilities(&text).unwrap_or_else(|| {
+                warnings.push(format!(
+                    "CUTAPE_NULL_CAPABILITY: {text:?} is no list of numbers such as 9.0,8.0"
+                ));
+                vec![CAPABILITY]
+            }),
+        };
+        let mut number = |name: &str, default: u64, range: RangeInclusive<u64>| {
+            let Some(text) = variable(name) else {
+                return default;
             };
+            let value = parse_unit(text.trim(), SIZES).filter(|value| range.contains(value));
+            value.unwrap_or_else(|| {
+                let (first, last) = (range.start(), range.end());
+                warnings.push(format!(
+                    "{name}: {text:?} is not a number from {first} to {last}"
+                ));
+                default
+            })
+        };
         let settings = Settings {
             faults,
             capabilities,
@@ -126,21 +125,20 @@ impl Settings {
             devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
             memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
         };
-        (settings, complaints)
+        (settings, warnings)
     }
 
     /// The compute capability of a device.
     pub(crate) fn capability(&self, device: i32) -> (u16, u16) {
-        let last = self.capabilities.last().copied();
-        usize::try_from(device)
-            .ok()
-            .and_then(|device| self.capabilities.get(device).copied())
-            .or(last)
+        let own = usize::try_from(device).ok();
+        let own = own.and_then(|device| self.capabilities.get(device));
+        own.or(self.capabilities.last())
+            .copied()
             .unwrap_or(CAPABILITY)
     }
 
     /// Waits, crashes, or returns the code that this call is to fail with.
-    pub(crate) fn disturb(&self, function: &Function) -> Option<CUresult> {
+    pub(crate) fn inject_fault(&self, function: &Function) -> Option<CUresult> {
         let mut code = None;
         for fault in &self.faults {
             if fault.name != function.name && fault.name != function.base {
@@ -163,85 +161,70 @@ impl Settings {
 /// The compute capability of every device unless another is asked for: an H200's.
 const CAPABILITY: (u16, u16) = (9, 0);
 
-/// `9.0,8.6`; the default for none and, with a complaint, for what is malformed.
-fn number_pairs(text: Option<&str>, complaints: &mut Vec<String>) -> Vec<(u16, u16)> {
-    let Some(text) = text else {
-        return vec![CAPABILITY];
-    };
+/// Reads `9.0,8.6`.
+fn parse_capabilities(text: &str) -> Option<Vec<(u16, u16)>> {
     let pair = |word: &str| {
         let (major, minor) = word.trim().split_once('.')?;
         let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
         ((1..=99).contains(&major) && minor <= 9).then_some((major, minor))
     };
-    let pairs: Option<Vec<_>> = text.split(',').map(pair).collect();
-    pairs.unwrap_or_else(|| {
-        complaints.push(format!(
-            "CUTAPE_NULL_CAPABILITY: {text:?} is no list of numbers such as 9.0,8.0"
-        ));
-        vec![CAPABILITY]
-    })
+    text.split(',').map(pair).collect()
 }
 
-fn parse_call(text: &str, default: Which) -> Option<(String, Which)> {
-    let (name, which) = match text.split_once('@') {
-        None => (text, default),
+/// A call, with the default for one without `@`, and what happens to it.
+fn fault(call: &str, default: Which, effect: Effect) -> Option<Fault> {
+    let (name, which) = match call.split_once('@') {
+        None => (call, default),
         Some((name, "*")) => (name, Which::All),
         Some((name, number)) => (name, Which::Nth(number.parse().ok().filter(|&n| n > 0)?)),
     };
     let is_name = name.len() > 2
         && name.starts_with("cu")
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    is_name.then(|| (name.to_owned(), which))
-}
-
-fn fault((name, which): (String, Which), effect: Effect) -> Fault {
-    Fault {
-        name,
+    is_name.then(|| Fault {
+        name: name.to_owned(),
         which,
         effect,
         seen: AtomicU64::new(0),
-    }
+    })
 }
 
 fn parse_fail(text: &str) -> Option<Fault> {
     let (call, code) = text.split_once('=')?;
-    Some(fault(
-        parse_call(call, Which::Nth(1))?,
-        Effect::Fail(code.parse().ok().filter(|&n| n > 0)?),
-    ))
+    let code = code.parse().ok().filter(|&code| code > 0)?;
+    fault(call, Which::Nth(1), Effect::Fail(code))
 }
 
 fn parse_delay(text: &str) -> Option<Fault> {
     let (call, duration) = text.split_once('=')?;
-    let digits = duration.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let nanoseconds = match &duration[digits.len()..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    let length = digits.parse::<u64>().ok()?.checked_mul(nanoseconds)?;
-    Some(fault(
-        parse_call(call, Which::All)?,
-        Effect::Delay(Duration::from_nanos(length)),
-    ))
+    let duration = Duration::from_nanos(parse_unit(duration, DURATIONS)?);
+    fault(call, Which::All, Effect::Delay(duration))
 }
 
 fn parse_crash(text: &str) -> Option<Fault> {
-    Some(fault(parse_call(text, Which::Nth(1))?, Effect::Crash))
+    fault(text, Which::Nth(1), Effect::Crash)
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+/// Units in nanoseconds.
+const DURATIONS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
+/// Units in bytes.
+const SIZES: &[(&str, u64)] = &[
+    ("", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+/// A number with one of these units.
+fn parse_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let unit = units.iter().find(|unit| unit.0 == &text[digits.len()..])?;
+    digits.parse::<u64>().ok()?.checked_mul(unit.1)
 }
 
 #[cfg(test)]
@@ -294,16 +277,16 @@ mod tests {
             ("CUTAPE_NULL_CRASH", "cuLaunchKernel@x", None),
         ];
         for &(name, value, expected) in rows {
-            let (settings, complaints) = read(name, value);
+            let (settings, warnings) = read(name, value);
             let got = settings
                 .faults
                 .first()
                 .map(|fault| (fault.which, fault.effect));
             assert_eq!(got, expected, "{name}={value}");
             assert_eq!(
-                complaints.is_empty(),
+                warnings.is_empty(),
                 expected.is_some(),
-                "{name}={value}: {complaints:?}"
+                "{name}={value}: {warnings:?}"
             );
         }
     }
@@ -317,9 +300,9 @@ mod tests {
             ("CUTAPE_NULL_MEMORY", "64MiB", 64 << 20, true),
         ];
         for &(name, value, memory, fine) in rows {
-            let (settings, complaints) = read(name, value);
+            let (settings, warnings) = read(name, value);
             assert_eq!(
-                (settings.memory, complaints.is_empty()),
+                (settings.memory, warnings.is_empty()),
                 (memory, fine),
                 "{name}={value}"
             );
@@ -338,10 +321,10 @@ mod tests {
             ("9.0,", (9, 0), (9, 0), false),
             ("0.1", (9, 0), (9, 0), false),
         ] {
-            let (settings, complaints) = read(name, value);
+            let (settings, warnings) = read(name, value);
             let got = (settings.capability(0), settings.capability(2));
             assert_eq!(
-                (got, complaints.is_empty()),
+                (got, warnings.is_empty()),
                 ((first, third), fine),
                 "{value}"
             );
@@ -354,10 +337,10 @@ mod tests {
         let (settings, _) = read("CUTAPE_NULL_FAIL", "cuMemAlloc_v2@2=2,cuMemFree=1");
         let function = cutape_registry::function("cuMemAlloc_v2").expect("registry has it");
         let codes: Vec<_> = (0..3)
-            .map(|_| settings.disturb(function).map(|code| code.0))
+            .map(|_| settings.inject_fault(function).map(|code| code.0))
             .collect();
         assert_eq!(codes, [None, Some(2), None]);
         let free = cutape_registry::function("cuMemFree_v2").expect("registry has it");
-        assert_eq!(settings.disturb(free).map(|code| code.0), Some(1));
+        assert_eq!(settings.inject_fault(free).map(|code| code.0), Some(1));
     }
 }

@@ -1,4 +1,4 @@
-//! What correct programs rely on: values, bytes and objects that come back.
+//! What correct programs rely on: the values, bytes and objects that calls return.
 
 mod driver;
 
@@ -25,7 +25,7 @@ fn copies_move_bytes() {
 }
 
 #[test]
-fn memsets_fill_what_they_are_told() {
+fn memsets_fill_their_range() {
     let s = setup();
     type Row = (&'static str, &'static [u64], &'static [u8]);
     let rows: &[Row] = &[
@@ -275,7 +275,7 @@ fn a_link_makes_a_cubin_with_all_entries() {
     }
     make("cuModuleGetGlobal_v2", &[0, module, text("counter")]);
     ok("cuLinkDestroy", &[link]);
-    // A function that nobody defines, with a log that says which.
+    // An undefined function, which the log names.
     let open = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func missing();\n\
                 .visible .entry k() { call missing; ret; }\n";
     let mut log = [0_u8; 256];
@@ -309,7 +309,7 @@ fn kernels_of_a_library_launch_and_share_attributes() {
     let mut value = 0_i32;
     ok("cuFuncGetAttribute", &[out(&mut value), 8, function]);
     assert_eq!(value, 65536);
-    // A function's own setting wins from then on.
+    // From then on the function's own setting counts.
     ok("cuFuncSetAttribute", &[function, 8, 49152]);
     ok("cuKernelSetAttribute", &[8, 98304, kernel, 0]);
     let parameters = [at(&0_u64)];
@@ -335,7 +335,7 @@ fn kernels_of_a_library_launch_and_share_attributes() {
 }
 
 #[test]
-fn virtual_memory_lies_where_it_is_asked_for() {
+fn virtual_memory_maps_at_the_requested_address() {
     use cutape_driver::types::{CUmemAccessDesc, CUmemAllocationProp};
     setup();
     const SLOT: u64 = 32 << 20;
@@ -373,7 +373,7 @@ fn virtual_memory_lies_where_it_is_asked_for() {
         "cuMemSetAccess",
         &[wanted + GRANULE, GRANULE, at(&access), 2],
     );
-    // Across both granules, and seen by the CPU in the second.
+    // Across both granules; the CPU can access the second.
     ok("cuMemsetD8_v2", &[wanted + GRANULE - 8, 0x5a, 16]);
     // SAFETY: the host was given access to the second granule.
     let seen = unsafe { std::ptr::read_volatile((wanted + GRANULE) as *const u64) };
@@ -405,7 +405,8 @@ fn contexts_stack_and_handles_recycle() {
     ok("cuCtxDestroy_v2", &[second]);
     assert_eq!(call("cuCtxSetCurrent", &[second]), code::INVALID_CONTEXT);
     assert_eq!(make("cuCtxGetCurrent", &[]), s.context);
-    // Only this thread makes streams of this context, but other tests share the free list, so look for a hit.
+    // Only this thread makes streams of this context, but other tests share the free list, so look
+    // for a hit.
     let hit = (0..100).any(|_| {
         let stream = make("cuStreamCreate", &[0]);
         ok("cuStreamDestroy_v2", &[stream]);
@@ -413,11 +414,11 @@ fn contexts_stack_and_handles_recycle() {
         ok("cuStreamDestroy_v2", &[again]);
         again == stream
     });
-    assert!(hit, "stream handles come again");
+    assert!(hit, "stream handles are reused");
 }
 
 #[test]
-fn pointers_tell_what_they_are() {
+fn pointer_attributes_describe_the_memory() {
     let s = setup();
     let pinned = make("cuMemHostAlloc", &[4096, 0]);
     let pool = make("cuMemAllocAsync", &[4096, s.stream]);
@@ -461,7 +462,7 @@ fn host_memory_registers_once() {
 }
 
 #[test]
-fn more_than_there_is_is_out_of_memory() {
+fn allocations_beyond_the_device_are_out_of_memory() {
     setup();
     let mut total = 0_usize;
     ok("cuMemGetInfo_v2", &[out(&mut 0_usize), out(&mut total)]);
@@ -557,7 +558,7 @@ fn make_name(value: u64) -> u64 {
 }
 
 #[test]
-fn what_is_not_implemented_says_so() {
+fn unimplemented_functions_answer_not_supported() {
     setup();
     for name in [
         "cuLogsCurrent",
@@ -570,7 +571,7 @@ fn what_is_not_implemented_says_so() {
 }
 
 #[test]
-fn null_pointers_are_values_that_are_refused() {
+fn null_outputs_are_refused() {
     let s = setup();
     let rows: &[(&str, &[u64])] = &[
         ("cuMemAlloc_v2", &[0, 16]),
@@ -619,7 +620,7 @@ fn arrays_keep_their_bytes() {
 }
 
 #[test]
-fn threads_work_side_by_side() {
+fn threads_use_the_driver_concurrently() {
     let s = setup();
     let work = move |seed: u8| {
         ok("cuCtxSetCurrent", &[s.context]);
@@ -647,7 +648,7 @@ fn threads_work_side_by_side() {
 }
 
 #[test]
-fn absurd_sizes_are_answered_not_panicked_over() {
+fn absurd_sizes_get_an_error_code() {
     let s = setup();
     let huge = u64::MAX - 4095;
     let rows: &[(&str, &[u64])] = &[

@@ -1,4 +1,4 @@
-//! Calls that describe something with structs and arrays: what they accept, and what they refuse.
+//! Calls that take structs and arrays: what they accept, and what they refuse.
 
 mod driver;
 
@@ -10,7 +10,7 @@ fn halves(low: u32, high: u32) -> u64 {
 }
 
 #[test]
-fn textures_are_of_living_resources_only() {
+fn textures_need_living_resources() {
     let s = setup();
     // Width, height, depth, format and channels, flags: an array for surfaces.
     let shape = [16_u64, 4, 0, halves(0x20, 1), 2];
@@ -34,7 +34,7 @@ fn textures_are_of_living_resources_only() {
     flagged[17] = 1;
     let mut strange = of_array(array);
     strange[0] = 9;
-    // resource, with a view, what comes
+    // resource, with a view, expected answer
     let rows = [
         (of_array(array), false, code::SUCCESS),
         (of_array(array), true, code::SUCCESS),

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The library that was built with this test, beside the test's own program.
+/// The library that was built with this test, beside the test program.
 fn library() -> PathBuf {
     let program = std::env::current_exe().expect("the test's own path");
     program
@@ -39,9 +39,9 @@ fn every_function_is_exported_exactly_once_and_nothing_else() {
 }
 
 #[test]
-fn its_entry_points_cannot_be_taken_over() {
-    // A relocation by name would be bound to an interposer that was loaded first, and cuGetProcAddress would hand that
-    // one's addresses out as the driver's.
+fn entry_points_cannot_be_interposed() {
+    // A relocation by name would be bound to an interposer that was loaded first, and
+    // cuGetProcAddress would return that one's addresses as the driver's.
     let output = Command::new("readelf")
         .arg("-rW")
         .arg(library())
@@ -60,9 +60,10 @@ fn its_entry_points_cannot_be_taken_over() {
 }
 
 #[test]
-fn it_is_found_as_libcuda() {
+fn the_soname_is_libcuda() {
     let path = CString::new(library().to_str().expect("a path that is text")).expect("no NUL");
-    // SAFETY: loading our own library runs no code beyond its constructors; the handle is never closed.
+    // SAFETY: loading our own library runs no code beyond its constructors; the handle is never
+    // closed.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null());

@@ -1,4 +1,4 @@
-//! Captures and graphs: what they answer, as measured on driver 580.159.04 where a real driver was asked.
+//! Captures and graphs: their answers, as measured on driver 580.159.04 where the comment says so.
 
 mod driver;
 
@@ -17,7 +17,7 @@ const CAPTURED_EVENT: u32 = 907;
 const WRONG_THREAD: u32 = 908;
 const UPDATE_FAILURE: u32 = 910;
 
-/// Captures of mode global disturb those of other threads: one test at a time.
+/// Captures of mode global affect calls of other threads: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What the steps of a scenario work with.
@@ -350,7 +350,7 @@ fn work_is_done_in_the_order_of_the_edges() {
     let _alone = ALONE.lock();
     let s = setup();
     let graph = make("cuGraphCreate", &[0]);
-    // The node that is added first comes last.
+    // The node that is added first runs last.
     let last = add_memset(graph, &[], &memset(s.memory, 2, 1), s.context);
     let first = add_memset(graph, &[], &memset(s.memory, 1, 1), s.context);
     let edge = |name: &str| call(name, &[graph, at(&[first]), at(&[last]), 1]);
@@ -459,13 +459,13 @@ fn misuse_of_graphs_is_refused() {
     for (name, arguments, expected) in rows {
         assert_eq!(call(name, arguments), *expected, "{name}({arguments:x?})");
     }
-    // A node of a graph that is gone cannot be named (measured).
+    // A node of a destroyed graph cannot be named (measured).
     ok("cuGraphDestroy", &[graph]);
-    let gone = [exec, node, at(&change), s.context];
-    assert_eq!(call("cuGraphExecMemsetNodeSetParams", &gone), invalid);
+    let destroyed = [exec, node, at(&change), s.context];
+    assert_eq!(call("cuGraphExecMemsetNodeSetParams", &destroyed), invalid);
     // The executable graph does not need it.
     ok("cuGraphLaunch", &[exec, s.stream]);
-    // Memory that is gone is the launch's own affair (measured).
+    // A launch accepts memory that was freed (measured).
     ok("cuMemFree_v2", &[s.memory]);
     ok("cuGraphLaunch", &[exec, s.stream]);
 }
@@ -493,7 +493,7 @@ fn an_update_must_fit() {
 }
 
 #[test]
-fn memory_of_graphs_is_there_while_they_say_so() {
+fn graph_memory_is_allocated_between_its_nodes() {
     let _alone = ALONE.lock();
     let s = setup();
     let (mut own, mut graph) = (0_u64, 0_u64);
@@ -514,7 +514,7 @@ fn memory_of_graphs_is_there_while_they_say_so() {
     ok("cuGraphLaunch", &[exec, s.stream]);
     ok("cuGraphLaunch", &[exec, s.stream]);
     let set = call("cuMemsetD8Async", &[own, 1, 16, s.stream]);
-    assert_eq!(set, code::INVALID_VALUE, "gone (measured)");
+    assert_eq!(set, code::INVALID_VALUE, "destroyed (measured)");
     let exec = capture(&mut own, &mut graph, false);
     let set = call("cuMemsetD8_v2", &[own, 1, 16]);
     assert_eq!(set, code::INVALID_VALUE, "not there yet");

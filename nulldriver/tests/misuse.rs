@@ -1,4 +1,4 @@
-//! What misuse does, each row in a process of its own: the answers measured on a real driver (580, H200).
+//! What misuse does, each row in its own process: the answers measured on a real driver (580, H200).
 
 mod driver;
 
@@ -21,7 +21,7 @@ use End::{Code, Signal};
 const SEGMENTATION_FAULT: End = Signal(libc::SIGSEGV);
 const ABORT: End = Signal(libc::SIGABRT);
 
-/// A misuse: makes what it needs from the setup, and returns what the misusing call answered.
+/// A misuse: creates what it needs from the setup, and returns the answer to the misusing call.
 type Row = (&'static str, End, fn(Setup) -> u32);
 
 const ROWS: &[Row] = &[
@@ -224,7 +224,8 @@ const ROWS: &[Row] = &[
         "a device address read by the CPU",
         SEGMENTATION_FAULT,
         |s| {
-            // SAFETY: it is not sound to read device memory; that it faults is what is tested, in a process of its own.
+            // SAFETY: it is not sound to read device memory; that it faults is what is tested, in a
+            // process of its own.
             u32::from(unsafe { std::ptr::read_volatile(s.memory as *const u8) })
         },
     ),
@@ -344,7 +345,7 @@ const ROWS: &[Row] = &[
             call("cuCtxPopCurrent_v2", &[0])
         },
     ),
-    // No misuse, but measured as the rest is.
+    // Correct calls, measured like the rest.
     ("cuMemFree of nothing", Code(code::SUCCESS), |_| {
         call("cuMemFree_v2", &[0])
     }),

@@ -1,4 +1,4 @@
-//! The `CUTAPE_NULL_*` variables, each row in a process of its own.
+//! The `CUTAPE_NULL_*` variables, each row in its own process.
 
 mod driver;
 
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use cutape_image::{Suffix, Target};
 use driver::{at, call, code, make, ok, out};
 
-/// Variable and value, what the child does with the driver, and what it prints; `None`: it dies of SIGSEGV.
+/// Variable and value, what the child does with the driver, and what it prints; `None`: it dies of
+/// SIGSEGV.
 type Row = (
     &'static str,
     &'static str,
@@ -140,7 +141,7 @@ fn main() {
         assert_eq!(answered, *expected, "{variable}={value}: {complaint}");
         let signal = expected.is_none().then_some(libc::SIGSEGV);
         assert_eq!(output.status.signal(), signal, "{variable}={value}");
-        // A malformed setting is named, a good one is not mentioned.
+        // Only a malformed setting is named.
         assert_eq!(
             complaint.contains(variable),
             *value == "nonsense",

@@ -63,7 +63,8 @@ pub(crate) fn call(name: &str, arguments: &[u64]) -> u32 {
     ) -> u32;
     let function = cutape_registry::function(name).unwrap_or_else(|| panic!("no function {name}"));
     let address = cutape_null::address_of(function.id).expect("every function has an entry point");
-    // SAFETY: every entry point of the null driver is a C function of sixteen words that returns a result code.
+    // SAFETY: every entry point of the null driver is a C function of sixteen words that returns a
+    // result code.
     let entry: Entry = unsafe { std::mem::transmute(address) };
     let mut w = [0_u64; 16];
     w[..arguments.len()].copy_from_slice(arguments);

@@ -1,0 +1,311 @@
+//! The arguments of one call, from raw registers and stack words to typed values.
+//!
+//! A pointer is checked for NULL only: a wild one faults here as it does in the real driver.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+
+use cutape_registry::Function;
+
+use crate::call::answer::{Answer, INVALID_VALUE, reject_if};
+
+/// Words of a call: six registers and ten stack words, as many as the longest prototype has.
+pub(crate) const WORDS: usize = 16;
+
+/// The address of the exported symbol with a registry id.
+pub(crate) type AddressOf = fn(u16) -> Option<*const c_void>;
+
+/// One call: which exported symbol, with which argument words.
+pub(crate) struct Call<'a> {
+    pub(crate) function: &'static Function,
+    pub(crate) words: &'a [u64; WORDS],
+    pub(crate) address_of: AddressOf,
+}
+
+thread_local! {
+    /// Where the stack of the thread was when it entered the driver last.
+    static ENTERED_AT: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Call<'_> {
+    /// Notes where the driver's own part of this thread's stack begins; see [`is_own_stack`].
+    pub(crate) fn note_stack(&self) {
+        ENTERED_AT.set(self.words.as_ptr() as u64);
+    }
+}
+
+/// Whether an address of the program lies in stack that the driver itself uses now: then the frame
+/// that held it has returned, and a write would destroy our return addresses, not the program's
+/// memory.
+pub(crate) fn is_own_stack(address: u64) -> bool {
+    // The entry point's frame lies above its argument words; its size is assumed.
+    const ENTRY_FRAME: u64 = 512;
+    let here = 0_u8;
+    (&raw const here as u64..ENTERED_AT.get() + ENTRY_FRAME).contains(&address)
+}
+
+/// A type that a parameter of an implementation may have.
+pub(crate) trait Argument: Sized {
+    /// Argument words that it takes.
+    const WORDS: usize = 1;
+
+    /// Reads it from the word at `index` on.
+    fn read(call: &Call, index: usize) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {
+        $(impl Argument for $t {
+            // The C ABI leaves the upper bits of a narrow argument undefined.
+            fn read(call: &Call, index: usize) -> Self {
+                call.words[index] as $t
+            }
+        })*
+    };
+}
+
+integers!(u8, u16, u32, u64, usize, i32);
+
+impl<T: Argument, const N: usize> Argument for [T; N] {
+    const WORDS: usize = N * T::WORDS;
+
+    fn read(call: &Call, index: usize) -> Self {
+        std::array::from_fn(|element| T::read(call, index + element * T::WORDS))
+    }
+}
+
+/// A struct of arguments that follow each other, for parameters that several functions have.
+macro_rules! arguments {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$doc:meta])* $member_vis:vis $member:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        $vis struct $name {
+            $($(#[$doc])* $member_vis $member: $type,)*
+        }
+
+        impl crate::call::argument::Argument for $name {
+            const WORDS: usize = 0 $(+ <$type as crate::call::argument::Argument>::WORDS)*;
+
+            #[allow(unused_assignments)]
+            fn read(call: &crate::call::argument::Call, mut index: usize) -> Self {
+                $(
+                    let $member = <$type as crate::call::argument::Argument>::read(call, index);
+                    index += <$type as crate::call::argument::Argument>::WORDS;
+                )*
+                $name { $($member),* }
+            }
+        }
+    };
+}
+pub(crate) use arguments;
+
+/// A pointer to where the call writes a value.
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Argument for Out<T> {
+    fn read(call: &Call, index: usize) -> Self {
+        Out(call.words[index] as *mut T)
+    }
+}
+
+impl<T> Out<T> {
+    /// A pointer that is not an argument word itself.
+    pub(crate) fn at(address: u64) -> Self {
+        Out(address as *mut T)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The pointer as a number.
+    pub(crate) fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// `INVALID_VALUE` for NULL, before anything is done.
+    pub(crate) fn check(self) -> Answer {
+        reject_if(self.0.is_null(), INVALID_VALUE)
+    }
+
+    /// Writes the value; NULL is `INVALID_VALUE`.
+    pub(crate) fn set(self, value: T) -> Answer {
+        self.check()?;
+        self.set_if(value);
+        Ok(())
+    }
+
+    /// Writes a value that is computed only if the pointer is not NULL, which is `INVALID_VALUE`.
+    pub(crate) fn set_with(self, value: impl FnOnce() -> Answer<T>) -> Answer {
+        self.check()?;
+        self.set(value()?)
+    }
+
+    /// Writes the value unless the pointer is NULL.
+    pub(crate) fn set_if(self, value: T) {
+        self.set_at(0, value);
+    }
+
+    /// Writes an element of an array unless the pointer is NULL.
+    pub(crate) fn set_at(self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: by the C prototype the caller gives a pointer to (an array of) T; alignment
+            // is not assumed.
+            unsafe { self.0.wrapping_add(index).write_unaligned(value) };
+        }
+    }
+
+    /// Reads the present value, for parameters that are read and written.
+    pub(crate) fn get(self) -> Answer<T>
+    where
+        T: Copy,
+    {
+        self.check()?;
+        // SAFETY: by the C prototype the caller gives a readable pointer to T; alignment is not
+        // assumed.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+}
+
+/// A pointer to what the call reads.
+#[derive(Clone, Copy)]
+pub(crate) struct In<T>(*const T);
+
+impl<T> Argument for In<T> {
+    fn read(call: &Call, index: usize) -> Self {
+        In(call.words[index] as *const T)
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// A pointer to a value of the driver.
+    pub(crate) fn of(value: &T) -> Self {
+        In(value)
+    }
+
+    /// A pointer that is not an argument word itself.
+    pub(crate) fn at(address: u64) -> Self {
+        In(address as *const T)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The pointer as a number.
+    pub(crate) fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The value; NULL is `INVALID_VALUE`.
+    pub(crate) fn get(self) -> Answer<T> {
+        self.get_at(0)
+    }
+
+    /// An element of an array; NULL is `INVALID_VALUE`.
+    pub(crate) fn get_at(self, index: usize) -> Answer<T> {
+        reject_if(self.0.is_null(), INVALID_VALUE)?;
+        // SAFETY: by the C prototype the caller gives a pointer to (an array of) T; alignment is
+        // not assumed.
+        Ok(unsafe { self.0.wrapping_add(index).read_unaligned() })
+    }
+
+    /// The first `count` elements; NULL is `INVALID_VALUE` unless there are none.
+    pub(crate) fn list(self, count: usize) -> Answer<Vec<T>> {
+        (0..count).map(|index| self.get_at(index)).collect()
+    }
+}
+
+/// A NUL-terminated string.
+#[derive(Clone, Copy)]
+pub(crate) struct Text(*const c_char);
+
+impl Argument for Text {
+    fn read(call: &Call, index: usize) -> Self {
+        Text(call.words[index] as *const c_char)
+    }
+}
+
+impl Text {
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The bytes without the NUL, as text (invalid UTF-8 replaced); NULL is `INVALID_VALUE`.
+    pub(crate) fn get(self) -> Answer<String> {
+        reject_if(self.0.is_null(), INVALID_VALUE)?;
+        // SAFETY: by the C prototype the caller gives a NUL-terminated string.
+        Ok(unsafe { CStr::from_ptr(self.0) }
+            .to_string_lossy()
+            .into_owned())
+    }
+}
+
+/// A stream handle; NULL is replaced by the default stream of this symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stream(pub(crate) u64);
+
+/// `CU_STREAM_LEGACY`.
+pub(crate) const LEGACY: u64 = 1;
+/// `CU_STREAM_PER_THREAD`.
+pub(crate) const PER_THREAD: u64 = 2;
+
+impl Stream {
+    /// From a handle given to a symbol that is, or is not, a per-thread variant.
+    pub(crate) fn from_raw(raw: u64, per_thread: bool) -> Self {
+        match raw {
+            0 if per_thread => Stream(PER_THREAD),
+            0 => Stream(LEGACY),
+            handle => Stream(handle),
+        }
+    }
+}
+
+impl Argument for Stream {
+    fn read(call: &Call, index: usize) -> Self {
+        Stream::from_raw(call.words[index], call.function.per_thread)
+    }
+}
+
+impl Stream {
+    /// Whether it is one of the two default streams.
+    pub(crate) fn is_default(self) -> bool {
+        self.0 <= PER_THREAD
+    }
+}
+
+/// Whether the symbol is a per-thread default stream variant.
+#[derive(Clone, Copy)]
+pub(crate) struct IsPerThread(pub(crate) bool);
+
+impl Argument for IsPerThread {
+    const WORDS: usize = 0;
+
+    fn read(call: &Call, _index: usize) -> Self {
+        IsPerThread(call.function.per_thread)
+    }
+}
+
+impl Argument for AddressOf {
+    const WORDS: usize = 0;
+
+    fn read(call: &Call, _index: usize) -> Self {
+        call.address_of
+    }
+}
+
+/// A number that must be greater than 0.
+pub(crate) fn positive(number: i32) -> Answer<u32> {
+    let number = u32::try_from(number).ok();
+    number.filter(|&number| number > 0).ok_or(INVALID_VALUE)
+}

@@ -1,0 +1,125 @@
+//! Bytes that back device memory: anonymous pages, or a memory file that can be mapped at several
+//! addresses.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Pages of this process, unmapped when dropped.
+pub(crate) struct Pages {
+    base: u64,
+    size: u64,
+}
+
+impl Pages {
+    /// Zeroed private memory of that many bytes.
+    pub(crate) fn anonymous(size: u64) -> Option<Pages> {
+        Self::map(size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn map(size: u64, flags: i32, file: i32) -> Option<Pages> {
+        let flags = flags | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { map(0, size, ACCESSIBLE, flags, file) }?;
+        Some(Pages { base, size })
+    }
+
+    /// Where the bytes lie.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // `map` mapped the range, which this value alone owns.
+        unmap(self.base, self.size);
+    }
+}
+
+/// Physical memory of `cuMemCreate`: a memory file, mapped once for the driver's own use.
+pub(crate) struct Physical {
+    file: OwnedFd,
+    pages: Pages,
+    pub(crate) size: u64,
+}
+
+impl Physical {
+    pub(crate) fn new(size: u64) -> Option<Physical> {
+        // SAFETY: the name is a NUL-terminated constant.
+        let raw = unsafe { libc::memfd_create(c"cutape-null".as_ptr(), libc::MFD_CLOEXEC) };
+        if raw < 0 {
+            return None;
+        }
+        // SAFETY: `raw` is an open descriptor that was created just now.
+        let file = unsafe { OwnedFd::from_raw_fd(raw) };
+        // SAFETY: the descriptor is open and owned by `file`.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), i64::try_from(size).ok()?) } != 0 {
+            return None;
+        }
+        let pages = Pages::map(size, libc::MAP_SHARED, file.as_raw_fd())?;
+        Some(Physical { file, pages, size })
+    }
+
+    /// Where the driver's own view of the bytes lies.
+    pub(crate) fn base(&self) -> u64 {
+        self.pages.base()
+    }
+
+    /// Makes the bytes visible to the CPU at `address`, in a reserved range.
+    pub(crate) fn show_at(&self, address: u64, size: u64) -> bool {
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let file = self.file.as_raw_fd();
+        // SAFETY: the caller owns the reserved range [address, address + size); only it is
+        // replaced.
+        unsafe { map(address, size, ACCESSIBLE, flags, file) }.is_some()
+    }
+}
+
+const ACCESSIBLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// # Safety
+/// With `MAP_FIXED` the caller owns the range.
+unsafe fn map(address: u64, size: u64, protection: i32, flags: i32, file: i32) -> Option<u64> {
+    let address = address as *mut libc::c_void;
+    // SAFETY: without MAP_FIXED no mapping is replaced; with it, the caller owns the range.
+    let base = unsafe { libc::mmap(address, size as usize, protection, flags, file, 0) };
+    (base != libc::MAP_FAILED).then_some(base as u64)
+}
+
+fn unmap(address: u64, size: u64) {
+    // SAFETY: callers pass only ranges that they mapped and no longer use.
+    unsafe { libc::munmap(address as *mut libc::c_void, size as usize) };
+}
+
+/// Replaces a range of reserved address space by zeroed memory that the CPU may use.
+pub(crate) fn open_range(address: u64, size: u64) -> bool {
+    replace(address, size, ACCESSIBLE)
+}
+
+/// Makes a range reserved and inaccessible again; its bytes are lost.
+pub(crate) fn close_range(address: u64, size: u64) -> bool {
+    replace(address, size, libc::PROT_NONE)
+}
+
+fn replace(address: u64, size: u64, protection: i32) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: callers pass only ranges inside address space that this library has reserved.
+    unsafe { map(address, size, protection, flags, -1) }.is_some()
+}
+
+/// Reserves exactly that range, if nothing is mapped there.
+pub(crate) fn reserve_exactly(address: u64, size: u64) -> bool {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE never touches an existing mapping.
+    let base = unsafe { map(address, size, libc::PROT_NONE, flags, -1) };
+    if let Some(base) = base.filter(|&base| base != address) {
+        // A kernel before 4.17 takes the address for a hint.
+        unmap(base, size);
+    }
+    base == Some(address)
+}
+
+/// Returns a reserved range to the system.
+pub(crate) fn release_range(address: u64, size: u64) {
+    unmap(address, size);
+}

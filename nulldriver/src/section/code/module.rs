@@ -1,0 +1,107 @@
+//! Module Management: modules, their functions and variables.
+
+use std::sync::Arc;
+
+use crate::call::answer::{Answer, NOT_FOUND, NOT_PERMITTED, invalid_if, reject_if};
+use crate::call::argument::{In, Out, Text};
+use crate::call::entry::entries;
+use crate::object::jit_options::{Options, Use};
+use crate::state::lock;
+use crate::work::compile::{compile, compile_file};
+
+entries! {
+    cuModuleLoad: load_file;
+    cuModuleLoadData: load_data;
+    cuModuleLoadDataEx: load_data_with;
+    cuModuleLoadFatBinary: load_data;
+    cuModuleUnload: unload;
+    cuModuleGetLoadingMode: get_loading_mode;
+    cuModuleGetFunction: get_function;
+    cuModuleGetFunctionCount: |count: Out<u32>, module: u64|
+        count.set(lock().module(module)?.code.order.len() as u32);
+    cuModuleEnumerateFunctions: enumerate_functions;
+    cuModuleGetGlobal: get_global;
+}
+
+fn load_file(module: Out<u64>, path: Text) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    module.check()?;
+    let code = compile_file(path, &mut Options::none(), state.capability())?;
+    module.set(state.load_module(code, 0)?)
+}
+
+fn load_data(module: Out<u64>, image: u64) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    module.check()?;
+    let code = compile(image, &mut Options::none(), state.capability())?;
+    module.set(state.load_module(code, 0)?)
+}
+
+fn load_data_with(
+    module: Out<u64>,
+    image: u64,
+    count: u32,
+    names: In<u32>,
+    values: In<u64>,
+) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    module.check()?;
+    let mut options = Options::read(count, names, values, Use::Whole)?;
+    let code = compile(image, &mut options, state.capability())?;
+    module.set(state.load_module(code, 0)?)
+}
+
+fn unload(module: u64) -> Answer {
+    let mut state = lock();
+    let object = state.module(module)?;
+    // A library's module is unloaded with its library (measured).
+    reject_if(object.library != 0, NOT_PERMITTED)?;
+    state.remove_module(module);
+    Ok(())
+}
+
+fn get_loading_mode(mode: Out<u32>) -> Answer {
+    // CU_MODULE_EAGER_LOADING 1, CU_MODULE_LAZY_LOADING 2, by the variable that the real driver
+    // reads.
+    let eager = std::env::var_os("CUDA_MODULE_LOADING").is_some_and(|value| value == "EAGER");
+    mode.set(if eager { 1 } else { 2 })
+}
+
+fn get_function(function: Out<u64>, module: u64, name: Text) -> Answer {
+    let mut state = lock();
+    let object = state.module(module)?;
+    function.check()?;
+    let found = object.code.kernels.get(&name.get()?).copied();
+    let Some(position) = found else {
+        // The driver clears the output: a later launch does not use a stale function (measured).
+        function.set_if(0);
+        return Err(NOT_FOUND);
+    };
+    function.set(state.function_of(module, position, 0)?)
+}
+
+fn enumerate_functions(functions: Out<u64>, count: u32, module: u64) -> Answer {
+    let mut state = lock();
+    let code = Arc::clone(&state.module(module)?.code);
+    functions.check()?;
+    invalid_if(count == 0)?;
+    for (index, &position) in code.order.iter().take(count as usize).enumerate() {
+        let handle = state.function_of(module, position, 0)?;
+        functions.set_at(index, handle);
+    }
+    Ok(())
+}
+
+fn get_global(address: Out<u64>, size: Out<usize>, module: u64, name: Text) -> Answer {
+    let state = lock();
+    let object = state.module(module)?;
+    let name = name.get()?;
+    invalid_if(address.is_null() && size.is_null())?;
+    let &(base, bytes) = object.globals.get(&name).ok_or(NOT_FOUND)?;
+    address.set_if(base);
+    size.set_if(bytes as usize);
+    Ok(())
+}

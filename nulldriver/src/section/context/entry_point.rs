@@ -1,0 +1,202 @@
+//! Driver Entry Point Access: which exported symbol a name means for a version of the API.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use cutape_driver::types::CUuuid;
+
+use crate::call::answer::{Answer, NOT_FOUND, invalid_if};
+use crate::call::argument::{AddressOf, In, Out, Text};
+use crate::call::entry::entries;
+use crate::settings;
+
+entries! {
+    [symbol] cuGetProcAddress: get;
+    [symbol] cuGetProcAddress_v2: get_with_status;
+    cuGetExportTable: get_export_table;
+}
+
+/// One symbol a line with the API version (1000 × major + 10 × minor) that introduced it: the
+/// numbers in the names of NVIDIA's function pointer types (`PFN_cuMemAlloc_v3020`), matched to the
+/// exported variants in order.
+const VERSIONS: &str = include_str!("../../versions.txt");
+
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM | PER_THREAD_DEFAULT_STREAM`.
+const FLAGS: u64 = 3;
+const PER_THREAD: u64 = 2;
+
+/// `CUdriverProcAddressQueryResult`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Success = 0,
+    NotFound = 1,
+    VersionNotSufficient = 2,
+}
+
+/// Variants of a name: (version, symbol).
+#[derive(Default)]
+struct Family {
+    plain: Vec<(i32, &'static str)>,
+    per_thread: Vec<(i32, &'static str)>,
+}
+
+static FAMILIES: LazyLock<HashMap<&'static str, Family>> = LazyLock::new(|| {
+    let mut families: HashMap<&str, Family> = HashMap::new();
+    for line in VERSIONS.lines() {
+        let Some((symbol, version)) = line.split_once(' ') else {
+            continue;
+        };
+        let Ok(version) = version.parse() else {
+            continue;
+        };
+        let whole = symbol
+            .strip_suffix("_ptsz")
+            .or_else(|| symbol.strip_suffix("_ptds"));
+        let name = without_version(whole.unwrap_or(symbol));
+        let family = families.entry(name).or_default();
+        let list = if whole.is_some() {
+            &mut family.per_thread
+        } else {
+            &mut family.plain
+        };
+        list.push((version, symbol));
+    }
+    families
+});
+
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((base, digits))
+            if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            base
+        }
+        _ => name,
+    }
+}
+
+/// The symbol that a name means for a version of the API.
+fn resolve(name: &str, version: i32, flags: u64) -> Result<&'static str, Status> {
+    let family = FAMILIES.get(name).ok_or(Status::NotFound)?;
+    let newest = |list: &[(i32, &'static str)]| {
+        list.iter()
+            .filter(|variant| variant.0 <= version)
+            .max_by_key(|variant| variant.0)
+            .map(|variant| variant.1)
+    };
+    let per_thread = if flags & PER_THREAD != 0 {
+        newest(&family.per_thread)
+    } else {
+        None
+    };
+    per_thread
+        .or_else(|| newest(&family.plain))
+        .ok_or(Status::VersionNotSufficient)
+}
+
+fn look_up(
+    name: Text,
+    address: Out<u64>,
+    version: i32,
+    flags: u64,
+    address_of: AddressOf,
+) -> Answer<Status> {
+    let name = name.get()?;
+    address.check()?;
+    if name.is_empty() {
+        // Measured with cudart's first call: no error, whatever the version.
+        address.set_if(0);
+        return Ok(Status::NotFound);
+    }
+    invalid_if(flags & !FLAGS != 0 || flags == FLAGS || version < 2000)?;
+    // A driver knows no symbol newer than itself.
+    let symbol = resolve(&name, version.min(settings::get().version), flags);
+    let entry = symbol
+        .ok()
+        .and_then(cutape_registry::function)
+        .and_then(|function| address_of(function.id));
+    address.set_if(entry.map_or(0, |pointer| pointer as u64));
+    Ok(symbol.err().unwrap_or(Status::Success))
+}
+
+fn get(name: Text, address: Out<u64>, version: i32, flags: u64, address_of: AddressOf) -> Answer {
+    match look_up(name, address, version, flags, address_of)? {
+        Status::Success => Ok(()),
+        Status::NotFound | Status::VersionNotSufficient => Err(NOT_FOUND),
+    }
+}
+
+fn get_with_status(
+    name: Text,
+    address: Out<u64>,
+    version: i32,
+    flags: u64,
+    status: Out<u32>,
+    address_of: AddressOf,
+) -> Answer {
+    // An unknown name is not an error of the call (measured).
+    let found = look_up(name, address, version, flags, address_of)?;
+    status.set_if(found as u32);
+    Ok(())
+}
+
+fn get_export_table(table: Out<u64>, id: In<CUuuid>) -> Answer {
+    table.check()?;
+    id.get()?;
+    // The real driver's private tables are not documented.
+    Err(NOT_FOUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_resolve_by_version_and_flags() {
+        let rows = [
+            ("cuMemAlloc", 2000, 0, Ok("cuMemAlloc")),
+            ("cuMemAlloc", 12000, 0, Ok("cuMemAlloc_v2")),
+            ("cuCtxCreate", 12040, 0, Ok("cuCtxCreate_v3")),
+            ("cuCtxCreate", 13000, 0, Ok("cuCtxCreate_v4")),
+            ("cuMemcpyHtoD", 13000, 2, Ok("cuMemcpyHtoD_v2_ptds")),
+            ("cuMemcpyHtoD", 13000, 1, Ok("cuMemcpyHtoD_v2")),
+            ("cuLaunchKernel", 13000, 2, Ok("cuLaunchKernel_ptsz")),
+            ("cuInit", 13000, 2, Ok("cuInit")),
+            (
+                "cuLibraryLoadData",
+                11000,
+                0,
+                Err(Status::VersionNotSufficient),
+            ),
+            ("cuGetProcAddress", 12000, 0, Ok("cuGetProcAddress_v2")),
+            ("cuNoSuchCall", 13000, 0, Err(Status::NotFound)),
+            ("cuMemAlloc_v2", 13000, 0, Err(Status::NotFound)),
+        ];
+        for (name, version, flags, expected) in rows {
+            assert_eq!(
+                resolve(name, version, flags),
+                expected,
+                "{name} {version} {flags}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_symbol_has_a_version() {
+        let lines: HashMap<_, _> = VERSIONS
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .collect();
+        for function in &cutape_registry::FUNCTIONS {
+            let version = lines
+                .get(function.name)
+                .unwrap_or_else(|| panic!("{} has no version", function.name));
+            assert!(
+                version.parse::<i32>().is_ok_and(|number| number >= 2000),
+                "{}",
+                function.name
+            );
+        }
+        assert_eq!(lines.len(), cutape_registry::FUNCTIONS.len());
+    }
+}

@@ -1,0 +1,111 @@
+//! Execution Control: functions and kernels, their attributes and parameters.
+
+use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if};
+use crate::call::argument::Out;
+use crate::call::entry::entries;
+use crate::object::device::check_device;
+use crate::object::function::Spec;
+use crate::state::lock;
+
+entries! {
+    cuFuncGetAttribute: get_attribute;
+    cuFuncSetAttribute: set_attribute;
+    cuFuncSetCacheConfig: |function: u64, config: u32| {
+        lock().function(function)?;
+        invalid_if(config > 3)
+    };
+    cuFuncSetSharedMemConfig: |function: u64, config: u32| {
+        lock().function(function)?;
+        invalid_if(config > 2)
+    };
+    cuFuncGetModule: |module: Out<u64>, function: u64|
+        module.set_with(|| Ok(lock().function(function)?.module));
+    cuFuncGetName: |name: Out<u64>, function: u64| name.set_with(|| {
+        invalid_if(function == 0)?;
+        Ok(lock().function(function)?.spec.name.as_ptr() as u64)
+    });
+    cuFuncGetParamInfo: |function: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
+        invalid_if(function == 0)?;
+        param_info(&lock().function(function)?.spec, index, offset, size)
+    };
+    cuFuncIsLoaded: |loading: Out<u32>, function: u64|
+        loading.set_with(|| Ok(u32::from(lock().function(function)?.is_loaded)));
+    cuFuncLoad: |function: u64| {
+        lock().function_mut(function)?.is_loaded = true;
+        Ok(())
+    };
+    cuKernelGetAttribute: kernel_get_attribute;
+    cuKernelSetAttribute: kernel_set_attribute;
+    cuKernelSetCacheConfig: kernel_set_cache_config;
+    cuKernelGetName: |name: Out<u64>, kernel: u64| name.set_with(|| {
+        invalid_if(kernel == 0)?;
+        Ok(lock().kernel(kernel)?.spec.name.as_ptr() as u64)
+    });
+    cuKernelGetParamInfo: |kernel: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
+        invalid_if(kernel == 0)?;
+        param_info(&lock().kernel(kernel)?.spec, index, offset, size)
+    };
+    cuKernelGetLibrary: |library: Out<u64>, kernel: u64|
+        library.set_with(|| Ok(lock().kernel(kernel)?.library));
+    cuKernelGetFunction: kernel_get_function;
+}
+
+fn get_attribute(value: Out<i32>, attribute: u32, function: u64) -> Answer {
+    let state = lock();
+    let function = state.function(function)?;
+    value.check()?;
+    let found = state.function_attribute(function, attribute);
+    value.set(found.ok_or(INVALID_VALUE)?)
+}
+
+fn set_attribute(function: u64, attribute: u32, value: i32) -> Answer {
+    let mut state = lock();
+    // A CUkernel is no function here (measured).
+    let object = state.function_mut(function)?;
+    object.spec.check_setting(attribute, value)?;
+    object.attributes.insert(attribute, value);
+    Ok(())
+}
+
+fn param_info(spec: &Spec, index: usize, offset: Out<usize>, size: Out<usize>) -> Answer {
+    offset.check()?;
+    // INVALID_VALUE past the last (measured).
+    let parameter = spec.image().parameters.get(index).ok_or(INVALID_VALUE)?;
+    offset.set_if(parameter.offset as usize);
+    size.set_if(parameter.size as usize);
+    Ok(())
+}
+
+fn kernel_get_attribute(value: Out<i32>, attribute: u32, kernel: u64, device: i32) -> Answer {
+    let state = lock();
+    let kernel = state.kernel(kernel)?;
+    value.check()?;
+    check_device(device)?;
+    let set = kernel.attribute(device, attribute);
+    let found = set.or_else(|| kernel.spec.default_attribute(attribute));
+    value.set(found.ok_or(INVALID_VALUE)?)
+}
+
+fn kernel_set_attribute(attribute: u32, value: i32, kernel: u64, device: i32) -> Answer {
+    let mut state = lock();
+    let object = state.kernels.get_mut(&kernel).ok_or(INVALID_HANDLE)?;
+    check_device(device)?;
+    object.spec.check_setting(attribute, value)?;
+    object.attributes.insert((device, attribute), value);
+    Ok(())
+}
+
+fn kernel_set_cache_config(kernel: u64, config: u32, device: i32) -> Answer {
+    lock().kernel(kernel)?;
+    check_device(device)?;
+    invalid_if(config > 3)
+}
+
+fn kernel_get_function(function: Out<u64>, kernel: u64) -> Answer {
+    let mut state = lock();
+    function.check()?;
+    let object = state.kernel(kernel)?;
+    let (library, position) = (object.library, object.spec.position);
+    let module = state.module_of_library(library)?;
+    function.set(state.function_of(module, position, kernel)?)
+}

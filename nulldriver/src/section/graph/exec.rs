@@ -1,0 +1,374 @@
+//! Graph Management: executable graphs. A launch runs everything in the order of the edges before
+//! it returns, except kernels, which run no code.
+
+use cutape_driver::types::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
+    CUgraphExecUpdateResultInfo, CUgraphNodeParams,
+};
+use cutape_registry::Kind;
+
+use crate::call::answer::{
+    Answer, GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if,
+};
+use crate::call::argument::{In, Out, Stream};
+use crate::call::entry::entries;
+use crate::object::graph::{Exec, Step};
+use crate::object::work::{ALLOCATE, CHILD, CONDITION, FREE, Work};
+use crate::state::{State, lock};
+use crate::work::host_function::{self, HostFunction, run_destructors};
+use crate::work::memory_operation::{self, Operation};
+use crate::work::{copy, memset, node};
+
+entries! {
+    cuGraphInstantiate: |exec: Out<u64>, graph: u64| instantiate(exec, graph, 0);
+    cuGraphInstantiateWithFlags: instantiate;
+    cuGraphInstantiateWithParams: instantiate_with;
+    cuGraphExecDestroy: destroy;
+    cuGraphExecGetFlags: get_flags;
+    cuGraphUpload: upload;
+    cuGraphLaunch: launch;
+    [symbol] cuGraphExecUpdate: |exec: u64, graph: u64, node: Out<u64>, result: Out<u32>|
+        update(exec, graph, |failure| {
+            result.set(failure.0)?;
+            node.set(failure.1)
+        });
+    [symbol] cuGraphExecUpdate_v2: update_with_info;
+    [symbol] cuGraphExecKernelNodeSetParams:
+        |exec: u64, node: u64, p: In<CUDA_KERNEL_NODE_PARAMS_v1>|
+        change(exec, node, |state| node::kernel(state, node::widen_kernel(p.get()?)));
+    [symbol] cuGraphExecKernelNodeSetParams_v2:
+        |exec: u64, node: u64, p: In<CUDA_KERNEL_NODE_PARAMS>|
+        change(exec, node, |state| node::kernel(state, p.get()?));
+    cuGraphExecMemcpyNodeSetParams: |exec: u64, node: u64, p: In<CUDA_MEMCPY3D>, context: u64|
+        change(exec, node, |state| node::copy(state, p.get()?, context));
+    cuGraphExecMemsetNodeSetParams:
+        |exec: u64, node: u64, p: In<CUDA_MEMSET_NODE_PARAMS>, context: u64|
+        change(exec, node, |state| node::memset(state, node::widen_memset(p.get()?, context)));
+    cuGraphExecHostNodeSetParams: |exec: u64, node: u64, p: In<CUDA_HOST_NODE_PARAMS>|
+        change(exec, node, |_| node::host(p.get()?));
+    cuGraphExecChildGraphNodeSetParams: change_child;
+    cuGraphExecEventRecordNodeSetEvent: |exec: u64, node: u64, event: u64|
+        change(exec, node, |state| node::record(state, event));
+    cuGraphExecEventWaitNodeSetEvent: |exec: u64, node: u64, event: u64|
+        change(exec, node, |state| node::wait(state, event));
+    cuGraphExecBatchMemOpNodeSetParams:
+        |exec: u64, node: u64, p: In<CUDA_BATCH_MEM_OP_NODE_PARAMS>|
+        change(exec, node, |state| node::batch(state, p.get()?));
+    cuGraphExecNodeSetParams: |exec: u64, node: u64, p: In<CUgraphNodeParams>| {
+        let mut params = p.get()?;
+        change(exec, node, |state| node::from_params(state, 0, &mut params))
+    };
+    cuGraphNodeSetEnabled: set_enabled;
+    cuGraphNodeGetEnabled: get_enabled;
+}
+
+// CUgraphInstantiate_flags.
+const AUTO_FREE: u64 = 1;
+const UPLOAD: u64 = 2;
+const DEVICE_LAUNCH: u64 = 4;
+const ALL_FLAGS: u64 = 15;
+
+fn update_with_info(exec: u64, graph: u64, info: Out<CUgraphExecUpdateResultInfo>) -> Answer {
+    update(exec, graph, |failure| {
+        // SAFETY: the struct consists of a number and handles, for which all-zero bytes are valid.
+        let mut result: CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };
+        result.result.0 = failure.0;
+        result.errorNode = failure.1 as *mut _;
+        info.set(result)
+    })
+}
+
+fn step_in(steps: &mut [Step], node: u64) -> Option<&mut Step> {
+    for step in steps {
+        if step.node == node {
+            return Some(step);
+        }
+        for inner in &mut step.inner {
+            if let Some(found) = step_in(inner, node) {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+fn steps_of(state: &State, graph: u64) -> Answer<Vec<Step>> {
+    let mut steps = Vec::new();
+    for handle in state.in_order(graph)? {
+        let node = state.node(handle)?;
+        let inner = node.work.inner_graphs().into_iter();
+        let inner = inner.map(|graph| steps_of(state, graph));
+        steps.push(Step {
+            node: handle,
+            work: node.work.clone(),
+            is_enabled: true,
+            inner: inner.collect::<Answer<_>>()?,
+        });
+    }
+    Ok(steps)
+}
+
+fn find(state: &mut State, handle: u64) -> Answer<&mut Exec> {
+    state.graphs.execs.get_mut(&handle).ok_or(INVALID_VALUE)
+}
+
+/// The step of a node, which may be in an inner graph. The node must still exist (measured).
+fn find_step(state: &mut State, exec: u64, node: u64) -> Answer<&mut Step> {
+    state.node(node)?;
+    step_in(&mut find(state, exec)?.steps, node).ok_or(INVALID_VALUE)
+}
+
+fn instantiate(exec: Out<u64>, graph: u64, flags: u64) -> Answer {
+    exec.check()?;
+    let mut state = lock();
+    state.graph(graph)?;
+    invalid_if(flags & !ALL_FLAGS != 0)?;
+    reject_if(flags & DEVICE_LAUNCH != 0, NOT_SUPPORTED)?;
+    invalid_if(state.graph(graph)?.owner.is_some())?;
+    let steps = steps_of(&state, graph)?;
+    let has_memory = state.has_memory_nodes(graph)?;
+    // One at a time (measured).
+    reject_if(
+        has_memory && state.graph(graph)?.instances > 0,
+        NOT_SUPPORTED,
+    )?;
+    let objects = state.graph(graph)?.objects.clone();
+    state.add_references(&objects);
+    let handle = state.create_handle(Kind::GraphExec)?;
+    state.graph_mut(graph)?.instances += u32::from(has_memory);
+    let made = Exec {
+        flags: flags & !UPLOAD,
+        steps,
+        graph,
+        has_memory,
+        objects,
+    };
+    state.graphs.execs.insert(handle, made);
+    exec.set(handle)
+}
+
+fn instantiate_with(
+    exec: Out<u64>,
+    graph: u64,
+    params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> Answer {
+    // CUDA_GRAPH_INSTANTIATE_SUCCESS, _ERROR.
+    const SUCCESS: u32 = 0;
+    const ERROR: u32 = 1;
+    let mut given = params.get()?;
+    let answer = instantiate(exec, graph, given.flags);
+    given.hErrNode_out = std::ptr::null_mut();
+    given.result_out.0 = if answer.is_ok() { SUCCESS } else { ERROR };
+    params.set(given)?;
+    answer
+}
+
+fn destroy(exec: u64) -> Answer {
+    let mut state = lock();
+    let removed = state.graphs.execs.remove(&exec).ok_or(INVALID_VALUE)?;
+    state.release(Kind::GraphExec, exec);
+    if removed.has_memory
+        && let Ok(graph) = state.graph_mut(removed.graph)
+    {
+        graph.instances = graph.instances.saturating_sub(1);
+    }
+    let destructors = state.drop_references(&removed.objects);
+    drop(state);
+    run_destructors(destructors);
+    Ok(())
+}
+
+fn get_flags(exec: u64, flags: Out<u64>) -> Answer {
+    flags.check()?;
+    flags.set(find(&mut lock(), exec)?.flags)
+}
+
+fn upload(exec: u64, stream: Stream) -> Answer {
+    let mut state = lock();
+    state.check_uncaptured(stream)?;
+    find(&mut state, exec).map(|_| ())
+}
+
+fn launch(exec: u64, stream: Stream) -> Answer {
+    let mut state = lock();
+    state.check_stream(stream)?;
+    let object = find(&mut state, exec)?;
+    let (steps, flags) = (object.steps.clone(), object.flags);
+    // A graph is not launched into a capture (measured: driver 580.159.04).
+    state.refuse_capture(stream)?;
+    let mut allocated = Vec::new();
+    addresses(&steps, &mut allocated);
+    for address in allocated {
+        if !state.allocations.contains_key(&address) {
+            continue;
+        }
+        // What an earlier launch allocated is still allocated (measured).
+        invalid_if(flags & AUTO_FREE == 0)?;
+        state.deactivate(address);
+    }
+    drop(state);
+    run(&steps)
+}
+
+/// The memory that steps allocate.
+fn addresses(steps: &[Step], found: &mut Vec<u64>) {
+    for step in steps {
+        if let Work::Allocate(params) = &step.work {
+            found.push(params.dptr);
+        }
+        for inner in &step.inner {
+            addresses(inner, found);
+        }
+    }
+}
+
+/// Runs all steps; the state must not be locked, since host functions run. Memory and events that
+/// no longer exist are skipped: the real driver accepts the launch (measured), and only running
+/// code would show what becomes of it.
+fn run(steps: &[Step]) -> Answer {
+    for step in steps.iter().filter(|step| step.is_enabled) {
+        match &step.work {
+            Work::Kernel(_) | Work::Empty | Work::Wait(_) => {}
+            Work::Copy(params) => {
+                let state = lock();
+                copy::apply(&copy::volume_moves(&state, params).unwrap_or_default());
+            }
+            Work::Memset(params) => {
+                let state = lock();
+                memset::apply(
+                    &memset::node_rows(&state, params).unwrap_or_default(),
+                    params,
+                );
+            }
+            &Work::Host { entry, data } => {
+                host_function::run(HostFunction::Function { entry, data })?
+            }
+            Work::Child(_) => {
+                for inner in &step.inner {
+                    run(inner)?;
+                }
+            }
+            Work::Record(event) => lock().record(*event),
+            Work::Allocate(params) => {
+                let mut state = lock();
+                if let Some(allocation) = state.graphs.inactive.remove(&params.dptr) {
+                    state.allocations.insert(params.dptr, allocation);
+                }
+            }
+            Work::Free(address) => {
+                lock().deactivate(*address);
+            }
+            Work::Batch(batch) => {
+                for operation in &batch.operations {
+                    if let Ok(Operation::Write(address, value, _)) = Operation::read(operation) {
+                        let _ = memory_operation::write(&lock(), address, value);
+                    }
+                }
+            }
+            Work::Condition { handle, kind, .. } => {
+                const IF: u32 = 0;
+                let value = lock().graphs.conditions.get(handle).copied().flatten();
+                let value = value.unwrap_or(0) as usize;
+                // IF runs its first graph, or else its second; SWITCH the graph of that number.
+                let chosen = match *kind {
+                    IF => usize::from(value == 0),
+                    _ => value,
+                };
+                if let Some(body) = step.inner.get(chosen) {
+                    run(body)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the work of a step by other work of the same kind.
+fn change(exec: u64, node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -> Answer {
+    let mut state = lock();
+    find(&mut state, exec)?;
+    let kind = state.node(node)?.work.kind();
+    let work = work(&mut state)?;
+    let is_fixed = matches!(kind, ALLOCATE | FREE | CONDITION | CHILD);
+    invalid_if(work.kind() != kind || is_fixed)?;
+    find_step(&mut state, exec, node)?.work = work;
+    Ok(())
+}
+
+fn change_child(exec: u64, node: u64, graph: u64) -> Answer {
+    let mut state = lock();
+    find(&mut state, exec)?;
+    state.node(node)?;
+    let new = steps_of(&state, graph)?;
+    let step = find_step(&mut state, exec, node)?;
+    invalid_if(!matches!(step.work, Work::Child(_)))?;
+    let old = step.inner.first_mut().ok_or(INVALID_VALUE)?;
+    update_steps(old, new).map_err(|_| INVALID_VALUE)
+}
+
+/// What makes two lists of steps differ: CUgraphExecUpdateResult, and the node.
+type Failure = (u32, u64);
+const TOPOLOGY_CHANGED: u32 = 2;
+const TYPE_CHANGED: u32 = 3;
+
+fn check_topology(old: &[Step], new: &[Step]) -> Result<(), Failure> {
+    if old.len() != new.len() {
+        return Err((TOPOLOGY_CHANGED, 0));
+    }
+    for (old, new) in old.iter().zip(new) {
+        if old.work.kind() != new.work.kind() {
+            return Err((TYPE_CHANGED, new.node));
+        }
+        if old.inner.len() != new.inner.len() {
+            return Err((TOPOLOGY_CHANGED, new.node));
+        }
+        for (old, new) in old.inner.iter().zip(&new.inner) {
+            check_topology(old, new)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the work of all steps; they still belong to the nodes that they were instantiated from.
+fn update_steps(old: &mut [Step], new: Vec<Step>) -> Result<(), Failure> {
+    check_topology(old, &new)?;
+    for (old, new) in old.iter_mut().zip(new) {
+        old.work = new.work;
+        for (old, new) in old.inner.iter_mut().zip(new.inner) {
+            update_steps(old, new)?;
+        }
+    }
+    Ok(())
+}
+
+fn update(exec: u64, graph: u64, report: impl FnOnce(Failure) -> Answer) -> Answer {
+    let mut state = lock();
+    find(&mut state, exec)?;
+    let new = steps_of(&state, graph)?;
+    match update_steps(&mut find(&mut state, exec)?.steps, new) {
+        Ok(()) => report((0, 0)),
+        Err(failure) => {
+            report(failure)?;
+            Err(GRAPH_EXEC_UPDATE_FAILURE)
+        }
+    }
+}
+
+/// A step that can be disabled (cuGraphNodeSetEnabled).
+fn switchable(state: &mut State, exec: u64, node: u64) -> Answer<&mut Step> {
+    let step = find_step(state, exec, node)?;
+    let is_switchable = matches!(step.work, Work::Kernel(_) | Work::Copy(_) | Work::Memset(_));
+    invalid_if(!is_switchable)?;
+    Ok(step)
+}
+
+fn set_enabled(exec: u64, node: u64, enabled: u32) -> Answer {
+    switchable(&mut lock(), exec, node)?.is_enabled = enabled != 0;
+    Ok(())
+}
+
+fn get_enabled(exec: u64, node: u64, enabled: Out<u32>) -> Answer {
+    enabled.check()?;
+    enabled.set(switchable(&mut lock(), exec, node)?.is_enabled.into())
+}

@@ -1,0 +1,286 @@
+//! Graph Management: graphs, their nodes and the edges between them.
+
+use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if};
+use crate::call::argument::{In, Out, Text};
+use crate::call::entry::entries;
+use crate::object::device::check_device;
+use crate::object::graph::{Dependency, Edge, MAX_COUNT, read_dependencies};
+use crate::state::lock;
+use crate::work::host_function::run_destructors;
+
+entries! {
+    cuGraphCreate: create;
+    cuGraphDestroy: destroy;
+    cuGraphClone: clone;
+    cuGraphNodeFindInClone: find_in_clone;
+    cuGraphNodeGetType: get_type;
+    cuGraphGetNodes: |graph: u64, list: Out<u64>, count: Out<u64>|
+        get_nodes(graph, list, count, false);
+    cuGraphGetRootNodes: |graph: u64, list: Out<u64>, count: Out<u64>|
+        get_nodes(graph, list, count, true);
+    [symbol] cuGraphGetEdges: |graph: u64, from: Out<u64>, to: Out<u64>, count: Out<u64>|
+        get_edges(graph, from, to, None, count);
+    [symbol] cuGraphGetEdges_v2:
+        |graph: u64, from: Out<u64>, to: Out<u64>, data: Out<Edge>, count: Out<u64>|
+        get_edges(graph, from, to, Some(data), count);
+    [symbol] cuGraphNodeGetDependencies: |node: u64, list: Out<u64>, count: Out<u64>|
+        get_dependencies(node, list, None, count);
+    [symbol] cuGraphNodeGetDependencies_v2:
+        |node: u64, list: Out<u64>, data: Out<Edge>, count: Out<u64>|
+        get_dependencies(node, list, Some(data), count);
+    [symbol] cuGraphNodeGetDependentNodes: |node: u64, list: Out<u64>, count: Out<u64>|
+        get_dependents(node, list, None, count);
+    [symbol] cuGraphNodeGetDependentNodes_v2:
+        |node: u64, list: Out<u64>, data: Out<Edge>, count: Out<u64>|
+        get_dependents(node, list, Some(data), count);
+    [symbol] cuGraphAddDependencies: |graph: u64, from: In<u64>, to: In<u64>, count: usize|
+        connect(graph, from, to, In::at(0), count, true);
+    [symbol] cuGraphAddDependencies_v2:
+        |graph: u64, from: In<u64>, to: In<u64>, data: In<Edge>, count: usize|
+        connect(graph, from, to, data, count, true);
+    [symbol] cuGraphRemoveDependencies: |graph: u64, from: In<u64>, to: In<u64>, count: usize|
+        connect(graph, from, to, In::at(0), count, false);
+    [symbol] cuGraphRemoveDependencies_v2:
+        |graph: u64, from: In<u64>, to: In<u64>, data: In<Edge>, count: usize|
+        connect(graph, from, to, data, count, false);
+    cuGraphDestroyNode: destroy_node;
+    cuGraphDebugDotPrint: print;
+    cuDeviceGraphMemTrim: |device: i32| check_device(device);
+    cuDeviceGetGraphMemAttribute: get_memory_attribute;
+    cuDeviceSetGraphMemAttribute: set_memory_attribute;
+}
+
+fn create(graph: Out<u64>, flags: u32) -> Answer {
+    graph.check()?;
+    invalid_if(flags != 0)?;
+    graph.set(lock().create_graph(None)?)
+}
+
+fn destroy(graph: u64) -> Answer {
+    let mut state = lock();
+    // The graph of a node is destroyed with it.
+    invalid_if(state.graph(graph)?.owner.is_some())?;
+    let destructors = state.remove_graph(graph);
+    drop(state);
+    run_destructors(destructors);
+    Ok(())
+}
+
+fn clone(copy: Out<u64>, original: u64) -> Answer {
+    copy.check()?;
+    let mut state = lock();
+    // Graphs with memory nodes cannot be copied (cuGraphClone).
+    reject_if(state.has_memory_nodes(original)?, NOT_SUPPORTED)?;
+    copy.set(state.copy_graph(original, None)?)
+}
+
+fn find_in_clone(node: Out<u64>, original: u64, graph: u64) -> Answer {
+    node.check()?;
+    let state = lock();
+    let nodes = &state.graph(graph)?.nodes;
+    let found = nodes
+        .iter()
+        .find(|&one| state.graphs.nodes[one].original == original);
+    node.set(*found.ok_or(INVALID_VALUE)?)
+}
+
+fn get_type(node: u64, kind: Out<u32>) -> Answer {
+    kind.check()?;
+    kind.set(lock().node(node)?.work.kind())
+}
+
+/// Writes a list: only its length if `list` is NULL, else as many as there is space for, the rest
+/// NULL.
+fn write_list(list: Out<u64>, count: Out<u64>, handles: &[u64]) -> Answer {
+    if list.is_null() {
+        return count.set(handles.len() as u64);
+    }
+    let space = count.get()? as usize;
+    invalid_if(space > MAX_COUNT)?;
+    for index in 0..space {
+        list.set_at(index, handles.get(index).copied().unwrap_or(0));
+    }
+    count.set(handles.len().min(space) as u64)
+}
+
+fn get_nodes(graph: u64, list: Out<u64>, count: Out<u64>, roots: bool) -> Answer {
+    count.check()?;
+    let state = lock();
+    let nodes = &state.graph(graph)?.nodes;
+    let wanted = |node: &&u64| !roots || state.graphs.nodes[*node].after.is_empty();
+    let nodes: Vec<u64> = nodes.iter().filter(wanted).copied().collect();
+    write_list(list, count, &nodes)
+}
+
+/// Writes the data of edges, at most `count`. Functions without edge data refuse edges that have
+/// some (LOSSY_QUERY; they report INVALID_VALUE).
+fn write_edges(data: Option<Out<Edge>>, count: usize, edges: impl Iterator<Item = Edge>) -> Answer {
+    let Some(data) = data else {
+        let mut edges = edges;
+        return invalid_if(edges.any(|edge| edge != Edge::default()));
+    };
+    for (index, edge) in edges.enumerate().take(count) {
+        data.set_at(index, edge);
+    }
+    Ok(())
+}
+
+/// Elements that the program's list takes: 0 if the list is NULL.
+fn space_of(list: Out<u64>, count: Out<u64>) -> Answer<usize> {
+    match list.is_null() {
+        true => Ok(0),
+        false => Ok(count.get()? as usize),
+    }
+}
+
+fn get_edges(
+    graph: u64,
+    from: Out<u64>,
+    to: Out<u64>,
+    data: Option<Out<Edge>>,
+    count: Out<u64>,
+) -> Answer {
+    count.check()?;
+    let state = lock();
+    let (mut sources, mut targets) = (Vec::new(), Vec::new());
+    for &node in &state.graph(graph)?.nodes {
+        for &source in &state.node(node)?.after {
+            sources.push(source);
+            targets.push(node);
+        }
+    }
+    invalid_if(from.is_null() != to.is_null())?;
+    let space = count.get()?;
+    let edges = sources.iter().map(|source| source.1);
+    write_edges(data, space_of(from, count)?, edges)?;
+    if !from.is_null() {
+        let sources: Vec<u64> = sources.iter().map(|source| source.0).collect();
+        write_list(from, count, &sources)?;
+        count.set(space)?;
+    }
+    write_list(to, count, &targets)
+}
+
+fn write_neighbours(
+    neighbours: &[Dependency],
+    list: Out<u64>,
+    data: Option<Out<Edge>>,
+    count: Out<u64>,
+) -> Answer {
+    let edges = neighbours.iter().map(|neighbour| neighbour.1);
+    write_edges(data, space_of(list, count)?, edges)?;
+    let nodes: Vec<u64> = neighbours.iter().map(|neighbour| neighbour.0).collect();
+    write_list(list, count, &nodes)
+}
+
+fn get_dependencies(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
+    count.check()?;
+    let state = lock();
+    write_neighbours(&state.node(node)?.after, list, data, count)
+}
+
+fn get_dependents(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
+    count.check()?;
+    let state = lock();
+    let nodes = &state.graph(state.node(node)?.graph)?.nodes;
+    let edge_to = |&other: &u64| {
+        let after = &state.graphs.nodes[&other].after;
+        let edge = after.iter().find(|(before, _)| *before == node)?;
+        Some((other, edge.1))
+    };
+    let dependents: Vec<Dependency> = nodes.iter().filter_map(edge_to).collect();
+    write_neighbours(&dependents, list, data, count)
+}
+
+fn connect(
+    graph: u64,
+    from: In<u64>,
+    to: In<u64>,
+    data: In<Edge>,
+    count: usize,
+    add: bool,
+) -> Answer {
+    let mut state = lock();
+    state.graph(graph)?;
+    let edges = read_dependencies(from, data, count)?;
+    invalid_if(count > 0 && to.is_null())?;
+    let targets = to.list(count)?;
+    // All edges are checked before one is changed.
+    for (&(from, edge), &to) in edges.iter().zip(&targets) {
+        let (source, target) = (state.node(from)?, state.node(to)?);
+        let mut after = target.after.iter();
+        let exists = after.any(|&(other, data)| other == from && (add || data == edge));
+        let is_foreign = source.graph != graph || target.graph != graph;
+        invalid_if(is_foreign || from == to || exists == add)?;
+        // Edges of memory nodes stay.
+        let has_memory = source.work.is_memory() || target.work.is_memory();
+        reject_if(!add && has_memory, NOT_SUPPORTED)?;
+    }
+    for (&(from, edge), &to) in edges.iter().zip(&targets) {
+        let target = state.node_mut(to)?;
+        if add {
+            target.after.push((from, edge));
+        } else {
+            target.after.retain(|(other, _)| *other != from);
+        }
+    }
+    Ok(())
+}
+
+fn destroy_node(node: u64) -> Answer {
+    let mut state = lock();
+    // Memory nodes stay as long as their graph (graph memory nodes).
+    reject_if(state.node(node)?.work.is_memory(), NOT_SUPPORTED)?;
+    let destructors = state.remove_node(node);
+    drop(state);
+    run_destructors(destructors);
+    Ok(())
+}
+
+fn print(graph: u64, path: Text, _flags: u32) -> Answer {
+    let state = lock();
+    let path = path.get()?;
+    let mut text = String::from("digraph dot {\n");
+    for (index, &node) in state.graph(graph)?.nodes.iter().enumerate() {
+        let node_of = &state.graphs.nodes[&node];
+        text += &format!("\"{index}\" [label=\"type {}\"];\n", node_of.work.kind());
+        for (before, _) in &node_of.after {
+            let nodes = &state.graphs.graphs[&graph].nodes;
+            if let Some(at) = nodes.iter().position(|other| other == before) {
+                text += &format!("\"{at}\" -> \"{index}\";\n");
+            }
+        }
+    }
+    text += "}\n";
+    std::fs::write(path, text).map_err(|_| INVALID_VALUE)
+}
+
+/// USED_MEM_CURRENT, USED_MEM_HIGH, RESERVED_MEM_CURRENT, RESERVED_MEM_HIGH; here the high marks
+/// are the current values.
+fn get_memory_attribute(device: i32, attribute: u32, value: Out<u64>) -> Answer {
+    check_device(device)?;
+    value.check()?;
+    let state = lock();
+    let sizes = |with_inactive: bool| -> u64 {
+        let memory = state.graphs.addresses.iter().filter_map(|address| {
+            let inactive = state.graphs.inactive.get(address).filter(|_| with_inactive);
+            state.allocations.get(address).or(inactive)
+        });
+        let on_device = memory.filter(|memory| memory.device == device);
+        on_device.map(|memory| memory.size).sum()
+    };
+    match attribute {
+        0 | 1 => value.set(sizes(false)),
+        2 | 3 => value.set(sizes(true)),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn set_memory_attribute(device: i32, attribute: u32, value: In<u64>) -> Answer {
+    check_device(device)?;
+    // Only the high marks can be set, and only to zero.
+    match (attribute, value.get()?) {
+        (1 | 3, 0) => Ok(()),
+        _ => Err(INVALID_VALUE),
+    }
+}

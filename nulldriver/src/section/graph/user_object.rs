@@ -1,0 +1,83 @@
+//! Graph Management: user objects, whose destructor runs when neither the program nor a graph holds
+//! a reference any more.
+
+use std::collections::HashMap;
+
+use cutape_registry::Kind;
+
+use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
+use crate::call::argument::Out;
+use crate::call::entry::entries;
+use crate::object::graph::UserObject;
+use crate::state::{State, lock};
+use crate::work::host_function::run_destructors;
+
+entries! {
+    cuUserObjectCreate: create;
+    cuUserObjectRetain: retain;
+    cuUserObjectRelease: release;
+    cuGraphRetainUserObject: graph_retain;
+    cuGraphReleaseUserObject: graph_release;
+}
+
+const MAX_REFERENCES: u32 = i32::MAX as u32;
+
+fn create(object: Out<u64>, data: u64, destroy: u64, references: u32, flags: u32) -> Answer {
+    object.check()?;
+    let is_counted = (1..=MAX_REFERENCES).contains(&references);
+    // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC is required.
+    invalid_if(destroy == 0 || !is_counted || flags != 1)?;
+    let mut state = lock();
+    let handle = state.create_handle(Kind::UserObject)?;
+    let made = UserObject {
+        references: references.into(),
+        destroy,
+        data,
+    };
+    state.graphs.objects.insert(handle, made);
+    object.set(handle)
+}
+
+fn check(state: &mut State, object: u64, count: u32) -> Answer<&mut UserObject> {
+    invalid_if(count == 0 || count > MAX_REFERENCES)?;
+    state.user_object(object)
+}
+
+fn retain(object: u64, count: u32) -> Answer {
+    check(&mut lock(), object, count)?.references += u64::from(count);
+    Ok(())
+}
+
+fn release(object: u64, count: u32) -> Answer {
+    let mut state = lock();
+    check(&mut state, object, count)?;
+    let destructors = state.drop_references(&HashMap::from([(object, count)]));
+    drop(state);
+    run_destructors(destructors);
+    Ok(())
+}
+
+fn graph_retain(graph: u64, object: u64, count: u32, flags: u32) -> Answer {
+    const MOVE: u32 = 1;
+    let mut state = lock();
+    check(&mut state, object, count)?;
+    state.graph(graph)?;
+    invalid_if(flags & !MOVE != 0)?;
+    if flags & MOVE == 0 {
+        state.add_references(&HashMap::from([(object, count)]));
+    }
+    *state.graph_mut(graph)?.objects.entry(object).or_default() += count;
+    Ok(())
+}
+
+fn graph_release(graph: u64, object: u64, count: u32) -> Answer {
+    let mut state = lock();
+    check(&mut state, object, count)?;
+    let held = state.graph_mut(graph)?.objects.get_mut(&object);
+    let held = held.filter(|held| **held >= count).ok_or(INVALID_VALUE)?;
+    *held -= count;
+    let destructors = state.drop_references(&HashMap::from([(object, count)]));
+    drop(state);
+    run_destructors(destructors);
+    Ok(())
+}

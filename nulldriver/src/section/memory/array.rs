@@ -1,0 +1,251 @@
+//! Memory Management: CUDA arrays.
+
+use cutape_driver::types::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
+    CUDA_ARRAY3D_DESCRIPTOR,
+};
+use cutape_registry::Kind;
+
+use crate::call::answer::{
+    Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
+    require, valid_if,
+};
+use crate::call::argument::{In, Out, Stream, arguments};
+use crate::call::entry::entries;
+use crate::object::array::{Array, MipmappedArray, element_bytes};
+use crate::object::device::check_device;
+use crate::object::memory::{Segment, move_bytes};
+use crate::object::pages::Pages;
+use crate::state::{State, lock};
+
+entries! {
+    cuArrayCreate: create;
+    cuArray3DCreate: create_3d;
+    cuArrayDestroy: destroy;
+    cuArrayGetDescriptor: get_descriptor;
+    cuArray3DGetDescriptor: get_descriptor_3d;
+    cuMemcpyHtoA: |to: Part, from: u64, size: u64|
+        copy(Side::Part(to), Side::Host(from), size, None);
+    cuMemcpyAtoH: |to: u64, from: Part, size: u64|
+        copy(Side::Host(to), Side::Part(from), size, None);
+    cuMemcpyHtoAAsync: |to: Part, from: u64, size: u64, stream: Stream|
+        copy(Side::Part(to), Side::Host(from), size, Some(stream));
+    cuMemcpyAtoHAsync: |to: u64, from: Part, size: u64, stream: Stream|
+        copy(Side::Host(to), Side::Part(from), size, Some(stream));
+    cuMemcpyDtoA: |to: Part, from: u64, size: u64|
+        copy(Side::Part(to), Side::Device(from), size, None);
+    cuMemcpyAtoD: |to: u64, from: Part, size: u64|
+        copy(Side::Device(to), Side::Part(from), size, None);
+    cuMemcpyAtoA: |to: Part, from: Part, size: u64|
+        copy(Side::Part(to), Side::Part(from), size, None);
+    cuMipmappedArrayCreate: create_levels;
+    cuMipmappedArrayGetLevel: get_level;
+    cuMipmappedArrayDestroy: destroy_levels;
+    cuArrayGetPlane: |plane: Out<u64>, array: u64|
+        check_array(plane, array).and(Err(INVALID_VALUE));
+    cuArrayGetSparseProperties: |result: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: u64|
+        check_array(result, array).and(Err(INVALID_VALUE));
+    cuArrayGetMemoryRequirements:
+        |result: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: u64, device: i32|
+        check_array(result, array).and(check_device(device)).and(Err(INVALID_VALUE));
+    cuMipmappedArrayGetSparseProperties: |result: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, levels: u64|
+        check_levels(result, levels).and(Err(INVALID_VALUE));
+    cuMipmappedArrayGetMemoryRequirements:
+        |result: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, levels: u64, device: i32|
+        check_levels(result, levels).and(check_device(device)).and(Err(INVALID_VALUE));
+}
+
+arguments! {
+    /// The part of a one-dimensional array that a copy starts at.
+    struct Part {
+        array: u64,
+        offset: u64,
+    }
+}
+
+/// One side of a linear copy.
+enum Side {
+    Part(Part),
+    Host(u64),
+    Device(u64),
+}
+
+impl Side {
+    fn segments(&self, state: &State, size: u64) -> Answer<Vec<Segment>> {
+        match *self {
+            Side::Part(Part { array, offset }) => {
+                let layout = state.array(array)?.layout();
+                let fits = offset
+                    .checked_add(size)
+                    .is_some_and(|end| end <= layout.row);
+                valid_if(fits && layout.rows * layout.planes == 1)?;
+                let bytes = layout.base + offset;
+                Ok(vec![Segment { bytes, size }])
+            }
+            // An empty range is not checked.
+            Side::Host(_) | Side::Device(_) if size == 0 => Ok(Vec::new()),
+            Side::Host(address) => state.any_range(address, size),
+            Side::Device(address) => state.device_range(address, size),
+        }
+    }
+}
+
+fn copy(to: Side, from: Side, size: u64, stream: Option<Stream>) -> Answer {
+    let state = lock();
+    state.current()?;
+    if let Some(stream) = stream {
+        state.check_uncaptured(stream)?;
+    }
+    // The array is checked first.
+    let (target, source) = match to {
+        Side::Part(_) => {
+            let target = to.segments(&state, size)?;
+            (target, from.segments(&state, size)?)
+        }
+        Side::Host(_) | Side::Device(_) => {
+            let source = from.segments(&state, size)?;
+            (to.segments(&state, size)?, source)
+        }
+    };
+    move_bytes(&target, &source);
+    Ok(())
+}
+
+/// Creates an array in the current context.
+fn create_array(state: &mut State, shape: CUDA_ARRAY3D_DESCRIPTOR, levels: u64) -> Answer<u64> {
+    // Longest sides that the device takes (CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE*).
+    let limits = match (shape.Height, shape.Depth) {
+        (0, 0) => [131_072, 0, 0],
+        (_, 0) => [131_072, 65_536, 0],
+        _ => [16_384, 16_384, 16_384],
+    };
+    let context = state.current()?;
+    let element = element_bytes(shape.Format.0, shape.NumChannels)?;
+    let sides = [shape.Width, shape.Height, shape.Depth];
+    invalid_if(shape.Width == 0 || sides.iter().zip(limits).any(|(&side, limit)| side > limit))?;
+    // Layered, surface and gather arrays are stored like others; cube maps, sparse and deferred
+    // ones are not supported.
+    reject_if(shape.Flags & !0x0b != 0, NOT_SUPPORTED)?;
+    let elements: u64 = sides.iter().map(|&side| side.max(1) as u64).product();
+    let size = elements * element;
+    let device = state.current_device()?;
+    state.check_free(device, size)?;
+    let pages = Pages::anonymous(size).ok_or(OUT_OF_MEMORY)?;
+    let handle = state.create_handle(Kind::Array)?;
+    let array = Array {
+        context,
+        device,
+        shape,
+        pages,
+        size,
+        levels,
+    };
+    state.arrays.insert(handle, array);
+    Ok(handle)
+}
+
+fn create(array: Out<u64>, shape: In<CUDA_ARRAY_DESCRIPTOR>) -> Answer {
+    let given = shape.get()?;
+    let shape = CUDA_ARRAY3D_DESCRIPTOR {
+        Width: given.Width,
+        Height: given.Height,
+        Depth: 0,
+        Format: given.Format,
+        NumChannels: given.NumChannels,
+        Flags: 0,
+    };
+    create_3d(array, In::of(&shape))
+}
+
+fn create_3d(array: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    array.check()?;
+    array.set(create_array(&mut state, shape.get()?, 0)?)
+}
+
+fn destroy(array: u64) -> Answer {
+    let mut state = lock();
+    // A level is destroyed with its mipmapped array.
+    reject_if(state.array(array)?.levels != 0, INVALID_HANDLE)?;
+    state.remove_array(array);
+    Ok(())
+}
+
+fn create_levels(target: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>, count: u32) -> Answer {
+    let mut state = lock();
+    let context = state.current()?;
+    target.check()?;
+    let mut shape = shape.get()?;
+    let longest = shape.Width.max(shape.Height).max(shape.Depth).max(1);
+    // At most down to one element (cuMipmappedArrayCreate); more levels are clamped.
+    let count = count.min(longest.ilog2() + 1);
+    invalid_if(count == 0)?;
+    let handle = state.create_handle(Kind::MipmappedArray)?;
+    let mut levels = Vec::new();
+    for _ in 0..count {
+        match create_array(&mut state, shape, handle) {
+            Ok(level) => levels.push(level),
+            Err(code) => {
+                for level in levels {
+                    state.remove_array(level);
+                }
+                state.release(Kind::MipmappedArray, handle);
+                return Err(code);
+            }
+        }
+        // A side that is 0 stays 0, others are halved down to 1.
+        for side in [&mut shape.Width, &mut shape.Height, &mut shape.Depth] {
+            *side = (*side / 2).max(usize::from(*side > 0));
+        }
+    }
+    let object = MipmappedArray { context, levels };
+    state.mipmapped.insert(handle, object);
+    target.set(handle)
+}
+
+fn get_level(array: Out<u64>, levels: u64, index: u32) -> Answer {
+    let state = lock();
+    let object = state.mipmapped.get(&levels).ok_or(INVALID_HANDLE)?;
+    array.set(*object.levels.get(index as usize).ok_or(INVALID_VALUE)?)
+}
+
+fn destroy_levels(levels: u64) -> Answer {
+    let mut state = lock();
+    let object = state.mipmapped.remove(&levels).ok_or(INVALID_HANDLE)?;
+    for level in object.levels {
+        state.remove_array(level);
+    }
+    state.release(Kind::MipmappedArray, levels);
+    Ok(())
+}
+
+fn get_descriptor(shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
+    let state = lock();
+    let of = state.array(array)?.shape;
+    shape.set(CUDA_ARRAY_DESCRIPTOR {
+        Width: of.Width,
+        Height: of.Height,
+        Format: of.Format,
+        NumChannels: of.NumChannels,
+    })
+}
+
+fn get_descriptor_3d(shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
+    let state = lock();
+    shape.set(state.array(array)?.shape)
+}
+
+/// Checks a query about arrays of kinds that do not exist here (several planes, sparse, deferred
+/// mapping). Its answer is INVALID_VALUE (cuArrayGetSparseProperties).
+fn check_array<T>(result: Out<T>, array: u64) -> Answer {
+    result.check()?;
+    lock().array(array).map(|_| ())
+}
+
+/// The same about mipmapped arrays.
+fn check_levels<T>(result: Out<T>, levels: u64) -> Answer {
+    result.check()?;
+    let is_known = lock().mipmapped.contains_key(&levels);
+    require(is_known, INVALID_HANDLE)
+}

@@ -1,0 +1,211 @@
+//! Memory Management: copies. They are done when the call returns, asynchronous ones too.
+
+use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
+
+use crate::call::answer::{Answer, INVALID_CONTEXT, invalid_if, require};
+use crate::call::argument::{In, Stream, arguments};
+use crate::call::entry::entries;
+use crate::object::memory::{Segment, move_bytes};
+use crate::state::{State, lock};
+use crate::work::batch::{MAX_COUNT, read_starts};
+use crate::work::copy::{DEVICE, HOST, UNIFIED, apply, moves, sides, volume_moves};
+use crate::work::node;
+
+entries! {
+    cuMemcpy: |to: u64, from: u64, size: u64| linear(Any(to), Any(from), size);
+    cuMemcpyHtoD: |to: u64, from: u64, size: u64| linear(Device(to), Any(from), size);
+    cuMemcpyDtoH: |to: u64, from: u64, size: u64| linear(Any(to), Device(from), size);
+    cuMemcpyDtoD: |to: u64, from: u64, size: u64| linear(Device(to), Device(from), size);
+    cuMemcpyAsync: |to: u64, from: u64, size: u64, stream: Stream|
+        linear_on(stream, Any(to), Any(from), size);
+    cuMemcpyHtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
+        linear_on(stream, Device(to), Any(from), size);
+    cuMemcpyDtoHAsync: |to: u64, from: u64, size: u64, stream: Stream|
+        linear_on(stream, Any(to), Device(from), size);
+    cuMemcpyDtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
+        linear_on(stream, Device(to), Device(from), size);
+    cuMemcpyPeer: |sides: PeerSides, size: u64| {
+        sides.check()?;
+        linear(Device(sides.to), Device(sides.from), size)
+    };
+    cuMemcpyPeerAsync: |sides: PeerSides, size: u64, stream: Stream| {
+        sides.check()?;
+        linear_on(stream, Device(sides.to), Device(sides.from), size)
+    };
+    cuMemcpy2D: plane;
+    cuMemcpy2DUnaligned: plane;
+    cuMemcpy2DAsync: plane_on;
+    cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>| volume(&lock(), || copy.get());
+    cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, stream: Stream| volume_on(stream, || copy.get());
+    cuMemcpy3DPeer: volume_peer;
+    cuMemcpy3DPeerAsync: |copy: In<CUDA_MEMCPY3D_PEER>, stream: Stream| {
+        lock().check_uncaptured(stream)?;
+        volume_peer(copy)
+    };
+    cuMemcpyBatchAsync: batch;
+    [symbol] cuMemcpyBatchAsync: |lists: Lists, starts: Starts, _fail: u64, stream: Stream|
+        batch(lists, starts, stream);
+}
+
+/// One side of a linear copy.
+#[derive(Clone, Copy)]
+enum Side {
+    Device(u64),
+    /// The host side of a host copy, or either side of a unified one.
+    Any(u64),
+}
+use Side::{Any, Device};
+
+impl Side {
+    fn segments(self, state: &State, size: u64) -> Answer<Vec<Segment>> {
+        match self {
+            Device(address) => state.device_range(address, size),
+            Any(address) => state.any_range(address, size),
+        }
+    }
+
+    fn address(self) -> u64 {
+        let (Device(address) | Any(address)) = self;
+        address
+    }
+
+    /// `CUmemorytype` beside another side.
+    fn kind(self, other: Side) -> u32 {
+        match (self, other) {
+            (Device(_), _) => DEVICE,
+            (_, Device(_)) => HOST,
+            _ => UNIFIED,
+        }
+    }
+}
+
+arguments! {
+    /// Both sides of a copy between contexts.
+    struct PeerSides {
+        to: u64,
+        to_context: u64,
+        from: u64,
+        from_context: u64,
+    }
+}
+
+impl PeerSides {
+    fn check(&self) -> Answer {
+        let state = lock();
+        state.current()?;
+        check_contexts(&state, [self.to_context, self.from_context])
+    }
+}
+
+fn check_contexts(state: &State, contexts: [u64; 2]) -> Answer {
+    let mut contexts = contexts.iter();
+    let is_alive = contexts.all(|context| state.contexts.contains_key(context));
+    require(is_alive, INVALID_CONTEXT)
+}
+
+fn copy(state: &State, to: Side, from: Side, size: u64) -> Answer {
+    state.current()?;
+    if size > 0 {
+        let target = to.segments(state, size)?;
+        move_bytes(&target, &from.segments(state, size)?);
+    }
+    Ok(())
+}
+
+fn linear(to: Side, from: Side, size: u64) -> Answer {
+    copy(&lock(), to, from, size)
+}
+
+fn linear_on(stream: Stream, to: Side, from: Side, size: u64) -> Answer {
+    let mut state = lock();
+    state.check_stream(stream)?;
+    let Some(site) = state.capture_of(stream)? else {
+        return copy(&state, to, from, size);
+    };
+    let mut params = CUDA_MEMCPY3D::default();
+    params.srcMemoryType.0 = from.kind(to);
+    params.dstMemoryType.0 = to.kind(from);
+    (params.srcHost, params.srcDevice) = (from.address() as *const _, from.address());
+    (params.dstHost, params.dstDevice) = (to.address() as *mut _, to.address());
+    (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
+    let work = node::copy(&state, params, state.current()?)?;
+    state.add_captured(site, work)
+}
+
+fn volume(state: &State, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
+    state.current()?;
+    apply(&volume_moves(state, &copy()?)?);
+    Ok(())
+}
+
+fn volume_on(stream: Stream, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
+    let mut state = lock();
+    state.check_stream(stream)?;
+    let Some(site) = state.capture_of(stream)? else {
+        return volume(&state, copy);
+    };
+    let work = node::copy(&state, copy()?, state.current()?)?;
+    state.add_captured(site, work)
+}
+
+fn plane(copy: In<CUDA_MEMCPY2D>) -> Answer {
+    volume(&lock(), || copy.get().map(node::widen_copy))
+}
+
+fn plane_on(copy: In<CUDA_MEMCPY2D>, stream: Stream) -> Answer {
+    volume_on(stream, || copy.get().map(node::widen_copy))
+}
+
+fn volume_peer(copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {
+    let state = lock();
+    state.current()?;
+    let copy = copy.get()?;
+    check_contexts(&state, [copy.srcContext as u64, copy.dstContext as u64])?;
+    let (to, from, extent) = sides!(copy);
+    apply(&moves(&state, to, from, extent)?);
+    Ok(())
+}
+
+arguments! {
+    /// The copies of a batch.
+    struct Lists {
+        to: In<u64>,
+        from: In<u64>,
+        sizes: In<u64>,
+        count: usize,
+    }
+}
+
+arguments! {
+    /// Where in a batch each of its attributes begins to hold.
+    struct Starts {
+        attributes: In<u64>,
+        indices: In<u64>,
+        count: usize,
+    }
+}
+
+/// Copies in any order; each must have attributes, which change nothing here.
+fn batch(lists: Lists, starts: Starts, stream: Stream) -> Answer {
+    let state = lock();
+    state.current()?;
+    state.check_uncaptured(stream)?;
+    let count = lists.count;
+    let has_no_attributes = starts.attributes.is_null() || starts.indices.is_null();
+    // The default stream is refused (cuMemcpyBatchAsync).
+    let is_refused = count > MAX_COUNT || has_no_attributes || stream.is_default();
+    invalid_if(is_refused)?;
+    read_starts(starts.indices, starts.count, count)?;
+    let sides = lists
+        .to
+        .list(count)?
+        .into_iter()
+        .zip(lists.from.list(count)?);
+    let mut moves = Vec::with_capacity(count);
+    for ((to, from), size) in sides.zip(lists.sizes.list(count)?) {
+        invalid_if(size == 0)?;
+        moves.push((state.any_range(to, size)?, state.any_range(from, size)?));
+    }
+    apply(&moves);
+    Ok(())
+}

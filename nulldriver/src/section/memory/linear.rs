@@ -1,0 +1,189 @@
+//! Memory Management: linear device memory, pinned and registered host memory.
+
+use crate::call::answer::{
+    Answer, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, NOT_FOUND,
+    OUT_OF_MEMORY, invalid_if, reject_if, require, valid_if,
+};
+use crate::call::argument::Out;
+use crate::call::entry::entries;
+use crate::object::memory::{Purpose, Registration};
+use crate::settings;
+use crate::state::{State, lock};
+
+entries! {
+    cuMemGetInfo: get_info;
+    cuMemAlloc: alloc;
+    cuMemAllocPitch: alloc_pitch;
+    cuMemFree: free;
+    cuMemGetAddressRange: get_address_range;
+    cuMemAllocHost: |address: Out<u64>, size: u64| host_alloc(address, size, 0);
+    cuMemFreeHost: free_host;
+    cuMemHostAlloc: host_alloc;
+    cuMemHostGetDevicePointer: host_get_device_pointer;
+    cuMemHostGetFlags: host_get_flags;
+    cuMemHostRegister: host_register;
+    cuMemHostUnregister: host_unregister;
+    cuMemAllocManaged: alloc_managed;
+}
+
+/// `CU_MEMHOSTALLOC_PORTABLE | DEVICEMAP | WRITECOMBINED`.
+const HOST_ALLOC_FLAGS: u32 = 7;
+/// `CU_MEMHOSTREGISTER_PORTABLE | DEVICEMAP | IOMEMORY | READ_ONLY`.
+const HOST_REGISTER_FLAGS: u32 = 15;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`: always set on 64-bit systems with unified addressing.
+const DEVICEMAP: u32 = 2;
+
+fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
+    let state = lock();
+    let device = state.current_device()?;
+    free.check()?;
+    total.check()?;
+    let memory = settings::get().memory;
+    total.set_if(memory as usize);
+    free.set(memory.saturating_sub(state.used(device)) as usize)
+}
+
+fn alloc(address: Out<u64>, size: u64) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    address.check()?;
+    invalid_if(size == 0)?;
+    address.set(state.allocate(size, Purpose::Device, 0)?)
+}
+
+fn alloc_pitch(
+    address: Out<u64>,
+    pitch: Out<usize>,
+    width: u64,
+    height: u64,
+    element: u32,
+) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    address.check()?;
+    pitch.check()?;
+    invalid_if(width == 0 || height == 0 || !matches!(element, 4 | 8 | 16))?;
+    let row = width.checked_next_multiple_of(512).ok_or(OUT_OF_MEMORY)?;
+    let size = row.checked_mul(height).ok_or(OUT_OF_MEMORY)?;
+    let base = state.allocate(size, Purpose::Device, 0)?;
+    pitch.set_if(row as usize);
+    address.set(base)
+}
+
+fn free(address: u64) -> Answer {
+    let mut state = lock();
+    if address == 0 {
+        // Nothing to free is no error (measured; that it needs a context is assumed).
+        return state.current().map(|_| ());
+    }
+    // The address is checked before the context: memory of a destroyed context is INVALID_VALUE
+    // (measured).
+    let is_host = matches!(
+        state.purpose_at(address),
+        None | Some(Purpose::Host | Purpose::Global)
+    );
+    invalid_if(is_host)?;
+    state.current()?;
+    state.remove_allocation(address);
+    Ok(())
+}
+
+fn get_address_range(base: Out<u64>, size: Out<usize>, address: u64) -> Answer {
+    let state = lock();
+    state.current()?;
+    let range = match state.allocation_at(address) {
+        Some((base, allocation)) => Some((base, allocation.size)),
+        None => state
+            .mapping_at(address)
+            .map(|(base, mapping)| (base, mapping.size)),
+    };
+    // The documented answer for an address that no allocation contains.
+    let (start, length) = range.ok_or(NOT_FOUND)?;
+    base.set_if(start);
+    size.set_if(length as usize);
+    Ok(())
+}
+
+fn host_alloc(address: Out<u64>, size: u64, flags: u32) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    address.check()?;
+    invalid_if(size == 0 || flags & !HOST_ALLOC_FLAGS != 0)?;
+    address.set(state.allocate(size, Purpose::Host, flags | DEVICEMAP)?)
+}
+
+fn free_host(address: u64) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    let is_host = state.purpose_at(address) == Some(Purpose::Host);
+    valid_if(is_host)?;
+    state.remove_allocation(address);
+    Ok(())
+}
+
+/// The flags of the pinned allocation that an address lies in.
+fn pinned_flags(state: &State, address: u64) -> Option<u32> {
+    let (_, memory) = state.allocation_at(address)?;
+    (memory.purpose == Purpose::Host).then_some(memory.flags)
+}
+
+fn host_get_device_pointer(device: Out<u64>, host: u64, flags: u32) -> Answer {
+    let state = lock();
+    state.current()?;
+    device.check()?;
+    invalid_if(flags != 0)?;
+    let is_known = pinned_flags(&state, host).is_some() || state.registration_at(host).is_some();
+    valid_if(is_known)?;
+    device.set(host)
+}
+
+fn host_get_flags(flags: Out<u32>, host: u64) -> Answer {
+    let state = lock();
+    state.current()?;
+    flags.check()?;
+    if let Some(pinned) = pinned_flags(&state, host) {
+        return flags.set(pinned);
+    }
+    // The flags of registered memory are those of an allocation: portable and mapped have the same
+    // bits.
+    let (_, registered) = state.registration_at(host).ok_or(INVALID_VALUE)?;
+    flags.set(registered.flags & 3 | DEVICEMAP)
+}
+
+fn host_register(host: u64, size: u64, flags: u32) -> Answer {
+    let mut state = lock();
+    let context = state.current()?;
+    let end = host.checked_add(size).ok_or(INVALID_VALUE)?;
+    let is_empty = host == 0 || size == 0;
+    invalid_if(is_empty || flags & !HOST_REGISTER_FLAGS != 0)?;
+    let registered = state.registrations.range(..end).next_back();
+    let is_registered = registered.is_some_and(|(base, memory)| host < base + memory.size);
+    reject_if(is_registered, HOST_MEMORY_ALREADY_REGISTERED)?;
+    let allocated = state.allocations.range(..end).next_back();
+    let is_allocated = allocated.is_some_and(|(base, memory)| host < base + memory.size);
+    invalid_if(is_allocated)?;
+    let registration = Registration {
+        size,
+        flags,
+        context,
+    };
+    state.registrations.insert(host, registration);
+    Ok(())
+}
+
+fn host_unregister(host: u64) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    invalid_if(host == 0)?;
+    let removed = state.registrations.remove(&host);
+    require(removed.is_some(), HOST_MEMORY_NOT_REGISTERED)
+}
+
+fn alloc_managed(address: Out<u64>, size: u64, flags: u32) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    address.check()?;
+    // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+    invalid_if(size == 0 || !matches!(flags, 1 | 2))?;
+    address.set(state.allocate(size, Purpose::Managed, flags)?)
+}

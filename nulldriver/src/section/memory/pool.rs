@@ -1,0 +1,242 @@
+//! Stream Ordered Memory Allocator: the default pool and pools of the program's own.
+//!
+//! All work is done when it is enqueued, so an allocation is usable when the call returns, and
+//! memory is free when the call that frees it returns.
+
+use cutape_driver::types::{
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUmemAccessDesc, CUmemLocation, CUmemPoolProps,
+};
+use cutape_registry::Kind;
+
+use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, valid_if};
+use crate::call::argument::{In, Out, Stream};
+use crate::call::entry::entries;
+use crate::object::capture::Key;
+use crate::object::device::check_device;
+use crate::object::memory::{DEVICE, PINNED, Pool, Purpose, READ_WRITE};
+use crate::state::{State, lock};
+use crate::work::node;
+
+entries! {
+    cuDeviceGetDefaultMemPool: |pool: Out<u64>, device: i32|
+        pool.set_with(|| default_pool(&mut lock(), device));
+    cuDeviceGetMemPool: |pool: Out<u64>, device: i32|
+        pool.set_with(|| current_pool(&mut lock(), device));
+    cuMemGetDefaultMemPool: |pool: Out<u64>, location: In<CUmemLocation>, kind: u32| {
+        let device = device_of(location, kind)?;
+        pool.set_with(|| default_pool(&mut lock(), device))
+    };
+    cuMemGetMemPool: |pool: Out<u64>, location: In<CUmemLocation>, kind: u32| {
+        let device = device_of(location, kind)?;
+        pool.set_with(|| current_pool(&mut lock(), device))
+    };
+    cuMemSetMemPool: |location: In<CUmemLocation>, kind: u32, pool: u64|
+        set_current(device_of(location, kind)?, pool);
+    cuDeviceSetMemPool: set_current;
+    cuMemAllocAsync: alloc;
+    cuMemAllocFromPoolAsync: alloc_from;
+    cuMemFreeAsync: free;
+    cuMemPoolCreate: create;
+    cuMemPoolDestroy: destroy;
+    // Blocks are released as soon as they are unused, so there is nothing to trim.
+    cuMemPoolTrimTo: |pool: u64| lock().pool(pool).map(|_| ());
+    cuMemPoolGetAttribute: get_attribute;
+    cuMemPoolSetAttribute: set_attribute;
+    cuMemPoolSetAccess: set_access;
+    cuMemPoolGetAccess: get_access;
+}
+
+/// The device's default pool, created by the first query.
+fn default_pool(state: &mut State, device: i32) -> Answer<u64> {
+    check_device(device)?;
+    let is_default = |pool: &Pool| pool.is_default && pool.device == device;
+    let found = state.pools.iter().find(|(_, pool)| is_default(pool));
+    if let Some((&pool, _)) = found {
+        return Ok(pool);
+    }
+    let pool = state.create_handle(Kind::MemoryPool)?;
+    state.pools.insert(pool, Pool::new(device, true));
+    Ok(pool)
+}
+
+fn current_pool(state: &mut State, device: i32) -> Answer<u64> {
+    check_device(device)?;
+    match state.primaries[device as usize].pool {
+        Some(pool) if state.pools.contains_key(&pool) => Ok(pool),
+        _ => default_pool(state, device),
+    }
+}
+
+/// Bytes allocated from a pool.
+fn used(state: &State, pool: u64) -> u64 {
+    let memory = state.allocations.values();
+    let memory = memory.filter(|memory| memory.purpose == Purpose::Pool(pool));
+    memory.map(|memory| memory.size).sum()
+}
+
+fn allocate_from(state: &mut State, pool: u64, size: u64) -> Answer<u64> {
+    valid_if(size != 0)?;
+    let address = state.allocate(size, Purpose::Pool(pool), 0)?;
+    let used = used(state, pool);
+    if let Some(pool) = state.pools.get_mut(&pool) {
+        pool.high = pool.high.max(used);
+    }
+    Ok(address)
+}
+
+/// The device of a location, for pinned memory; pools of the host or of managed memory do not exist
+/// here.
+fn device_of(location: In<CUmemLocation>, kind: u32) -> Answer<i32> {
+    let location = location.get()?;
+    match (location.type_.0, kind) {
+        (DEVICE, PINNED) => Ok(location.id),
+        (1..=4, 1..=3) => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn set_current(device: i32, pool: u64) -> Answer {
+    let mut state = lock();
+    check_device(device)?;
+    invalid_if(state.pool(pool)?.device != device)?;
+    state.primaries[device as usize].pool = Some(pool);
+    Ok(())
+}
+
+fn alloc(address: Out<u64>, size: u64, stream: Stream) -> Answer {
+    let mut state = lock();
+    let device = state.current_device()?;
+    state.check_stream(stream)?;
+    address.check()?;
+    if let Some(site) = state.capture_of(stream)? {
+        return capture_allocation(&mut state, site, address, size);
+    }
+    let pool = current_pool(&mut state, device)?;
+    address.set(allocate_from(&mut state, pool, size)?)
+}
+
+fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    state.check_stream(stream)?;
+    address.check()?;
+    state.pool(pool)?;
+    if let Some(site) = state.capture_of(stream)? {
+        return capture_allocation(&mut state, site, address, size);
+    }
+    address.set(allocate_from(&mut state, pool, size)?)
+}
+
+/// Captures an allocation as a node.
+fn capture_allocation(state: &mut State, site: Key, address: Out<u64>, size: u64) -> Answer {
+    // SAFETY: the struct consists of numbers and pointers, for which all-zero bytes are valid.
+    let mut params: CUDA_MEM_ALLOC_NODE_PARAMS = unsafe { std::mem::zeroed() };
+    params.poolProps.allocType.0 = PINNED;
+    params.poolProps.location.type_.0 = DEVICE;
+    params.poolProps.location.id = state.current_device()?;
+    params.bytesize = size as usize;
+    let work = node::allocate(state, &mut params)?;
+    state.add_captured(site, work)?;
+    address.set(params.dptr)
+}
+
+fn free(address: u64, stream: Stream) -> Answer {
+    let mut state = lock();
+    state.current()?;
+    state.check_stream(stream)?;
+    if let Some(site) = state.capture_of(stream)? {
+        let work = node::free(&state, address)?;
+        return state.add_captured(site, work);
+    }
+    // Memory of cuMemAlloc may be freed in stream order, too.
+    let purpose = state.purpose_at(address);
+    valid_if(matches!(purpose, Some(Purpose::Pool(_) | Purpose::Device)))?;
+    state.remove_allocation(address);
+    Ok(())
+}
+
+fn create(pool: Out<u64>, properties: In<CUmemPoolProps>) -> Answer {
+    let mut state = lock();
+    pool.check()?;
+    let properties = properties.get()?;
+    let (kind, location) = (properties.allocType.0, properties.location.type_.0);
+    invalid_if(kind != PINNED || location != DEVICE || properties.handleTypes.0 > 1)?;
+    check_device(properties.location.id)?;
+    let handle = state.create_handle(Kind::MemoryPool)?;
+    let object = Pool::new(properties.location.id, false);
+    state.pools.insert(handle, object);
+    pool.set(handle)
+}
+
+fn destroy(pool: u64) -> Answer {
+    let mut state = lock();
+    // The default pool cannot be destroyed (measured INVALID_VALUE).
+    invalid_if(state.pool(pool)?.is_default)?;
+    state.pools.remove(&pool);
+    state.release(Kind::MemoryPool, pool);
+    Ok(())
+}
+
+fn get_attribute(pool: u64, attribute: u32, value: Out<u32>) -> Answer {
+    let state = lock();
+    value.check()?;
+    let used = used(&state, pool);
+    let object = state.pool(pool)?;
+    let wide = match attribute {
+        1..=3 => return value.set(object.reuse[attribute as usize - 1]),
+        4 => object.release_threshold,
+        5 | 7 => used,        // RESERVED_MEM_CURRENT, USED_MEM_CURRENT
+        6 | 8 => object.high, // RESERVED_MEM_HIGH, USED_MEM_HIGH
+        _ => return Err(INVALID_VALUE),
+    };
+    value.set_at(0, wide as u32);
+    value.set_at(1, (wide >> 32) as u32);
+    Ok(())
+}
+
+fn set_attribute(pool: u64, attribute: u32, value: In<u32>) -> Answer {
+    let mut state = lock();
+    let low = value.get()?;
+    let used = used(&state, pool);
+    let object = state.pools.get_mut(&pool).ok_or(INVALID_VALUE)?;
+    match attribute {
+        1..=3 => object.reuse[attribute as usize - 1] = u32::from(low != 0),
+        4 => object.release_threshold = u64::from(low) | u64::from(value.get_at(1)?) << 32,
+        // A high-water mark can only be reset.
+        6 | 8 if low == 0 && value.get_at(1)? == 0 => object.high = used,
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn set_access(pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
+    let mut state = lock();
+    let device = state.pool(pool)?.device;
+    invalid_if(count > 4096)?;
+    let mut accesses = Vec::new();
+    for access in list.list(count)? {
+        let (location, flags) = (access.location, access.flags.0);
+        invalid_if(location.type_.0 != DEVICE || !matches!(flags, 0 | READ_WRITE))?;
+        check_device(location.id)?;
+        // The pool's own device keeps its access.
+        invalid_if(location.id == device && flags != READ_WRITE)?;
+        accesses.push((location.id, flags));
+    }
+    if let Some(pool) = state.pools.get_mut(&pool) {
+        pool.peers.extend(accesses);
+    }
+    Ok(())
+}
+
+fn get_access(flags: Out<u32>, pool: u64, location: In<CUmemLocation>) -> Answer {
+    let state = lock();
+    flags.check()?;
+    let location = location.get()?;
+    let pool = state.pool(pool)?;
+    invalid_if(location.type_.0 != DEVICE)?;
+    check_device(location.id)?;
+    flags.set(match location.id == pool.device {
+        true => READ_WRITE,
+        false => pool.peers.get(&location.id).copied().unwrap_or(0),
+    })
+}

@@ -1,0 +1,260 @@
+//! Stream Management: stream capture. Work on a stream that captures becomes nodes of a graph.
+
+use std::collections::HashSet;
+
+use crate::call::answer::{
+    Answer, ILLEGAL_STATE, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
+    STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
+    STREAM_CAPTURE_WRONG_THREAD, invalid_if, reject_if,
+};
+use crate::call::argument::{Argument, Call, In, LEGACY, Out, Stream};
+use crate::call::entry::entries;
+use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, replace_mode, this_thread};
+use crate::object::graph::{Dependency, Edge, read_dependencies};
+use crate::state::{State, lock};
+use crate::work::host_function::run_destructors;
+
+entries! {
+    [symbol] cuStreamBeginCapture: |stream: Stream| begin(stream, None, GLOBAL);
+    [symbol] cuStreamBeginCapture_v2: |stream: Stream, mode: u32| begin(stream, None, mode);
+    cuStreamBeginCaptureToGraph: begin_to_graph;
+    cuStreamEndCapture: end;
+    cuStreamIsCapturing: is_capturing;
+    [symbol] cuStreamGetCaptureInfo: |stream: Stream, status: Out<u32>, id: Out<u64>|
+        info(stream, status, id, Outputs::none());
+    [symbol] cuStreamGetCaptureInfo_v2:
+        |stream: Stream, status: Out<u32>, id: Out<u64>, outputs: Outputs<false>|
+        info(stream, status, id, outputs);
+    [symbol] cuStreamGetCaptureInfo_v3:
+        |stream: Stream, status: Out<u32>, id: Out<u64>, outputs: Outputs<true>|
+        info(stream, status, id, outputs);
+    [symbol] cuStreamUpdateCaptureDependencies:
+        |stream: Stream, nodes: In<u64>, count: usize, flags: u32|
+        update(stream, nodes, In::at(0), count, flags);
+    [symbol] cuStreamUpdateCaptureDependencies_v2: update;
+    cuThreadExchangeStreamCaptureMode: exchange_mode;
+}
+
+// CUstreamCaptureStatus.
+const NONE: u32 = 0;
+const ACTIVE: u32 = 1;
+const INVALIDATED: u32 = 2;
+
+fn begin(stream: Stream, graph: Option<(u64, Vec<Dependency>)>, mode: u32) -> Answer {
+    let mut state = lock();
+    let context = state.stream_context(stream)?;
+    state.current()?;
+    invalid_if(mode > RELAXED)?;
+    reject_if(stream.0 == LEGACY, STREAM_CAPTURE_UNSUPPORTED)?;
+    let origin = state.capture_key(stream)?;
+    let is_capturing = state.captures.get_mut().streams.contains_key(&origin);
+    reject_if(is_capturing, ILLEGAL_STATE)?;
+    let is_own = graph.is_none();
+    let (graph, after) = match graph {
+        Some((graph, after)) => {
+            state.check_nodes(graph, &after)?;
+            (graph, after)
+        }
+        None => (state.create_graph(None)?, Vec::new()),
+    };
+    let capture = Capture {
+        graph,
+        is_own,
+        mode,
+        thread: this_thread(),
+        origin,
+        context,
+        is_valid: true,
+        lent: Vec::new(),
+    };
+    state.captures.get_mut().open(capture, after);
+    Ok(())
+}
+
+fn begin_to_graph(
+    stream: Stream,
+    graph: u64,
+    nodes: In<u64>,
+    data: In<Edge>,
+    count: usize,
+    mode: u32,
+) -> Answer {
+    let after = read_dependencies(nodes, data, count)?;
+    lock().graph(graph)?;
+    begin(stream, Some((graph, after)), mode)
+}
+
+fn end(stream: Stream, graph: Out<u64>) -> Answer {
+    let mut state = lock();
+    state.stream_context(stream)?;
+    graph.check()?;
+    let key = state.capture_key(stream)?;
+    let captures = state.captures.get_mut();
+    // On a stream that does not capture: ILLEGAL_STATE (measured).
+    let (id, last) = captures.streams.get(&key).cloned().ok_or(ILLEGAL_STATE)?;
+    let capture = captures.open.get_mut(&id).ok_or(ILLEGAL_STATE)?;
+    if capture.origin != key {
+        capture.is_valid = false;
+        return Err(STREAM_CAPTURE_UNMATCHED);
+    }
+    let is_wrong_thread = capture.mode != RELAXED && capture.thread != this_thread();
+    reject_if(is_wrong_thread, STREAM_CAPTURE_WRONG_THREAD)?;
+    let (made, is_own, is_valid) = (capture.graph, capture.is_own, capture.is_valid);
+    let others = captures.streams.iter();
+    let others = others.filter(|(other, of)| of.0 == id && **other != key);
+    let others: Vec<u64> = others
+        .flat_map(|(_, of)| of.1.iter().map(|node| node.0))
+        .collect();
+    captures.close(id);
+    let reached = reached_from(&state, &last);
+    let failure = if !is_valid {
+        STREAM_CAPTURE_INVALIDATED
+    } else if others.iter().any(|node| !reached.contains(node)) {
+        STREAM_CAPTURE_UNJOINED
+    } else {
+        return graph.set(made);
+    };
+    graph.set(0)?;
+    if is_own {
+        let destructors = state.remove_graph(made);
+        drop(state);
+        run_destructors(destructors);
+    }
+    Err(failure)
+}
+
+/// The nodes that these nodes depend on, themselves included.
+fn reached_from(state: &State, last: &[Dependency]) -> HashSet<u64> {
+    let mut reached = HashSet::new();
+    let mut queue: Vec<u64> = last.iter().map(|node| node.0).collect();
+    while let Some(node) = queue.pop() {
+        if reached.insert(node)
+            && let Ok(node) = state.node(node)
+        {
+            queue.extend(node.after.iter().map(|node| node.0));
+        }
+    }
+    reached
+}
+
+/// Status of a stream. The legacy stream has none while a blocking one captures; the capture stays
+/// valid.
+fn status_of(state: &State, stream: Stream) -> Answer<u32> {
+    state.check_stream(stream)?;
+    let key = state.capture_key(stream)?;
+    let captures = state.captures.borrow();
+    if let Some((id, _)) = captures.streams.get(&key) {
+        let is_valid = captures.is_valid(*id);
+        return Ok(if is_valid { ACTIVE } else { INVALIDATED });
+    }
+    let current = state.current().unwrap_or(0);
+    let is_blocking = |key: &Key| {
+        let stream = state.streams.get(&key.handle);
+        stream.is_some_and(|stream| stream.context == current && stream.is_blocking())
+    };
+    let is_implicit = stream.0 == LEGACY && captures.streams.keys().any(is_blocking);
+    reject_if(is_implicit, STREAM_CAPTURE_IMPLICIT)?;
+    Ok(NONE)
+}
+
+fn is_capturing(stream: Stream, status: Out<u32>) -> Answer {
+    let state = lock();
+    status.check()?;
+    status.set(status_of(&state, stream)?)
+}
+
+/// Optional outputs of `cuStreamGetCaptureInfo`; those of the third version have edge data.
+struct Outputs<const WITH_DATA: bool> {
+    graph: Out<u64>,
+    nodes: Out<u64>,
+    data: Out<u64>,
+    count: Out<u64>,
+}
+
+impl Outputs<false> {
+    fn none() -> Self {
+        Outputs {
+            graph: Out::at(0),
+            nodes: Out::at(0),
+            data: Out::at(0),
+            count: Out::at(0),
+        }
+    }
+}
+
+impl<const WITH_DATA: bool> Argument for Outputs<WITH_DATA> {
+    const WORDS: usize = 3 + WITH_DATA as usize;
+
+    fn read(call: &Call, index: usize) -> Self {
+        Outputs {
+            graph: Out::read(call, index),
+            nodes: Out::read(call, index + 1),
+            data: match WITH_DATA {
+                true => Out::read(call, index + 2),
+                false => Out::at(0),
+            },
+            count: Out::read(call, index + 2 + usize::from(WITH_DATA)),
+        }
+    }
+}
+
+fn info<const WITH_DATA: bool>(
+    stream: Stream,
+    status: Out<u32>,
+    id: Out<u64>,
+    outputs: Outputs<WITH_DATA>,
+) -> Answer {
+    let mut state = lock();
+    status.check()?;
+    let now = status_of(&state, stream)?;
+    status.set(now)?;
+    if now != ACTIVE {
+        // Only the status is written.
+        return Ok(());
+    }
+    let key = state.capture_key(stream)?;
+    let captures = state.captures.get_mut();
+    let (number, after) = captures.streams[&key].clone();
+    let has_data = after.iter().any(|(_, edge)| *edge != Edge::default());
+    let is_lossy = has_data && outputs.data.is_null() && !outputs.nodes.is_null();
+    invalid_if(is_lossy)?;
+    let capture = captures.open.get_mut(&number).ok_or(ILLEGAL_STATE)?;
+    id.set_if(number);
+    outputs.graph.set_if(capture.graph);
+    let nodes: Box<[u64]> = after.iter().map(|(node, _)| *node).collect();
+    let data: Box<[u64]> = after
+        .iter()
+        .map(|(_, edge)| u64::from_le_bytes(*edge))
+        .collect();
+    outputs.nodes.set_if(nodes.as_ptr() as u64);
+    outputs.data.set_if(data.as_ptr() as u64);
+    outputs.count.set_if(nodes.len() as u64);
+    capture.lent.extend([nodes, data]);
+    Ok(())
+}
+
+fn update(stream: Stream, nodes: In<u64>, data: In<Edge>, count: usize, flags: u32) -> Answer {
+    const ADD: u32 = 0;
+    const SET: u32 = 1;
+    let mut state = lock();
+    state.check_stream(stream)?;
+    let new = read_dependencies(nodes, data, count)?;
+    let key = state.capture_of(stream)?.ok_or(ILLEGAL_STATE)?;
+    let captures = state.captures.get_mut();
+    let graph = captures.open[&captures.streams[&key].0].graph;
+    state.check_nodes(graph, &new)?;
+    let captures = state.captures.get_mut();
+    let (_, after) = captures.streams.get_mut(&key).ok_or(ILLEGAL_STATE)?;
+    match flags {
+        ADD => after.extend(new),
+        SET => *after = new,
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn exchange_mode(mode: Out<u32>) -> Answer {
+    let new = mode.get()?;
+    invalid_if(new > RELAXED)?;
+    mode.set(replace_mode(new))
+}

@@ -1,0 +1,114 @@
+//! Event Management. A recorded event is complete at once.
+
+use cutape_registry::Kind;
+
+use crate::call::answer::{
+    Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
+};
+use crate::call::argument::{Out, Stream};
+use crate::call::entry::entries;
+use crate::object::stream::{DISABLE_TIMING, Event, INTERPROCESS};
+use crate::object::work::Work;
+use crate::state::lock;
+
+entries! {
+    cuEventCreate: create;
+    cuEventRecord: |event: u64, stream: Stream| record(event, stream, 0);
+    cuEventRecordWithFlags: record;
+    cuEventQuery: query;
+    cuEventSynchronize: query;
+    cuEventDestroy: destroy;
+    cuEventElapsedTime: elapsed;
+    cuCtxRecordEvent: record_context;
+    cuCtxWaitEvent: wait_context;
+}
+
+fn create(event: Out<u64>, flags: u32) -> Answer {
+    let mut state = lock();
+    let context = state.current()?;
+    event.check()?;
+    // BLOCKING_SYNC, DISABLE_TIMING, INTERPROCESS; the last only without timing.
+    invalid_if(flags > 7 || flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0)?;
+    let handle = state.create_handle(Kind::Event)?;
+    let object = Event {
+        context,
+        flags,
+        recorded: None,
+    };
+    state.events.insert(handle, object);
+    event.set(handle)
+}
+
+fn record(event: u64, stream: Stream, flags: u32) -> Answer {
+    let mut state = lock();
+    let context = state.event(event)?.context;
+    reject_if(state.stream_context(stream)? != context, INVALID_HANDLE)?;
+    let site = state.capture_of(stream)?;
+    match (flags, site) {
+        (0, Some(_)) => state.note_captured_event(event, site),
+        (0, None) => {
+            state.note_captured_event(event, None);
+            state.record(event);
+        }
+        // External record nodes exist in captures only (measured).
+        (1, None) => return Err(ILLEGAL_STATE),
+        (1, Some(site)) => state.add_captured(site, Work::Record(event))?,
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn query(event: u64) -> Answer {
+    // An event that was never recorded counts as complete.
+    let state = lock();
+    state.event(event)?;
+    state.refuse_captured_event(event)
+}
+
+fn destroy(event: u64) -> Answer {
+    let mut state = lock();
+    state.event(event)?;
+    state.events.remove(&event);
+    state.note_captured_event(event, None);
+    state.release(Kind::Event, event);
+    Ok(())
+}
+
+fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
+    let state = lock();
+    state.event(start)?;
+    state.event(end)?;
+    state.refuse_captured_event(start)?;
+    state.refuse_captured_event(end)?;
+    let (start, end) = (state.event(start)?, state.event(end)?);
+    milliseconds.check()?;
+    let timed = |event: &Event| event.flags & DISABLE_TIMING == 0;
+    let (Some(from), Some(to)) = (start.recorded, end.recorded) else {
+        return Err(INVALID_HANDLE);
+    };
+    reject_if(
+        !timed(start) || !timed(end) || start.context != end.context,
+        INVALID_HANDLE,
+    )?;
+    // Negative where the end was recorded first.
+    let seconds = match to.checked_duration_since(from) {
+        Some(forward) => forward.as_secs_f64(),
+        None => -from.duration_since(to).as_secs_f64(),
+    };
+    milliseconds.set((seconds * 1e3) as f32)
+}
+
+fn record_context(context: u64, event: u64) -> Answer {
+    let mut state = lock();
+    let of = state.event(event)?.context;
+    state.context_or_current(context)?;
+    reject_if(context != 0 && of != context, INVALID_HANDLE)?;
+    state.record(event);
+    Ok(())
+}
+
+fn wait_context(context: u64, event: u64) -> Answer {
+    let mut state = lock();
+    state.event(event)?;
+    state.context_or_current(context).map(|_| ())
+}

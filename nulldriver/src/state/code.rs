@@ -1,0 +1,184 @@
+//! Modules, libraries, functions, kernels.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cutape_image::Global;
+use cutape_registry::Kind;
+
+use crate::call::answer::{Answer, INVALID_HANDLE};
+use crate::object::code::Code;
+use crate::object::function::{Function, Kernel, Launchable, LegacyLaunch, Spec};
+use crate::object::memory::{Purpose, Segment, fill_bytes, move_bytes};
+use crate::object::module::{Library, Module};
+use crate::state::store::State;
+
+impl State {
+    pub(crate) fn module(&self, handle: u64) -> Answer<&Module> {
+        self.modules.get(&handle).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn library(&self, handle: u64) -> Answer<&Library> {
+        self.libraries.get(&handle).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
+        self.functions.get(&handle).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn function_mut(&mut self, handle: u64) -> Answer<&mut Function> {
+        self.functions.get_mut(&handle).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn kernel(&self, handle: u64) -> Answer<&Kernel> {
+        self.kernels.get(&handle).ok_or(INVALID_HANDLE)
+    }
+
+    /// Creates a module in the current context, with its variables.
+    pub(crate) fn load_module(&mut self, code: Arc<Code>, library: u64) -> Answer<u64> {
+        let context = self.current()?;
+        let mut globals = HashMap::new();
+        for global in &code.content.globals {
+            if globals.contains_key(&global.name) || global.size == 0 {
+                continue;
+            }
+            match self.place_global(global) {
+                Ok(address) => globals.insert(global.name.clone(), (address, global.size)),
+                Err(code) => {
+                    for (address, _) in globals.into_values() {
+                        self.remove_allocation(address);
+                    }
+                    return Err(code);
+                }
+            };
+        }
+        let handle = self.create_handle(Kind::Module)?;
+        let module = Module {
+            context,
+            code,
+            functions: HashMap::new(),
+            globals,
+            library,
+        };
+        self.modules.insert(handle, module);
+        Ok(handle)
+    }
+
+    fn place_global(&mut self, global: &Global) -> Answer<u64> {
+        let purpose = match global.managed {
+            true => Purpose::Managed,
+            false => Purpose::Global,
+        };
+        let address = self.allocate(global.size, purpose, 0)?;
+        let target = self.device_range(address, global.size)?;
+        fill_bytes(&target, &[0]);
+        if let Some(initial) = &global.initial {
+            let size = initial.len().min(global.size as usize);
+            move_bytes(&target, &[Segment::of(&initial[..size])]);
+        }
+        Ok(address)
+    }
+
+    /// Destroys a module, its functions and its variables.
+    pub(crate) fn remove_module(&mut self, handle: u64) {
+        let Some(module) = self.modules.remove(&handle) else {
+            return;
+        };
+        for function in module.functions.into_values() {
+            self.functions.remove(&function);
+            self.release(Kind::Function, function);
+        }
+        for (address, _) in module.globals.into_values() {
+            self.remove_allocation(address);
+        }
+        self.release(Kind::Module, handle);
+    }
+
+    /// The function at a position of a module's code; the same handle each time.
+    pub(crate) fn function_of(&mut self, module: u64, position: usize, kernel: u64) -> Answer<u64> {
+        let object = self.module(module)?;
+        if let Some(&function) = object.functions.get(&position) {
+            return Ok(function);
+        }
+        let function = Function {
+            context: object.context,
+            module,
+            kernel,
+            spec: Spec::new(&object.code, position),
+            attributes: BTreeMap::new(),
+            is_loaded: false,
+            legacy: LegacyLaunch::default(),
+        };
+        let handle = self.create_handle(Kind::Function)?;
+        self.functions.insert(handle, function);
+        if let Some(object) = self.modules.get_mut(&module) {
+            object.functions.insert(position, handle);
+        }
+        Ok(handle)
+    }
+
+    /// The module of a library in the current context.
+    pub(crate) fn module_of_library(&mut self, library: u64) -> Answer<u64> {
+        let context = self.current()?;
+        let object = self.library(library)?;
+        if let Some(&module) = object.modules.get(&context) {
+            return Ok(module);
+        }
+        let module = self.load_module(Arc::clone(&object.code), library)?;
+        if let Some(object) = self.libraries.get_mut(&library) {
+            object.modules.insert(context, module);
+        }
+        Ok(module)
+    }
+
+    /// The kernel at a position of a library's code; the same handle each time.
+    pub(crate) fn kernel_of(&mut self, library: u64, position: usize) -> Answer<u64> {
+        let object = self.library(library)?;
+        if let Some(&kernel) = object.kernels.get(&position) {
+            return Ok(kernel);
+        }
+        let kernel = Kernel {
+            library,
+            spec: Spec::new(&object.code, position),
+            attributes: HashMap::new(),
+        };
+        let handle = self.create_handle(Kind::Kernel)?;
+        self.kernels.insert(handle, kernel);
+        if let Some(object) = self.libraries.get_mut(&library) {
+            object.kernels.insert(position, handle);
+        }
+        Ok(handle)
+    }
+
+    /// The value of a function's attribute: its own, else its kernel's, else the code's.
+    pub(crate) fn function_attribute(&self, function: &Function, attribute: u32) -> Option<i32> {
+        let context = self.contexts.get(&function.context);
+        let device = context.map_or(0, |context| context.device);
+        let kernel = self.kernels.get(&function.kernel);
+        let own = function.attributes.get(&attribute).copied();
+        own.or_else(|| kernel?.attribute(device, attribute))
+            .or_else(|| function.spec.default_attribute(attribute))
+    }
+
+    /// What a launch or an occupancy query is given; `INVALID_HANDLE` if no such object lives.
+    pub(crate) fn launchable(&self, handle: u64) -> Answer<Launchable> {
+        if let Some(function) = self.functions.get(&handle) {
+            let value = |attribute| self.function_attribute(function, attribute);
+            return Ok(Launchable::new(function.context, &function.spec, value));
+        }
+        let kernel = self.kernel(handle)?;
+        let device = self.current_device()?;
+        let value = |attribute| {
+            let set = kernel.attribute(device, attribute);
+            set.or_else(|| kernel.spec.default_attribute(attribute))
+        };
+        Ok(Launchable::new(0, &kernel.spec, value))
+    }
+
+    /// Notes that a function's code is on the device now.
+    pub(crate) fn mark_loaded(&mut self, function: u64) {
+        if let Some(object) = self.functions.get_mut(&function) {
+            object.is_loaded = true;
+        }
+    }
+}

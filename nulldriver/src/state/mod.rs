@@ -1,0 +1,12 @@
+//! All objects of the process behind one lock, and what more than one section does with them.
+
+pub(crate) mod capture;
+mod code;
+mod context;
+mod graph;
+mod memory;
+mod store;
+mod stream;
+
+pub(crate) use context::{PUSHED_DESTROYED, with_stack};
+pub(crate) use store::{State, initialise, is_forked_child, is_initialised, lock};

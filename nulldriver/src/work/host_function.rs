@@ -1,0 +1,91 @@
+//! Functions of the program that run in stream order, on a thread of the driver as on the real one.
+//! The enqueuing call returns when they have returned, because everything before them on the stream
+//! is done.
+
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cutape_driver::types::CUresult;
+
+use crate::call::answer::{Answer, OUT_OF_MEMORY, SUCCESS, valid_if};
+use crate::object::graph::Destructors;
+
+/// A function and its arguments.
+#[derive(Clone, Copy)]
+pub(crate) enum HostFunction {
+    /// `CUhostFn`.
+    Function { entry: u64, data: u64 },
+    /// `CUstreamCallback`.
+    Callback { entry: u64, stream: u64, data: u64 },
+}
+
+struct Job {
+    function: HostFunction,
+    done: Sender<()>,
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread runs a host function.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
+/// Runs a function on the driver's thread and waits for it; the state must not be locked.
+pub(crate) fn run(function: HostFunction) -> Answer {
+    static WORKER: OnceLock<Mutex<Option<Sender<Job>>>> = OnceLock::new();
+    let (HostFunction::Function { entry, .. } | HostFunction::Callback { entry, .. }) = function;
+    valid_if(entry != 0)?;
+    let worker = WORKER.get_or_init(|| {
+        let (sender, jobs) = channel();
+        let thread = std::thread::Builder::new().name("cutape-null".to_owned());
+        Mutex::new(thread.spawn(move || work(&jobs)).ok().map(|_| sender))
+    });
+    let worker = worker
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let (done, finished) = channel();
+    let job = Job { function, done };
+    let sent = worker.ok_or(OUT_OF_MEMORY)?.send(job);
+    sent.map_err(|_| OUT_OF_MEMORY)?;
+    finished.recv().map_err(|_| OUT_OF_MEMORY)
+}
+
+/// Runs destructors of user objects; the state must not be locked.
+pub(crate) fn run_destructors(destructors: Destructors) {
+    for (entry, data) in destructors.0 {
+        // A destructor has no result.
+        let _ = run(HostFunction::Function { entry, data });
+    }
+}
+
+fn work(jobs: &Receiver<Job>) {
+    INSIDE.set(true);
+    for job in jobs {
+        // SAFETY: by the C prototypes the program gives addresses of functions with exactly these
+        // signatures.
+        unsafe {
+            match job.function {
+                HostFunction::Function { entry, data } => {
+                    let function: extern "C" fn(u64) = std::mem::transmute(entry as *const ());
+                    function(data);
+                }
+                HostFunction::Callback {
+                    entry,
+                    stream,
+                    data,
+                } => {
+                    let function: extern "C" fn(u64, CUresult, u64) =
+                        std::mem::transmute(entry as *const ());
+                    function(stream, SUCCESS, data);
+                }
+            }
+        }
+        // The enqueuing thread waits for this, unless it has ended.
+        let _ = job.done.send(());
+    }
+}

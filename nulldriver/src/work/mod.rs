@@ -1,0 +1,11 @@
+//! Work that a stream, a graph or a call does: checked first, then done.
+
+pub(crate) mod batch;
+pub(crate) mod compile;
+pub(crate) mod copy;
+pub(crate) mod host_function;
+pub(crate) mod launch;
+pub(crate) mod launch_attribute;
+pub(crate) mod memory_operation;
+pub(crate) mod memset;
+pub(crate) mod node;
