@@ -1,7 +1,7 @@
-//! `cutape bench` on the null driver: what is measured, what is compared, and what is refused.
+//! `cutape bench` on the null driver.
 //!
-//! No test looks at a time. Where a verdict is asked for, launches take 5 ms on one side and
-//! microseconds on the other.
+//! No test checks a time. For a verdict, launches take 5 ms on one side and microseconds on the
+//! other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 cutape_tests::suite![
     the_whole_trace_is_measured_as_one,
-    payloads_that_are_only_hashes_are_told,
-    a_set_of_calls_is_measured_on_the_state_before_it,
-    each_kernel_is_measured_and_held_against_a_baseline,
-    an_improvement_is_no_finding,
+    payloads_that_are_only_hashes_are_reported,
+    a_set_of_calls_is_measured_in_its_state,
+    each_kernel_is_compared_with_a_baseline,
+    an_improvement_is_not_a_regression,
     two_drivers_are_compared,
     a_replaced_kernel_must_have_the_same_name_and_parameters,
     what_cannot_be_measured_is_refused,
-    a_driver_that_fails_or_dies_is_told_with_the_call,
+    a_driver_that_fails_or_crashes_is_reported_with_the_call,
 ];
 
-/// A recorded program: three kernels and one more that `begin` launches, copies, memsets, a stream.
+/// A recorded program with launches of four kernels, copies, memsets and a stream.
 fn trace() -> &'static Path {
     static TRACE: OnceLock<PathBuf> = OnceLock::new();
     TRACE.get_or_init(|| {
@@ -37,7 +37,7 @@ fn trace() -> &'static Path {
     })
 }
 
-/// Short enough for a test, and with limits that no machine's noise reaches.
+/// Short measurements, with thresholds far above the noise of any machine.
 const QUICK: [&str; 10] = [
     "--samples",
     "10",
@@ -87,15 +87,14 @@ fn the_whole_trace_is_measured_as_one(folder: &Path) {
     assert_eq!(all(&report, "benchmarks", "verdict"), ["not-compared"; 2]);
     assert!(all(&report, "not_repeated", "function").contains(&"cuMemAlloc_v2"));
     assert!(all(&report, "deferred", "function").contains(&"cuMemFree_v2"));
-    // The two buffers that the program copies something into; the third is set to the zeros that it
-    // holds.
+    // The two buffers that the program copies into; the memset of the third changes nothing.
     assert_eq!(report["memory"][0]["restored_bytes"], 800_000);
     assert_eq!(report["memory"][0]["calls"], 17);
     assert!(folder.join("report/index.html").is_file());
     assert!(folder.join("gpu/trace/last/estimates.json").is_file());
 }
 
-fn payloads_that_are_only_hashes_are_told(folder: &Path) {
+fn payloads_that_are_only_hashes_are_reported(folder: &Path) {
     let hashed = folder.join("hashed.cutape");
     let mut pack = parts().cutape(&[&"pack", &trace(), &"-o", &hashed]);
     run(pack.args(["--payloads", "hash", "--outputs", "hash"])).assert_code(0);
@@ -106,7 +105,7 @@ fn payloads_that_are_only_hashes_are_told(folder: &Path) {
     assert!(output.stdout.contains(note), "{}", output.describe());
 }
 
-fn a_set_of_calls_is_measured_on_the_state_before_it(folder: &Path) {
+fn a_set_of_calls_is_measured_in_its_state(folder: &Path) {
     let options = [
         "--calls",
         "cuMemcpyHtoD",
@@ -123,7 +122,7 @@ fn a_set_of_calls_is_measured_on_the_state_before_it(folder: &Path) {
     assert!(report["between"].as_u64().unwrap() > 0, "{report}");
 }
 
-fn each_kernel_is_measured_and_held_against_a_baseline(folder: &Path) {
+fn each_kernel_is_compared_with_a_baseline(folder: &Path) {
     let launches = ["--each-kernel", "--calls", "kernel:saxpy,kernel:vector_add"];
     let with = |more: &[&str], delay| bench(folder, &[&launches[..], more].concat(), delay);
     let unknown = with(&["--baseline", "fast"], None);
@@ -160,14 +159,14 @@ fn each_kernel_is_measured_and_held_against_a_baseline(folder: &Path) {
         ]
     );
 
-    // Both sides sleep: what is measured is the sleep, which no noise makes ten times longer.
+    // Both sides sleep for 5 ms, which noise does not make ten times longer.
     let slow = Some("cuLaunchKernel=5ms");
     with(&["--save-baseline", "slow", "--clock", "gpu"], slow).assert(0);
     let same = with(&["--baseline", "slow", "--clock", "gpu"], slow);
     same.assert(0);
     assert!(same.stdout.contains("2 unchanged"), "{}", same.stdout);
 
-    // Saved by one set, asked for by another: what has no baseline is said.
+    // Benchmarks that the baseline does not have are reported.
     let options = ["--each-kernel", "--baseline", "slow", "--clock", "gpu"];
     let more = bench(folder, &options, slow);
     more.assert(0);
@@ -178,7 +177,7 @@ fn each_kernel_is_measured_and_held_against_a_baseline(folder: &Path) {
     );
 }
 
-fn an_improvement_is_no_finding(folder: &Path) {
+fn an_improvement_is_not_a_regression(folder: &Path) {
     let options = |more: [&'static str; 2]| ["--calls", "kernel:saxpy", more[0], more[1]];
     bench(
         &folder,
@@ -264,11 +263,11 @@ fn a_replaced_kernel_must_have_the_same_name_and_parameters(folder: &Path) {
             None,
         );
         output.assert_code(status);
-        let said = match status {
+        let place = match status {
             0 => &output.stdout,
             _ => &output.stderr,
         };
-        assert!(said.contains(words), "{option}: {}", output.describe());
+        assert!(place.contains(words), "{option}: {}", output.describe());
     }
 }
 
@@ -312,7 +311,7 @@ fn what_cannot_be_measured_is_refused(folder: &Path) {
     }
 }
 
-fn a_driver_that_fails_or_dies_is_told_with_the_call(folder: &Path) {
+fn a_driver_that_fails_or_crashes_is_reported_with_the_call(folder: &Path) {
     for (variable, value, words) in [
         (
             "CUTAPE_NULL_CRASH",

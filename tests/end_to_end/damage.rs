@@ -1,5 +1,5 @@
-//! Traces cut at any byte, and with any byte changed: refused, or read as what they were; never a
-//! panic, never other content.
+//! Traces that are cut, and traces with a changed byte, at 1,000 positions: refused, or read with the
+//! original content; never a panic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use cutape_format::Trace;
 use cutape_tests::{compiled, names, parts, record, run};
 
 cutape_tests::suite![
-    a_packed_trace_cut_anywhere_is_refused,
-    a_raw_trace_cut_anywhere_keeps_what_came_before,
-    a_changed_byte_is_noticed_or_without_effect,
+    a_packed_trace_that_is_cut_is_refused,
+    a_raw_trace_that_is_cut_keeps_the_calls_before,
+    a_changed_byte_is_found_or_has_no_effect,
     every_verb_refuses_or_answers_as_before,
 ];
 
@@ -21,7 +21,7 @@ fn recorded(folder: &Path, options: &[&str]) -> PathBuf {
     path
 }
 
-/// Positions to try: all at the start, then spread over the rest without a pattern.
+/// The first 600 positions, 400 pseudo-random ones, and the last.
 fn positions(length: usize) -> Vec<usize> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let spread = std::iter::from_fn(move || {
@@ -37,8 +37,7 @@ fn positions(length: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Everything that can be read of a trace, as lines; reading it must not panic whatever is in the
-/// file.
+/// Everything that can be read from a trace, as lines.
 fn read(trace: &Trace) -> Vec<String> {
     let mut lines: Vec<String> = trace
         .calls()
@@ -74,7 +73,7 @@ fn read(trace: &Trace) -> Vec<String> {
     lines
 }
 
-fn a_packed_trace_cut_anywhere_is_refused(folder: &Path) {
+fn a_packed_trace_that_is_cut_is_refused(folder: &Path) {
     let bytes = fs::read(recorded(folder, &[])).unwrap();
     let cut = folder.join("cut.cutape");
     for length in positions(bytes.len()) {
@@ -91,7 +90,7 @@ fn a_packed_trace_cut_anywhere_is_refused(folder: &Path) {
     }
 }
 
-fn a_raw_trace_cut_anywhere_keeps_what_came_before(folder: &Path) {
+fn a_raw_trace_that_is_cut_keeps_the_calls_before(folder: &Path) {
     let sound = recorded(folder, &["--no-pack"]);
     let bytes = fs::read(&sound).unwrap();
     let whole = names(&Trace::open(&sound).unwrap());
@@ -106,7 +105,7 @@ fn a_raw_trace_cut_anywhere_keeps_what_came_before(folder: &Path) {
     }
 }
 
-fn a_changed_byte_is_noticed_or_without_effect(folder: &Path) {
+fn a_changed_byte_is_found_or_has_no_effect(folder: &Path) {
     let sound = recorded(folder, &[]);
     let bytes = fs::read(&sound).unwrap();
     let expected = read(&Trace::open(&sound).unwrap());
@@ -140,7 +139,7 @@ fn every_verb_refuses_or_answers_as_before(folder: &Path) {
     };
     fs::write(&path, &bytes).unwrap();
     let answers: Vec<_> = verbs.iter().map(|verb| answer(verb)).collect();
-    // (how long, which byte is changed)
+    // (length, changed byte)
     let spread = positions(bytes.len());
     let cuts = spread
         .iter()

@@ -1,4 +1,4 @@
-//! What our two libraries export: exactly the driver API, and what they know each other by.
+//! The exports of the libraries: the driver API and a few markers, nothing else.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn assert_exports(library: &Path, own: &[&str]) {
         .chain(own.iter().copied())
         .collect();
     let missing: Vec<_> = expected.difference(&names).collect();
-    // By which a build with frida-gum is known.
+    // Only a build with frida-gum has it.
     let patches = "cutape_interposer_patches";
     let surplus: Vec<_> = names
         .difference(&expected)
@@ -55,7 +55,7 @@ fn assert_exports(library: &Path, own: &[&str]) {
     );
 }
 
-/// The name under which the loader knows a library.
+/// The SONAME of a library.
 fn soname(library: &Path) -> String {
     let output = run(Command::new("objdump").arg("-p").arg(library));
     output.assert(0);
@@ -109,7 +109,7 @@ fn interposer_needs_nothing_but_the_c_library(_: &Path) {
     assert!(needed.iter().all(|name| known.contains(name)), "{needed:?}");
 }
 
-/// The loader asks it with these two; it has nothing else that anything could bind to.
+/// The loader calls these two; no other symbol can be bound.
 fn audit(_: &Path) {
     assert_eq!(exported(&parts().audit), ["la_objsearch", "la_version"]);
     assert_eq!(soname(&parts().audit), "");

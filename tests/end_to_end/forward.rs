@@ -12,14 +12,14 @@ use cutape_tests::{Output, compile, files, names, parts, root, run};
 
 cutape_tests::suite![
     linked_functions_work_and_are_named,
-    every_way_to_a_function,
+    every_lookup_of_a_function,
     a_forked_child_names_what_it_calls,
-    every_verb_says_what_is_not_in_the_trace,
+    every_verb_names_functions_that_are_not_recorded,
     doctor_counts_them,
     the_library_is_optional,
 ];
 
-/// The functions of `driver.c` that the registry does not know.
+/// The functions of `driver.c` that are not in the registry.
 const NEW: [&str; 7] = [
     "cuNewCalling",
     "cuNewErrno",
@@ -30,8 +30,8 @@ const NEW: [&str; 7] = [
     "cudbgNewThing",
 ];
 
-/// The compiled driver, in a folder of its own, and the programs that are linked to it: as usual,
-/// and with every symbol bound at the start.
+/// The compiled driver, and the programs that are linked to it: with lazy binding, and with every
+/// symbol bound at the start.
 struct Newer {
     driver: PathBuf,
     programs: [PathBuf; 2],
@@ -63,14 +63,14 @@ fn newer() -> &'static Newer {
     })
 }
 
-fn bare(program: &Path, way: &str) -> Output {
+fn bare(program: &Path, lookup: &str) -> Output {
     run(Command::new(program)
-        .arg(way)
+        .arg(lookup)
         .env("LD_LIBRARY_PATH", newer().driver.parent().unwrap()))
 }
 
-/// Records, and compares with what the program does without us.
-fn recorded(program: &Path, way: &str, trace: &Path) -> Trace {
+/// Records, and compares the output with that of the bare program.
+fn recorded(program: &Path, lookup: &str, trace: &Path) -> Trace {
     let driver = &newer().driver;
     let output = run(&mut parts().cutape(&[
         &"record",
@@ -80,15 +80,15 @@ fn recorded(program: &Path, way: &str, trace: &Path) -> Trace {
         &trace,
         &"--",
         &program,
-        &way,
+        &lookup,
     ]));
-    let expected = bare(program, way);
+    let expected = bare(program, lookup);
     expected.assert(0);
     output.assert(0);
-    assert_eq!(output.stdout, expected.stdout, "{way}");
-    assert_eq!(output.stderr, "", "{way}");
+    assert_eq!(output.stdout, expected.stdout, "{lookup}");
+    assert_eq!(output.stderr, "", "{lookup}");
     let trace = Trace::open(trace).unwrap();
-    assert!(trace.verify().is_empty(), "{way}");
+    assert!(trace.verify().is_empty(), "{lookup}");
     trace
 }
 
@@ -113,20 +113,20 @@ fn linked_functions_work_and_are_named(folder: &Path) {
     }
 }
 
-fn every_way_to_a_function(folder: &Path) {
+fn every_lookup_of_a_function(folder: &Path) {
     let program = &newer().programs[0];
-    for (way, name, calls) in [
+    for (lookup, name, calls) in [
         ("dlopen", "cudbgNewThing", 1),
         ("dlopen-without-version", "cudbgNewThing", 1),
         ("default", "cudbgNewThing", 1),
         ("first", "cudbgNewThing", 0),
         ("threads", "cuNewVariadic", 1),
     ] {
-        let trace = recorded(program, way, &folder.join(format!("{way}.cutape")));
-        assert_eq!(named(&trace), [name], "{way}");
-        assert_eq!(trace.calls().count(), calls, "{way}");
+        let trace = recorded(program, lookup, &folder.join(format!("{lookup}.cutape")));
+        assert_eq!(named(&trace), [name], "{lookup}");
+        assert_eq!(trace.calls().count(), calls, "{lookup}");
     }
-    // In a namespace of its own is another interposer, with a trace of its own.
+    // A namespace has its own interposer, which writes its own trace.
     recorded(program, "dlmopen", &folder.join("dlmopen.cutape"));
 }
 
@@ -144,7 +144,7 @@ fn a_forked_child_names_what_it_calls(folder: &Path) {
     }
 }
 
-fn every_verb_says_what_is_not_in_the_trace(folder: &Path) {
+fn every_verb_names_functions_that_are_not_recorded(folder: &Path) {
     let path = folder.join("run.cutape");
     recorded(&newer().programs[0], "first", &path);
     let driver = &newer().driver;
@@ -216,7 +216,7 @@ fn doctor_counts_them(_: &Path) {
         assert!(output.stdout.contains(name), "{}", output.stdout);
     }
     assert!(!output.stdout.contains("cuNewNumber"), "{}", output.stdout);
-    // All of the null driver's are known.
+    // The registry has all functions of the null driver.
     let output = run(&mut parts().cutape(&[&"doctor", &"--driver", &"null"]));
     assert!(
         output.stdout.contains(" 0 forwarded\n"),
@@ -225,7 +225,7 @@ fn doctor_counts_them(_: &Path) {
     );
 }
 
-/// The interposer alone, by hand, beside no other library.
+/// The interposer without the forwarding library.
 fn the_library_is_optional(folder: &Path) {
     let library = folder.join("libcuda.so.1");
     std::os::unix::fs::symlink(&parts().interposer, &library).unwrap();

@@ -116,8 +116,8 @@ fn find(launcher: &Launcher) -> Result<String, String> {
     let short = first.split('.').next().unwrap_or(first);
     let says = |name: &str| {
         let version = run(Command::new(name).arg("--version"));
-        let said = |words: &String| version.stdout.contains(words.as_str());
-        launcher.says.is_empty() || launcher.says.iter().any(said)
+        let printed = |words: &String| version.stdout.contains(words.as_str());
+        launcher.says.is_empty() || launcher.says.iter().any(printed)
     };
     let found = [first, short]
         .into_iter()

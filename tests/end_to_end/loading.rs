@@ -312,13 +312,13 @@ fn unseen(folder: &Path) -> Result<(), String> {
             .and_then(|(_, rest)| rest.split_once(' '));
         let process = process
             .and_then(|(number, _)| number.parse().ok())
-            .ok_or(format!("said: {line}"))?;
+            .ok_or(format!("no process in the line: {line}"))?;
         // SAFETY: no memory is involved; the process sleeps, as a descendant of our own child.
         unsafe { libc::kill(process, libc::SIGTERM) };
         child.wait().map_err(|error| error.to_string())?;
         for part in ["(open)", "libcutape_null.so", "no call recorded", advice] {
             if !line.contains(part) {
-                return Err(format!("{name}: not said: {part}: {line}"));
+                return Err(format!("{name}: expected `{part}` in: {line}"));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Recording itself: exit statuses, files, processes, threads, payload policies; the program does
-//! not notice.
+//! Recording: exit statuses, files, processes, threads, payload policies; and the program does not
+//! notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -82,8 +82,8 @@ fn a_program_without_driver_calls(folder: &Path) {
 }
 
 fn the_program_does_not_notice(folder: &Path) {
-    // With 30,000 calls the recorder needs its file while the program holds every descriptor up to
-    // 700.
+    // With 30,000 calls the recorder extends its file while the program holds every descriptor up
+    // to 700.
     for (how, calls) in [("errno", 2000), ("descriptors", 30_000), ("handler", 100)] {
         let command = [&*ending(), how, &calls.to_string()];
         let trace = folder.join(format!("{how}.cutape"));
@@ -173,7 +173,7 @@ fn each_call_has_its_thread(folder: &Path) {
             "call {position} was entered before the one before"
         );
         before = call.ticks;
-        // Each thread's calls are numbered, and one ends before the next begins.
+        // The calls of a thread are numbered.
         let number = last.entry(call.thread).or_insert(0);
         assert_eq!(call.number, *number, "thread {}", call.thread);
         *number += 1;
@@ -217,7 +217,7 @@ fn the_trace_describes_the_run(folder: &Path) {
     ] {
         assert_eq!(trace.meta_value(key), Some(value), "{key}");
     }
-    // Callers are places in the program.
+    // Callers are addresses in the program.
     assert!(trace.calls().all(|call| call.caller != 0));
     assert!(trace.symbols().any(|(_, text)| text.starts_with("main+")));
 }
@@ -281,21 +281,21 @@ fn host_memory_that_kernels_read(folder: &Path) {
     assert_eq!(counts["left-out"], (0, here, 1));
 }
 
-/// What is to be of a payload of `length` bytes.
+/// What a trace has of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum Payload {
     Bytes,
     Hash,
     Length,
 }
 
 fn payload_policies(_: &Path) {
-    use Left::{Bytes as All, Hash, Length};
+    use Payload::{Bytes as All, Hash, Length};
     let folder = parts().new_folder("payloads");
     let program = compiled("clean/copies_linear");
     let raw = folder.join("raw.cutape");
     recorded(&["--no-pack"], &raw, &[&program]).assert(0);
-    // By `record`, and by `pack` of a trace with all bytes.
+    // With `record`, and with `pack` of a trace that has all bytes.
     for (options, up, down) in [
         (&[][..], All, All),
         (&["--payloads", "none"], Length, All),
@@ -313,13 +313,13 @@ fn payload_policies(_: &Path) {
         let mut pack = parts().cutape(&[&"pack", &raw, &"-o", &packed]);
         run(pack.args(options)).assert_code(0);
         for path in [direct, packed] {
-            expect_left(&path, up, down);
+            expect_payloads(&path, up, down);
         }
     }
 }
 
-/// Holds what a trace has of each copy against what was asked, and what the tools say of it.
-fn expect_left(path: &Path, up: Left, down: Left) {
+/// Checks what a trace has of each copy, and what the verbs print about it.
+fn expect_payloads(path: &Path, up: Payload, down: Payload) {
     let name = path.display();
     let trace = Trace::open(path).unwrap();
     assert!(trace.verify().is_empty(), "{name}");
@@ -332,9 +332,9 @@ fn expect_left(path: &Path, up: Left, down: Left) {
         };
         let bytes = snapshot.unwrap().bytes;
         let left = match bytes {
-            Bytes::Inline(_) | Bytes::Blob(_) => Left::Bytes,
-            Bytes::Hashed(..) => Left::Hash,
-            Bytes::Omitted(_) => Left::Length,
+            Bytes::Inline(_) | Bytes::Blob(_) => Payload::Bytes,
+            Bytes::Hashed(..) => Payload::Hash,
+            Bytes::Omitted(_) => Payload::Length,
             other => panic!("{name}: {other:?}"),
         };
         assert_eq!(left, expected, "{name}: call {}", call.index);
@@ -350,12 +350,12 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     };
     assert_eq!(says("check"), format!("{name}: no findings\n"));
     let dumped = says("dump");
-    let is_hashed = [up, down].contains(&Left::Hash);
+    let is_hashed = [up, down].contains(&Payload::Hash);
     assert_eq!(dumped.contains("blake3 "), is_hashed, "{name}: {dumped}");
     let words = |left| match left {
-        Left::Bytes => "all bytes",
-        Left::Hash => "only hashes",
-        Left::Length => "only lengths",
+        Payload::Bytes => "all bytes",
+        Payload::Hash => "only hashes",
+        Payload::Length => "only lengths",
     };
     let expected = match (words(up), words(down)) {
         (up, down) if up == down => up.to_owned(),
@@ -369,8 +369,8 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     replay.assert(0);
     let came_back = 49_999;
     let expected = match (up, down) {
-        (Left::Bytes, Left::Bytes) => format!("{came_back} compared, 0 not"),
-        (Left::Bytes, Left::Hash) => {
+        (Payload::Bytes, Payload::Bytes) => format!("{came_back} compared, 0 not"),
+        (Payload::Bytes, Payload::Hash) => {
             format!("{came_back} compared ({came_back} by hash), 0 not")
         }
         _ => format!("0 compared, {came_back} not"),
@@ -378,9 +378,9 @@ fn expect_left(path: &Path, up: Left, down: Left) {
     let line = format!("returned bytes: {expected}\n");
     assert!(replay.stdout.contains(&line), "{name}: {}", replay.stdout);
     let note = match up {
-        Left::Bytes => None,
-        Left::Hash => Some("the trace has only a hash"),
-        Left::Length => Some("left out of the trace"),
+        Payload::Bytes => None,
+        Payload::Hash => Some("the trace has only a hash"),
+        Payload::Length => Some("left out of the trace"),
     };
     let notes: Vec<_> = replay
         .stdout
@@ -411,7 +411,7 @@ fn bytes_are_hashed_when_the_trace_is_packed(folder: &Path) {
         assert!(named, "{}", output.stderr);
         assert!(!path.exists());
     }
-    // As a recording that its launcher did not live to pack leaves it.
+    // As a recorder that was killed leaves it: not packed.
     let path = folder.join("left.cutape");
     let mut alone = std::process::Command::new(&program);
     alone
@@ -431,5 +431,5 @@ fn bytes_are_hashed_when_the_trace_is_packed(folder: &Path) {
         "{}",
         packed.stderr
     );
-    expect_left(&path, Left::Hash, Left::Bytes);
+    expect_payloads(&path, Payload::Hash, Payload::Bytes);
 }

@@ -1,5 +1,5 @@
-//! Images in mapped libraries are recorded by reference and packed later; processes with a rank,
-//! side by side.
+//! Images in mapped libraries, which are recorded by reference and packed later; and traces of
+//! processes with a rank.
 
 use std::fs;
 use std::path::{Path, PathBuf};

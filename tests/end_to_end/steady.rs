@@ -172,8 +172,8 @@ fn recorded_calls_allocate_nothing(folder: &Path) {
             let (mut command, _) = built.command(call, calls);
             let output = command.env("LD_PRELOAD", &built.counter).output().unwrap();
             assert!(output.status.success(), "{output:?}");
-            let said = String::from_utf8(output.stdout).unwrap();
-            let number = said.trim().strip_prefix("allocations ").unwrap().to_owned();
+            let printed = String::from_utf8(output.stdout).unwrap();
+            let number = printed.trim().strip_prefix("allocations ").unwrap().to_owned();
             number.parse::<u64>().unwrap()
         };
         let few = count(FEW);
@@ -223,27 +223,27 @@ fn stats_report_the_cost_of_recording(folder: &Path) {
         "launch8".as_ref(),
         "5000".as_ref(),
     ];
-    let said = record(&text, "--stats", &program);
-    assert!(said.contains(": 5010 calls in 1 thread, "), "{said}");
+    let printed = record(&text, "--stats", &program);
+    assert!(printed.contains(": 5010 calls in 1 thread, "), "{printed}");
     assert!(
-        said.contains(" in the recorder, ") && said.contains("nothing left out"),
-        "{said}"
+        printed.contains(" in the recorder, ") && printed.contains("nothing left out"),
+        "{printed}"
     );
-    let said: serde_json::Value =
+    let printed: serde_json::Value =
         serde_json::from_str(&record(&json, "--stats=json", &program)).unwrap();
-    assert_eq!(said["calls"], 5010);
-    assert_eq!(said["omitted_bytes"], 0);
+    assert_eq!(printed["calls"], 5010);
+    assert_eq!(printed["omitted_bytes"], 0);
     let number = |key: &str| {
-        said[key]
+        printed[key]
             .as_u64()
-            .unwrap_or_else(|| panic!("{key} in {said}"))
+            .unwrap_or_else(|| panic!("{key} in {printed}"))
     };
-    assert!(number("record_bytes") / 5010 <= 130, "{said}");
+    assert!(number("record_bytes") / 5010 <= 130, "{printed}");
     assert!(
         number("recorder_ns") > 0 && number("longest_ns") <= number("recorder_ns"),
-        "{said}"
+        "{printed}"
     );
-    assert!(number("chunks") >= 9, "{said}");
+    assert!(number("chunks") >= 9, "{printed}");
     // Without the option nothing is measured and nothing printed.
     let plain = built.folder.join("plain.cutape");
     let mut command =

@@ -1,8 +1,8 @@
-//! What `cutape check --format json` says.
+//! The output of `cutape check --format json`.
 
 use serde_json::Value;
 
-/// The parts of a finding that the tests look at.
+/// The parts of a finding that tests check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its id.

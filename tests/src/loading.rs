@@ -106,7 +106,7 @@ pub fn record_command(backend: &str, trace: &Path, words: &[String]) -> Command 
     command
 }
 
-/// The functions that were called, over all traces in a folder.
+/// The names of all calls in the traces of a folder.
 ///
 /// # Panics
 /// If one of them cannot be read.

@@ -21,7 +21,7 @@ pub struct Parts {
     pub cutape: PathBuf,
     /// The library that records.
     pub interposer: PathBuf,
-    /// The library that leads searches for libcuda to it.
+    /// The library that directs searches for libcuda to the interposer.
     pub audit: PathBuf,
     /// The software driver.
     pub null_driver: PathBuf,
@@ -29,7 +29,7 @@ pub struct Parts {
     pub driver_folder: PathBuf,
     /// The compiled test programs.
     pub programs: PathBuf,
-    /// What this run of tests writes; removed when all went well.
+    /// The folder of this run, removed at its end.
     pub scratch: PathBuf,
     /// The traces of failed tests.
     pub failed: PathBuf,
@@ -94,8 +94,7 @@ fn build() -> Result<Parts, String> {
     let end_to_end = profile.join("end-to-end");
     fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
     let _lock = lock(&end_to_end.join("lock"))?;
-    // One by one: together they would share features, and the interposer would carry what only
-    // readers need.
+    // One by one: in one build the interposer would get features that only readers need.
     for package in [
         "cutape",
         "cutape-nulldriver",
@@ -127,7 +126,7 @@ fn build() -> Result<Parts, String> {
     Ok(parts)
 }
 
-/// Removes what runs left that are over.
+/// Removes the folders of runs that ended without removing them.
 fn remove_old_runs(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -163,7 +162,7 @@ fn cargo_build(profile: &Path, package: &str) -> Result<(), String> {
     ))
 }
 
-/// Held while it lives; other processes of the same tests wait.
+/// A lock that other processes of the same tests wait for; dropping it unlocks.
 pub(crate) fn lock(path: &Path) -> Result<fs::File, String> {
     let failed = |error: std::io::Error| format!("cannot lock {}: {error}", path.display());
     let file = fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Running a command to its end or its time limit, and what it left.
+//! Runs a command to its end or its time limit.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -7,25 +7,25 @@ use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing in the tests takes as long; what does hangs.
+/// A command that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Output {
-    /// The command, for people to repeat.
+    /// The command line.
     pub command: String,
-    /// Status, or none if it was stopped at the time limit.
+    /// The exit status; none if it was stopped at the time limit.
     pub status: Option<ExitStatus>,
-    /// All that it printed.
+    /// Its output.
     pub stdout: String,
-    /// All that it complained.
+    /// Its error output.
     pub stderr: String,
 }
 
 impl Output {
-    /// The exit status, or 128 and the signal as a shell says it; none if it was stopped at the
-    /// time limit.
+    /// The exit status as in a shell: 128 + N for signal N; none if it was stopped at the time
+    /// limit.
     pub fn code(&self) -> Option<i32> {
         let status = self.status?;
         status.code().or(status.signal().map(|signal| 128 + signal))
@@ -36,7 +36,7 @@ impl Output {
         self.status.and_then(|status| status.signal())
     }
 
-    /// All about it, for the message of a failed test.
+    /// Command, status and output, for the message of a failed test.
     pub fn describe(&self) -> String {
         let end = match self.code() {
             Some(code) => format!("status {code}"),
@@ -50,10 +50,10 @@ impl Output {
         )
     }
 
-    /// Fails unless it ended with that status and complained of nothing.
+    /// Fails unless it ended with that status and printed nothing on stderr.
     ///
     /// # Errors
-    /// What it did instead.
+    /// Its result.
     pub fn expect(&self, code: i32) -> Result<(), String> {
         self.expect_code(code)?;
         self.expect_quiet()
@@ -62,7 +62,7 @@ impl Output {
     /// Fails unless it ended with that status.
     ///
     /// # Errors
-    /// What it did instead.
+    /// Its result.
     pub fn expect_code(&self, code: i32) -> Result<(), String> {
         if self.code() == Some(code) {
             return Ok(());
@@ -70,28 +70,28 @@ impl Output {
         Err(format!("expected status {code}\n{}", self.describe()))
     }
 
-    /// [`Output::expect`] for tests that stand by themselves.
+    /// [`Output::expect`] as an assertion.
     ///
     /// # Panics
-    /// With what it did instead.
+    /// With its result.
     pub fn assert(&self, code: i32) {
         self.expect(code)
             .unwrap_or_else(|message| panic!("{message}"));
     }
 
-    /// [`Output::expect_code`] for tests that stand by themselves.
+    /// [`Output::expect_code`] as an assertion.
     ///
     /// # Panics
-    /// With what it did instead.
+    /// With its result.
     pub fn assert_code(&self, code: i32) {
         self.expect_code(code)
             .unwrap_or_else(|message| panic!("{message}"));
     }
 
-    /// [`Output::expect_quiet`] for tests that stand by themselves.
+    /// [`Output::expect_quiet`] as an assertion.
     ///
     /// # Panics
-    /// With what is there.
+    /// With the lines on stderr.
     pub fn assert_quiet(&self) {
         self.expect_quiet()
             .unwrap_or_else(|message| panic!("{message}"));
@@ -100,7 +100,7 @@ impl Output {
     /// Fails if there is anything on stderr.
     ///
     /// # Errors
-    /// What is there.
+    /// The lines on stderr.
     pub fn expect_quiet(&self) -> Result<(), String> {
         if self.stderr.is_empty() {
             return Ok(());
@@ -109,7 +109,7 @@ impl Output {
     }
 }
 
-/// Enough for people; a dump of a long trace is not.
+/// The first lines of a long text.
 fn shortened(text: &str) -> String {
     const LINES: usize = 60;
     let mut short: String = text
@@ -191,7 +191,7 @@ pub fn run(command: &mut Command) -> Output {
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    // What it left running would hold the pipes open.
+    // Processes that it left running would hold the pipes open.
     stop_group(child.id());
     let stdout = stdout.join().unwrap_or_default();
     let stderr = stderr.join().unwrap_or_default();
@@ -207,7 +207,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error is all that there is to show.
+            // After an error the bytes before it are shown.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -221,7 +221,7 @@ fn stop_group(leader: u32) {
     unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
 }
 
-/// Programs that crash on purpose leave no files behind.
+/// Programs that crash on purpose write no core files.
 fn without_core_files() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -234,7 +234,7 @@ fn without_core_files() {
     });
 }
 
-/// The command as one would type it.
+/// The command line.
 fn show(command: &Command) -> String {
     let settings = command.get_envs().filter_map(|(name, value)| {
         Some(format!(

@@ -1,8 +1,8 @@
-//! A decoded trace without what differs from run to run and from compiler to compiler.
+//! A decoded trace without the values that differ between runs and compilers.
 
 use serde_json::{Map, Value};
 
-/// Keys of what is left out: times, places in the program, numbers of processes and threads.
+/// Keys that are removed: times, addresses in the program, ids of processes and threads.
 const LEFT_OUT: [&str; 5] = [
     "time_ns",
     "duration_ns",
@@ -11,15 +11,15 @@ const LEFT_OUT: [&str; 5] = [
     "number",
 ];
 
-/// Numbers up to here are sizes and settings, above it addresses; the programs of the golden tests
-/// keep to that.
+/// Numbers up to this one are sizes and settings, larger ones addresses; the programs of the golden
+/// tests are written so.
 const LARGEST_PLAIN: u64 = 0xffff;
 
-/// Bytes of payloads and texts beyond that are not for people to compare.
+/// Longer texts are shortened.
 const LONGEST: usize = 160;
 
-/// What `cutape dump --format json` prints, one call a line, with the volatile parts left out,
-/// handles by their labels, and other addresses as `address`.
+/// The output of `cutape dump --format json`, one call a line, without volatile values: handles as
+/// their labels, other addresses as `address`.
 ///
 /// # Errors
 /// Where the text is not an object a line.
@@ -56,13 +56,13 @@ fn stable(value: Value) -> Value {
     }
 }
 
-/// By key, whatever order the reader of JSON keeps.
+/// Sorted by key.
 fn sorted(mut entries: Vec<(String, Value)>) -> Map<String, Value> {
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     entries.into_iter().collect()
 }
 
-/// The start of a long text, and a checksum that stands for the rest.
+/// The start of a long text, and a checksum of all of it.
 fn shortened(text: &str) -> String {
     let start: String = text.chars().take(LONGEST / 2).collect();
     format!(
@@ -77,8 +77,7 @@ fn is_address(text: &str) -> bool {
         .is_some_and(|number| number > LARGEST_PLAIN)
 }
 
-/// Among the bytes of kernel parameters are addresses, which cannot be told from others: their
-/// number is kept.
+/// Kernel parameters may contain addresses: only their number and size is kept.
 fn mask_launch_parameters(call: &mut Map<String, Value>) {
     for (key, value) in call.iter_mut() {
         match value {
