@@ -1,4 +1,6 @@
-"""What recording costs, measured in turn with the bare program and with other tools: medians over rounds, and ratios."""
+"""Measures the cost of recording, in turn with the bare program and with other tools: medians over
+rounds, and ratios.
+"""
 
 import glob
 import importlib.util

@@ -1,8 +1,8 @@
-"""Takes traces from a run of run.py into traces/, and writes traces/manifest.toml.
+"""Copies traces of a run of run.py into traces/ and writes traces/manifest.toml.
 
     python3 tests/gpu/collect.py RESULTS CUTAPE
 
-Which programs is decided here: small ones, clean and misused, the fatal ones among them.
+The script chooses small programs, correct ones and violations, also fatal ones.
 """
 
 import json

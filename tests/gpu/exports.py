@@ -1,10 +1,11 @@
-"""Every function that the driver exports is found while recording, also what the registry does not know.
+"""Tests that a program finds every function of the driver while it is recorded, also unknown ones.
 
     tests/gpu/exports.py PACKAGE RESULTS [DRIVER]
 
-PACKAGE is what `cargo xtask package` has made; RESULTS gets the trace. The names are read from the driver's file; then a process
-asks `dlsym` for each by the handle of `dlopen("libcuda.so.1")`, bare and recorded; preloaded, also among all that is loaded. It calls
-one that is unknown and harmless: `cudbgGetAPIVersion` writes three numbers. The exit status is 1 if anything is missing.
+PACKAGE is the output of `cargo xtask package`. RESULTS gets the trace. The script reads the names from
+the driver's file. A process looks each up with `dlsym` in the handle of `dlopen("libcuda.so.1")`, bare
+and recorded; with preload also in RTLD_DEFAULT. It calls one unknown function, `cudbgGetAPIVersion`,
+which writes three numbers. The exit status is 1 if a name is missing.
 """
 
 import ctypes
@@ -76,7 +77,7 @@ def main():
     bare = subprocess.run(program, capture_output=True, text=True, env=environment)
     recorded = subprocess.run([cutape, "record", *chosen, "-o", trace, "--", *program], capture_output=True, text=True)
     preloaded = subprocess.run(
-        [cutape, "record", *chosen, "--via", "preload", "-o", results / "preloaded.cutape", "--", *program, "everywhere"],
+        [cutape, "record", *chosen, "--backend", "preload", "-o", results / "preloaded.cutape", "--", *program, "everywhere"],
         capture_output=True, text=True,
     )
     print("bare:", bare.stdout + bare.stderr, "recorded:", recorded.stdout + recorded.stderr, "preloaded:", preloaded.stdout + preloaded.stderr, sep="\n")

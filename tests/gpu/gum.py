@@ -1,7 +1,7 @@
-"""frida-gum's own code patches the machine's driver, and cutape records by way of it: what can be patched, what is seen, what it costs.
+"""Tests the backend gum on the machine's driver: functions that it patches, calls that it records, cost.
 
-The exit status is 1 if a function cannot be patched, a way is not recorded as tests/programs/loading/ways.toml says, or a program's
-calls are others than by preload.
+The exit status is 1 if a function cannot be patched, if tests/programs/loading/ways.toml differs, or
+if a program's calls differ from those that preload records.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ def unpacked(scratch):
 
 
 class Bridge:
-    """The running bridge.py, in whose socket's reach `record --via gum` works."""
+    """The running bridge.py, in whose socket's reach `record --backend gum` works."""
 
     def __init__(self, environment, socket, log):
         self.log = log
@@ -61,7 +61,7 @@ def counts(bridge, cutape, folder, results):
     lines, bad = [], 0
     for refused in ["", "fast"]:
         os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = refused
-        words = [cutape, "record", "--via", "gum", "--driver", folder / "driver/libcuda.so.1", "-o", results / "count.cutape", "--", folder / "open", folder / "driver/other_name.so"]
+        words = [cutape, "record", "--backend", "gum", "--driver", folder / "driver/libcuda.so.1", "-o", results / "count.cutape", "--", folder / "open", folder / "driver/other_name.so"]
         (results / "count.cutape").unlink(missing_ok=True)
         begun = time.monotonic()
         status, _, err = loading.run(words)
@@ -112,7 +112,7 @@ def programs(cutape, package, folder, results):
         for via in ["preload", "gum"]:
             trace = results / f"{name}.{via}.cutape"
             trace.unlink(missing_ok=True)
-            words = [cutape, "record", "--via", via, "--driver", folder / "driver/libcuda.so.1", "-o", trace, "--", package / f"programs/clean.{name}"]
+            words = [cutape, "record", "--backend", via, "--driver", folder / "driver/libcuda.so.1", "-o", trace, "--", package / f"programs/clean.{name}"]
             status, out, err = loading.run(words, env=environment)
             if status != 0 or not trace.exists():
                 lines.append(f"{name:20} {via}: status {status}: {err[-200:]}")
@@ -134,7 +134,7 @@ def costs(cutape, package, folder, results):
 
     def cost(via, words, refused=""):
         trace.unlink(missing_ok=True)
-        record = [cutape, "record", "--via", via, "--driver", usual, "--no-pack", "-o", trace, "--"] if via else []
+        record = [cutape, "record", "--backend", via, "--driver", usual, "--no-pack", "-o", trace, "--"] if via else []
         status, out, err = loading.run([*record, program, *words], env={**os.environ, "CUTAPE_GUM_BRIDGE_REFUSES": refused})
         if status != 0:
             raise RuntimeError(f"cost of a call: {via or 'alone'}: status {status}: {err[-200:]}")

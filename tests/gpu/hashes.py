@@ -1,10 +1,11 @@
-"""Traces that keep hashes in the place of payloads: a replay finds the same as with the bytes, and `check` the same findings.
+"""Traces with hashes instead of payloads have the same replay and the same findings as with bytes.
 
     python3 tests/gpu/hashes.py PACKAGE TRACES RESULTS [DRIVER]
 
-PACKAGE is what `cargo xtask package` has made; TRACES is a folder of traces that were recorded on this machine, such as the `traces` of
-tests/gpu/run.sh. Each is replayed as it is, with hashes of what came back, and with hashes of all payloads. RESULTS gets the traces, the
-reports and table.txt. The exit status is 1 if anything is not as it should be, or nothing was compared by its hash.
+PACKAGE is the output of `cargo xtask package`. TRACES is a folder of traces that were recorded on
+this machine, for example the `traces` of tests/gpu/run.sh. Each is replayed unchanged, with hashes of
+the returned bytes, and with hashes of all payloads. RESULTS gets the traces, the reports and
+table.txt. The exit status is 1 if a result differs, or if no bytes were compared by their hash.
 """
 
 import json

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# How long it takes to look at a few calls in the middle of a large trace, and how much memory.
+# Measures time and memory of reading a few calls in the middle of a large trace.
 #   tests/gpu/large.sh PACKAGE RESULTS [MEBIBYTES]
-# PACKAGE is what `cargo xtask package` has made; RESULTS gets table.txt and, while this runs, the trace: 10240 MiB if not said
-# otherwise, twice as much for a moment. DRIVER=null is for where there is no GPU. Needs a C compiler and Python.
+# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt and, during the run, the
+# trace: by default 10240 MiB, for a moment twice as much. DRIVER=null is for machines without a GPU.
+# Needs a C compiler and Python.
 set -eu
 if [ $# -lt 2 ]; then
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '2,/^set/s/^# //p' "$0" >&2
     exit 2
 fi
 source "$(dirname "$0")/own_program.sh"

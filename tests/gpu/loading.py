@@ -1,6 +1,8 @@
-"""How calls arrive on real hardware: ways x back ends as tests/programs/loading/ways.toml says; frameworks alike under each back end.
+"""Tests ways of loading libcuda with every backend on real hardware, and compares the calls of
+frameworks between backends.
 
-The exit status is 1 if a way is recorded that should not be, or is not that should, or if two back ends give other calls.
+The exit status is 1 if the result differs from tests/programs/loading/ways.toml, or if two backends
+record different calls.
 """
 
 import importlib.util
@@ -75,7 +77,7 @@ def way_cell(way, via, cutape, folder, results):
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     driver_path = folder / "driver" / "libcuda.so.1"
-    recorded = run([cutape, "record", "--via", via, "--driver", driver_path, "-o", place / "t.cutape", "--", *words], env=environment)
+    recorded = run([cutape, "record", "--backend", via, "--driver", driver_path, "-o", place / "t.cutape", "--", *words], env=environment)
     if bare[0] != 0:
         return "-", f"{way['name']}: does not run alone here: {bare[2][-120:]}", False
     if recorded[:2] != bare[:2]:
@@ -136,7 +138,7 @@ def framework(source, package, cutape, results, other="audit"):
     for number, via in enumerate(["preload", "preload", other]):
         trace = results / f"{source}.{number}.{via}.cutape"
         trace.unlink(missing_ok=True)
-        status, out, err = run([cutape, "record", "--via", via, "-o", trace, "--", sys.executable, path])
+        status, out, err = run([cutape, "record", "--backend", via, "-o", trace, "--", sys.executable, path])
         if status != 0 or not trace.exists():
             return [f"{source:20} {via}: status {status}: {err[-200:]}"], True
         runs.append(threads(cutape, trace))
@@ -157,7 +159,7 @@ def main():
     cutape, real = package / "cutape", driver()
     os.environ.pop("CUTAPE_DRIVER", None)
     folder = lay_out(package, results, real)
-    gum = run([cutape, "record", "--via", "gum", "-o", results / "gum.cutape", "--", "/bin/true"])
+    gum = run([cutape, "record", "--backend", "gum", "-o", results / "gum.cutape", "--", "/bin/true"])
     vias = ["preload", "audit"] + (["gum"] if gum[0] == 0 else [])
     libc = os.confstr("CS_GNU_LIBC_VERSION")
     lines = [time.strftime("%Y-%m-%d"), f"{libc}, {real}", ""]

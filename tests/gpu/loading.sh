@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Every way to libcuda under every back end of `record`, and Python frameworks under two of them, with the machine's driver.
+# Runs programs that load libcuda in different ways with every backend of `record`, and Python
+# frameworks with two of them, on the machine's driver; prints a table.
 #   tests/gpu/loading.sh PACKAGE RESULTS [NAME...]
-# PACKAGE is what `cargo xtask package` has made; RESULTS gets table.txt and traces; NAME picks frameworks. A table is printed.
+# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt and traces. NAME is a
+# framework.
 set -eu
 if [ $# -lt 2 ]; then
-    sed -n '2,4s/^# //p' "$0" >&2
+    sed -n '2,/^set/s/^# //p' "$0" >&2
     exit 2
 fi
-command -v python3 >/dev/null || { echo "loading.sh: python3 is needed" >&2; exit 2; }
+command -v python3 >/dev/null || { echo "loading.sh: python3: not found" >&2; exit 2; }
 exec python3 "$(dirname "$0")/loading.py" "$@"

@@ -1,4 +1,4 @@
-"""Programs on two GPUs. The exit status is 1 if anything is otherwise than expected; a table says what was seen."""
+"""Runs programs on two GPUs and prints a table. The exit status is 1 if a result is unexpected."""
 
 import json
 import os

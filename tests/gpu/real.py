@@ -1,4 +1,6 @@
-"""Real programs: each bare, recorded, checked, replayed. Prints a table; the exit status is 1 if anything diverges."""
+"""Runs real programs: bare, recorded, checked, replayed. Prints a table. The exit status is 1 if a
+replay diverges.
+"""
 
 import importlib.metadata
 import importlib.util

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# How long programs take on their own, and how long the replay of the same calls takes: medians and ratios.
+# Measures programs, and the replay of their calls: medians and ratios.
 #   tests/gpu/replay_speed.sh PACKAGE RESULTS
-# PACKAGE is what `cargo xtask package` has made. RESULTS gets table.txt, the traces and the reports. Needs a C compiler;
-# DRIVER=null in the environment tries the script itself where there is no GPU; OPTIONS are further options of `replay`, by which
-# to find out what takes time. The exit status is 1 if a ratio is above its bound or a replay diverges.
+# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and the reports.
+# Needs a C compiler. DRIVER=null tests the script on a machine without a GPU. OPTIONS are further
+# options of `replay`, for finding out what takes time. The exit status is 1 if a ratio is above its
+# bound or a replay diverges.
 set -eu
 if [ $# -ne 2 ]; then
-    sed -n '2,6s/^# //p' "$0" >&2
+    sed -n '2,/^set/s/^# //p' "$0" >&2
     exit 2
 fi
 source "$(dirname "$0")/own_program.sh"

@@ -1,6 +1,7 @@
-"""The same programs on real hardware: each bare, recorded, checked, checked live, replayed. Prints a table.
+"""Runs the test programs on real hardware: bare, recorded, checked, checked live, replayed.
 
-A program's source says what is expected of it (tests/programs/README.md). The exit status is 1 if anything is otherwise.
+Prints a table. The header of a program states the expected result (tests/programs/README.md). The
+exit status is 1 if a result differs.
 """
 
 import json

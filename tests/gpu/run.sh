@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs the test programs on a machine with a GPU: bare, recorded, checked, checked live, replayed; prints a table.
+# Runs the test programs on a machine with a GPU: bare, recorded, checked, checked live, replayed;
+# prints a table.
 #   tests/gpu/run.sh PACKAGE RESULTS [NAME...]
-# PACKAGE is what `cargo xtask package` has made; RESULTS gets table.txt, the traces and every log; NAME picks programs.
+# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and every log.
+# NAME is a program.
 set -eu
 if [ $# -lt 2 ]; then
-    sed -n '2,4s/^# //p' "$0" >&2
+    sed -n '2,/^set/s/^# //p' "$0" >&2
     exit 2
 fi
-command -v python3 >/dev/null || { echo "run.sh: python3 is needed to compare and to print the table" >&2; exit 2; }
+command -v python3 >/dev/null || { echo "run.sh: python3: not found" >&2; exit 2; }
 exec python3 "$(dirname "$0")/run.py" "$@"

@@ -1,4 +1,4 @@
-/* Asks for private tables: one that the driver has, one that nobody has. Their contents are not looked at. */
+/* Asks for two private tables, of which the driver has one. Does not read their contents. */
 // replay-skips: cuGetExportTable
 #include "program.h"
 

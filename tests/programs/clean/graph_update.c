@@ -95,7 +95,7 @@ int main(void)
     show_u32("updated", target[0], COUNT);
     EXPECT(target[0][3] == 1 && target[0][9] == 99);
 
-    /* A destructor that runs when nobody holds the object any more. */
+    /* A destructor that runs when the last reference is gone. */
     CUuserObject object = NULL;
     int destroyed = 0;
     CHECK(cuUserObjectCreate(&object, &destroyed, count_up, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));

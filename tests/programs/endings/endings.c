@@ -21,7 +21,7 @@ static void synchronise(unsigned count)
         CHECK(cuCtxSynchronize());
 }
 
-/* Closes every descriptor but the standard ones, and opens so many files that each number that was free is taken. */
+/* Closes every descriptor except the standard ones, then opens files until each number is in use. */
 static void take_descriptors(unsigned count)
 {
     enum { FIRST = 3, LAST = 700 };
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     begin();
     printf("begun\n");
     if (strcmp(how, "errno") == 0) {
-        /* what a call leaves in errno is the driver's business; that it is the same with and without us is seen by comparison */
+        /* the driver may change errno; the test compares its values with and without cutape */
         CUdeviceptr memory = 0;
         for (unsigned i = 0; i < count; i++) {
             errno = 77;
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "descriptors") == 0) {
         take_descriptors(count);
     } else if (strcmp(how, "handler") == 0) {
-        /* a program that survives its own faults goes on to be recorded */
+        /* a program that handles its faults is recorded after them */
         struct sigaction action = {.sa_handler = jump_out, .sa_flags = SA_NODEFER};
         EXPECT(sigaction(SIGSEGV, &action, NULL) == 0);
         for (unsigned i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// A driver that is newer than the registry: little of the API, and functions that nobody knows.
+// A driver that is newer than the registry: a few functions of the API, and unknown ones.
 #include <errno.h>
 #include <stdarg.h>
 

@@ -22,6 +22,6 @@ for name in open fork global versioned namespace plugin clean emptied spawned sy
 done
 build plugin_linked.so -shared -fPIC plugin_linked.c "$library"
 build plugin_open.so -shared -fPIC plugin_open.c
-# It finds what it opens along its own RUNPATH, and nobody else does.
+# Only its own RUNPATH leads to the library that it opens.
 build plugin_private.so -shared -fPIC plugin_open.c -Wl,--enable-new-dtags,-rpath,'$ORIGIN/private'
 build private/libprivate.so -shared -fPIC plugin_linked.c "$library"

@@ -1,4 +1,5 @@
-// A CUkernel stands where only a CUfunction may; the control casts it for a launch and an occupancy question.
+// Passes a CUkernel where only a CUfunction may be; the control casts it for a launch and an
+// occupancy query.
 // expect: library-kernel-as-function
 #include "program.h"
 

@@ -17,7 +17,7 @@ int main(void)
     memcpy(copy, cubin, size);
     CHECK(cuLinkDestroy(state));
 #ifdef VIOLATE
-    CUresult result = cuModuleLoadData(&module, cubin); /* a success if nobody has taken the memory yet */
+    CUresult result = cuModuleLoadData(&module, cubin); /* succeeds while the memory is not reused */
     if (result == CUDA_SUCCESS)
         CHECK(cuModuleUnload(module));
 #else

@@ -34,7 +34,7 @@ int main(void)
     outputs->values[1] = (void *)sizeof outputs->log;
     outputs->values[2] = (void *)1;
     CHECK(cuLinkCreate(3, options, outputs->values, &state));
-    /* as a free would, but so that nobody else gets the addresses */
+    /* like free, but the addresses are not reused */
     EXPECT(mprotect(outputs, sizeof *outputs, PROT_NONE) == 0);
 #else
     start_with_inputs(&state);

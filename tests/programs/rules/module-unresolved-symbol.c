@@ -1,4 +1,4 @@
-// PTX that leaves a variable to somebody else is loaded by itself; the control links the input that has it.
+// Loads PTX with an undefined variable; the control links the input that defines it.
 // expect: module-unresolved-symbol
 #include "images.h"
 
