@@ -1,8 +1,9 @@
 //! The one place that encodes and decodes: bincode 2, little-endian, integers of fixed size.
 //!
-//! bincode ended with 2.0.1 (RUSTSEC-2025-0141, "unmaintained"; 3.0.0 does not compile on purpose). It stays because the
-//! encoding is frozen and simple, and because there is a way out: `wincode` writes and reads the same bytes, which
-//! `tests/golden.rs` proves. Decoding has a limit, without which 2.0.1 panics on a damaged length.
+//! bincode ended with 2.0.1 (RUSTSEC-2025-0141, "unmaintained"; 3.0.0 does not compile on purpose).
+//! It stays because the encoding is frozen and simple, and because it can be replaced: `wincode`
+//! writes and reads the same bytes, which `tests/golden.rs` proves. Decoding has a limit, without
+//! which 2.0.1 panics on a damaged length.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 pub use bincode::{Decode, Encode};
@@ -27,12 +28,14 @@ pub fn encode<T: Encode>(value: T, target: &mut [u8]) -> Option<usize> {
 /// Encodes into a fresh buffer.
 #[cfg(feature = "read")]
 pub fn encode_to_vec<T: Encode>(value: T) -> Vec<u8> {
-    // Encoding into memory fails only above LIMIT, which no caller of this function can reach with what it was given.
+    // Encoding into memory fails only above LIMIT, which no caller of this function can reach with
+    // what it was given.
     bincode::encode_to_vec(value, bincode::config::standard().with_fixed_int_encoding())
         .unwrap_or_default()
 }
 
-/// Decodes from the start of `bytes`; the value and how many bytes it took, `None` if the bytes do not hold one.
+/// Decodes from the start of `bytes`; the value and how many bytes it took, `None` if the bytes do
+/// not hold one.
 #[inline]
 pub fn decode<T: Decode<()>>(bytes: &[u8]) -> Option<(T, usize)> {
     bincode::decode_from_slice(bytes, configuration()).ok()

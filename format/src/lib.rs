@@ -9,16 +9,14 @@
 pub mod codec;
 pub mod control;
 pub mod file_range;
-pub mod fixed;
 pub mod layout;
 mod payload_policy;
 pub mod rank;
+pub mod slot;
 pub mod write;
 
 #[cfg(feature = "build")]
 mod build;
-#[cfg(feature = "read")]
-mod mover;
 #[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
@@ -31,8 +29,6 @@ pub use build::{NewCall, NewSnapshot, TraceBuilder};
 pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use layout::{Mapping, Symbol};
-#[cfg(feature = "read")]
-pub use mover::Mover;
 #[cfg(feature = "read")]
 pub use pack::{PackSummary, RepairSummary, pack, pack_with_policies, repair};
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};

@@ -1,17 +1,23 @@
-//! Filling a chunk with records, without allocation or system call; whoever owns the memory maps it.
+//! Writes records and chunk heads into memory, without allocation or system call. The owner of the
+//! memory maps it.
+//!
+//! [`Record`] writes any record, part by part. [`crate::slot`] writes the most frequent ones with
+//! fewer instructions; its tests compare the bytes with what `Record` writes.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, LeaveHead, RECORD_HEAD_LENGTH,
-    RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind, short_enter,
+    RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind, short_enter, snapshot_flag,
 };
 
-/// Closes the chunk whose head is at `place`: `used` bytes of its body count, with the crc32 `body_checksum`.
+/// Closes the chunk whose head is at `place`: the first `used` bytes of its body count, with the
+/// crc32 `body_checksum`.
 ///
-/// The word with both checksums is stored last, so that a process that ends meanwhile leaves a head that is good as an open
-/// one. `None`, and nothing changed, if there is no sound head or `place` is not aligned to 8 bytes.
+/// The word with both checksums is stored last: if the process ends before, the head is still that
+/// of an open chunk. `None`, and nothing is changed, if there is no valid head or `place` is not
+/// aligned to 8 bytes.
 pub fn close_chunk(
     place: &mut [u8; CHUNK_HEAD_LENGTH],
     used: u64,
@@ -36,35 +42,42 @@ pub fn close_chunk(
         .as_mut_ptr()
         .wrapping_add(first.len())
         .cast::<AtomicU64>();
-    // SAFETY: `word` is the last 8 bytes of `place`, aligned (checked above) and borrowed mutably; a reader in another
-    // process sees either value.
+    // SAFETY: `word` is the last 8 bytes of `place`, aligned (checked above) and borrowed mutably.
+    // A reader in another process sees the old or the new value.
     unsafe { &*word }.store(value, Ordering::Release);
     Some(())
 }
 
-/// Empties a stage, of whose body the start is given: without its first word the rest does not count, and whoever reads it
-/// meanwhile notices.
-pub fn empty_stage(body: &mut [u8]) {
+/// Empties a thread buffer, given its body: clears the first word, without which the rest does not
+/// count. A reader in another process looks at this word before and after it reads the rest, and
+/// notices.
+pub fn empty_buffer(body: &mut [u8]) {
     let Some(first) = body.first_chunk_mut::<RECORD_HEAD_LENGTH>() else {
         return;
     };
     let word = first.as_mut_ptr().cast::<AtomicU64>();
     if word.is_aligned() {
-        // SAFETY: `word` is the first 8 bytes, aligned and borrowed mutably; a reader in another process sees either value.
+        // SAFETY: `word` is the first 8 bytes, aligned and borrowed mutably. A reader in another
+        // process sees the old or the new value.
         unsafe { &*word }.store(0, Ordering::Release);
     }
-    // What follows is not to be seen before that.
+    // A reader must not see the records that follow before it sees the zero.
     fence(Ordering::SeqCst);
 }
 
-/// A record in the making: bytes behind the place of its head. Every `put` says `None` once the space is used up.
+/// A record that is being written. Every `put` returns `None` once the space is used up.
 pub struct Record<'a> {
     space: &'a mut [u8],
     filled: usize,
 }
 
 impl<'a> Record<'a> {
-    /// Begins a record at the start of `space`, leaving room for its head.
+    /// Bytes behind the last one that `put_loosely` and `put_snapshot_loosely` let their caller
+    /// overwrite.
+    pub const SLACK: usize = 8;
+
+    /// Begins a record at the start of `space`, behind the place of its head.
+    #[inline]
     pub fn new(space: &'a mut [u8]) -> Option<Self> {
         (space.len() >= RECORD_HEAD_LENGTH).then_some(Self {
             space,
@@ -88,25 +101,19 @@ impl<'a> Record<'a> {
         Some(())
     }
 
+    /// Appends `length` bytes, for the caller to write. The caller gets `SLACK` more, which it may
+    /// overwrite.
+    #[inline(always)]
+    pub fn put_loosely(&mut self, length: usize) -> Option<&mut [u8]> {
+        let start = self.filled;
+        self.filled += length;
+        self.space.get_mut(start..)?.get_mut(..length + Self::SLACK)
+    }
+
     /// Appends the low `width` bytes of a number; `width` is 1 to 8.
     #[inline]
     pub fn put_number(&mut self, value: u64, width: usize) -> Option<()> {
-        // One store of eight bytes where there is room; those above `width` are zero, as the chunk is behind the record.
-        let value = if width < 8 {
-            value & ((1 << (8 * width)) - 1)
-        } else {
-            value
-        };
-        if let Some(place) = self.space.get_mut(self.filled..)?.first_chunk_mut::<8>() {
-            *place = value.to_le_bytes();
-        } else {
-            self.space
-                .get_mut(self.filled..)?
-                .get_mut(..width)?
-                .copy_from_slice(value.to_le_bytes().get(..width)?);
-        }
-        self.filled += width;
-        Some(())
+        self.put(value.to_le_bytes().get(..width)?)
     }
 
     /// Appends an encoded value.
@@ -116,53 +123,33 @@ impl<'a> Record<'a> {
         Some(())
     }
 
-    /// Appends words, each with as many low bytes as `widths` says (1 to 8); there must be as many widths.
-    #[inline]
-    pub fn put_words(&mut self, words: &[u64], widths: &[u8]) -> Option<()> {
-        // Room for each as a whole word, so that it is one store, whose upper bytes the next one overwrites.
-        let room = self.space.get(self.filled..)?.len();
-        if room < 8 * words.len() || widths.len() != words.len() {
-            return None;
-        }
-        for (&word, &width) in words.iter().zip(widths) {
-            // SAFETY: all widths before are at most 8, so this begins at most 8 times the number of words before behind
-            // where there is room for all of them.
-            unsafe { self.store(self.filled, word) };
-            self.filled += usize::from(width.min(8));
-        }
-        Some(())
-    }
-
-    /// # Safety
-    /// `at + 8` is at most the length of the space.
-    #[inline]
-    unsafe fn store(&mut self, at: usize, word: u64) {
-        debug_assert!(at + 8 <= self.space.len());
-        // SAFETY: as the caller says.
-        let place = unsafe { self.space.as_mut_ptr().add(at) };
-        // SAFETY: as above; bytes need no alignment.
-        unsafe { place.cast::<u64>().write_unaligned(word.to_le()) };
-    }
-
-    /// Appends as many bytes, for the caller to fill.
-    #[inline]
-    pub fn space_for(&mut self, length: usize) -> Option<&mut [u8]> {
-        let place = self.space.get_mut(self.filled..)?.get_mut(..length)?;
-        self.filled += length;
-        Some(place)
-    }
-
-    /// Appends a snapshot of the eight or fewer bytes of a number.
+    /// Appends a snapshot of the low bytes of a number, at most eight.
     #[inline]
     pub fn put_snapshot_number(&mut self, parameter: u8, number: u64, bytes: u8) -> Option<()> {
-        let head = u64::from(parameter) | u64::from(bytes) << 32;
-        self.put_words(&[head, number], &[8, bytes])
+        self.put_snapshot(parameter, 0, bytes.into(), |target| {
+            target.copy_from_slice(number.to_le_bytes().get(..target.len())?);
+            Some(0)
+        })
     }
 
-    /// Appends a snapshot whose bytes `fill` writes; `fill` gets exactly `length` bytes and returns the flags to store, or
-    /// `None` for "could not be read", in which case the snapshot is kept without bytes.
+    /// Appends a snapshot whose bytes `fill` writes. `fill` gets exactly `length` bytes and returns
+    /// the snapshot's flags, or `None` for "could not be read": then the snapshot has no bytes.
     #[inline]
     pub fn put_snapshot(
+        &mut self,
+        parameter: u8,
+        field: u8,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Option<u16>,
+    ) -> Option<()> {
+        self.put_snapshot_loosely(parameter, field, length, |target| {
+            fill(target.get_mut(..length)?)
+        })
+    }
+
+    /// As [`Record::put_snapshot`], but `fill` gets `SLACK` more bytes, which it may overwrite.
+    #[inline(always)]
+    pub fn put_snapshot_loosely(
         &mut self,
         parameter: u8,
         field: u8,
@@ -173,9 +160,9 @@ impl<'a> Record<'a> {
             .space
             .get_mut(self.filled..)?
             .split_first_chunk_mut::<SNAPSHOT_HEAD_LENGTH>()?;
-        let (flags, length) = match fill(behind.get_mut(..length)?) {
+        let (flags, length) = match fill(behind.get_mut(..length + Self::SLACK)?) {
             Some(flags) => (flags, length),
-            None => (crate::layout::snapshot_flag::UNREADABLE, 0),
+            None => (snapshot_flag::UNREADABLE, 0),
         };
         // A `SnapshotHead`, in one store.
         let word = u64::from(parameter)
@@ -206,9 +193,8 @@ impl<'a> Record<'a> {
         self.put_encoded(head)
     }
 
-    /// Begins a call's enter part in the short form: ticks since the file head's, caller, and the arguments, which are at most
-    /// [`short_enter::MOST_ARGUMENTS`] and have nothing in the bytes above their width.
-    #[inline]
+    /// Begins a call's enter part in the short form: ticks since the file head's, caller, and the
+    /// arguments, which are at most [`short_enter::MOST_ARGUMENTS`] and zero above their width.
     pub fn put_short_enter(
         &mut self,
         ticks: u64,
@@ -219,46 +205,22 @@ impl<'a> Record<'a> {
         if count > short_enter::MOST_ARGUMENTS {
             return None;
         }
-        // As long as it can become, so that each number is one store, whose upper bytes the next one overwrites.
-        if self.space.get(self.filled..)?.len() < 8 * (short_enter::MOST_ARGUMENTS + 3) {
-            return None;
-        }
-        let start = self.filled;
         let codes_length = short_enter::codes_length(count);
-        let mut at = start + codes_length;
-        let (mut codes, mut place) = (0, 0);
-        let mut put = |number: u64| {
+        let start = self.filled;
+        self.put([0; 8].get(..codes_length)?)?;
+        let mut codes = 0_u64;
+        for (place, number) in [ticks, caller].into_iter().chain(arguments).enumerate() {
             let code = short_enter::code(number);
-            // SAFETY: there is room for three words and the most arguments, of which no more are taken, and each place is at
-            // most as far behind as all before it are long: eight bytes of codes, and as many for each number.
-            unsafe { self.store(at, number) };
-            at += short_enter::bytes(code);
-            codes |= code << place;
-            place += 4;
-        };
-        put(ticks);
-        put(caller);
-        arguments.take(short_enter::MOST_ARGUMENTS).for_each(put);
-        // Not more bytes than the codes have: behind them are numbers.
-        let codes: [u8; 8] = codes.to_le_bytes();
-        let place = self.space.get_mut(start..)?;
-        if let Some(last) = codes_length.checked_sub(4) {
-            let (low, high) = (
-                codes.first_chunk::<4>()?,
-                codes.get(last..)?.first_chunk::<4>()?,
-            );
-            *place.first_chunk_mut()? = *low;
-            *place.get_mut(last..)?.first_chunk_mut()? = *high;
-        } else {
-            place
-                .get_mut(..codes_length)?
-                .copy_from_slice(codes.get(..codes_length)?);
+            codes |= code << (4 * place);
+            self.put(number.to_le_bytes().get(..short_enter::bytes(code))?)?;
         }
-        self.filled = at;
+        let place = self.space.get_mut(start..)?.get_mut(..codes_length)?;
+        place.copy_from_slice(codes.to_le_bytes().get(..codes_length)?);
         Some(())
     }
 
-    /// Ends a record that is one snapshot of the call entered before; its bytes have been put. As [`Record::commit`].
+    /// Ends a record that is one snapshot of the call before; its bytes have been put. As
+    /// [`Record::commit`].
     #[inline]
     pub fn commit_snapshot(self, parameter: u8, field: u8) -> Option<usize> {
         let padding = self.filled.next_multiple_of(8) - self.filled;
@@ -269,16 +231,15 @@ impl<'a> Record<'a> {
         )
     }
 
-    /// Ends a record without content: a call has returned 0 that many ticks after it was entered, fewer than
-    /// [`crate::layout::SHORT_TICKS_END`]. As [`Record::commit`].
-    #[inline]
+    /// Ends a record without content: a call has returned 0, `ticks` after it was entered, fewer
+    /// than [`crate::layout::SHORT_TICKS_END`]. As [`Record::commit`].
     pub fn commit_short_leave(self, ticks: u64) -> Option<usize> {
         self.commit_with(record_kind::LEAVE_SHORT, ticks as u8, (ticks >> 8) as u16)
     }
 
-    /// Ends a record of which nothing has been put: a call has returned 0 that many ticks after it was entered, fewer than
-    /// [`crate::layout::VALUE_TICKS_END`], and behind one of its first 16 parameters stands that number of 4 or 8 bytes.
-    #[inline]
+    /// Ends a record without content: a call has returned 0, `ticks` after it was entered, fewer
+    /// than [`crate::layout::VALUE_TICKS_END`], and wrote a number of 4 or 8 bytes behind one of
+    /// its first 16 parameters.
     pub fn commit_leave_value(
         mut self,
         ticks: u64,
@@ -286,13 +247,13 @@ impl<'a> Record<'a> {
         number: u64,
         bytes: u8,
     ) -> Option<usize> {
-        self.put_words(&[number], &[8])?;
-        let said = ticks << 5 | u64::from(bytes == 4) << 4 | u64::from(parameter);
-        self.commit_with(record_kind::LEAVE_VALUE, said as u8, (said >> 8) as u16)
+        self.put_number(number, 8)?;
+        let packed = ticks << 5 | u64::from(bytes == 4) << 4 | u64::from(parameter);
+        self.commit_with(record_kind::LEAVE_VALUE, packed as u8, (packed >> 8) as u16)
     }
 
-    /// Ends the record: pads it, and stores its head last, so that whoever sees the head sees all of it.
-    /// Returns the record's length; `None` if the padding does not fit.
+    /// Ends the record: pads it, and stores its head last, so that a reader that sees the head sees
+    /// the whole record. Returns the record's length; `None` if the padding does not fit.
     #[inline]
     pub fn commit(self, kind: u8, function: u16) -> Option<usize> {
         self.commit_with(kind, 0, function)
@@ -301,12 +262,14 @@ impl<'a> Record<'a> {
     #[inline]
     fn commit_with(self, kind: u8, detail: u8, function: u16) -> Option<usize> {
         let length = self.filled.next_multiple_of(8);
-        // Up to seven bytes of padding: one store of eight where there is room, since what follows is to be zero as well.
+        // Up to seven bytes of padding: one store of eight if they fit, since what follows is to be
+        // zero as well.
         match self.space.get_mut(self.filled..)?.first_chunk_mut::<8>() {
             Some(padding) => *padding = [0; 8],
             None => self.space.get_mut(self.filled..length)?.fill(0),
         }
-        // A record begun here earlier and given up may have left bytes where the next head will be looked for.
+        // A record that was begun here earlier and given up may have left bytes in the place of the
+        // next head.
         if let Some(next) = self
             .space
             .get_mut(length..)
@@ -324,8 +287,8 @@ impl<'a> Record<'a> {
         if !place.cast::<AtomicU64>().is_aligned() {
             return None;
         }
-        // SAFETY: `place` is valid for 8 bytes (checked in `new`), aligned (checked above), and borrowed mutably; a reader
-        // in another process sees the word either as zero or complete.
+        // SAFETY: `place` is valid for 8 bytes (checked in `new`), aligned (checked above), and
+        // borrowed mutably. A reader in another process sees the word either as zero or complete.
         unsafe { &*place.cast::<AtomicU64>() }.store(head.word(), Ordering::Release);
         Some(length)
     }

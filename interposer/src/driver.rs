@@ -5,9 +5,10 @@ use std::ffi::{CStr, CString, c_void};
 
 use cutape_registry::FUNCTIONS;
 
-use crate::{hook, log};
+use crate::hook::open::open_driver;
+use crate::process::log;
 
-/// Usual places, tried in this order where no path is given.
+/// Where libcuda is looked for, in this order, if no path is given.
 const PLACES: [&CStr; 7] = [
     c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
     c"/usr/lib64/libcuda.so.1",
@@ -18,26 +19,28 @@ const PLACES: [&CStr; 7] = [
     c"/usr/local/cuda/compat/libcuda.so.1",
 ];
 
-/// Where calls go: the real functions, `missing` for those that there are not.
+/// Where calls go: the real function, or `missing`.
 static TARGETS: [AtomicPtr<c_void>; FUNCTIONS.len()] =
     [const { AtomicPtr::new(MISSING) }; FUNCTIONS.len()];
 
 const MISSING: *mut c_void = missing as *mut c_void;
 
-/// Stands for a function that the real driver does not have, or for all of them if there is no driver.
+/// In the place of a function that the real driver does not have, and of all functions if there is
+/// no driver.
 pub(crate) extern "C" fn missing() -> i32 {
     const CUDA_ERROR_NOT_SUPPORTED: i32 = 801;
     CUDA_ERROR_NOT_SUPPORTED
 }
 
-/// `(address of the real function, id)`, by address, so that an address that the driver hands out leads to our entry.
+/// `(address of the real function, id)`, by address: it maps an address that the driver returns to
+/// our entry.
 static BY_ADDRESS: AtomicPtr<Vec<(usize, u16)>> = AtomicPtr::new(core::ptr::null_mut());
-/// Where it was loaded from.
+/// The path it was loaded from.
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
-/// As `dlopen` gave it.
+/// From `dlopen`.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static IS_NULL_DRIVER: AtomicBool = AtomicBool::new(false);
-/// All of the above is there.
+/// All of the above is set.
 static LOADED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the real library has been loaded.
@@ -45,7 +48,8 @@ pub(crate) fn is_loaded() -> bool {
     LOADED.load(Ordering::Acquire)
 }
 
-/// Loads the real library; false (having said so if one was given) if there is none. Several threads may do so at once.
+/// Loads the real library. False if there is none; that is logged if a path was given. Several
+/// threads may do so at once.
 pub(crate) fn load(given: Option<&CStr>) -> bool {
     let (handle, path) = match given {
         Some(path) => (open(path), path),
@@ -62,7 +66,7 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
         // SAFETY: dlerror gives NULL or a string that lasts until the next dl call of this thread.
         let why = unsafe { libc::dlerror() };
         let why = if why.is_null() {
-            &b"it is cutape's own library"[..]
+            &b"this is cutape's own library"[..]
         } else {
             // SAFETY: as above, not NULL here.
             unsafe { CStr::from_ptr(why) }.to_bytes()
@@ -77,7 +81,9 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
             continue;
         };
         place.copy_from_slice(function.name.as_bytes());
-        name[function.name.len()] = 0;
+        if let Some(end) = name.get_mut(function.name.len()) {
+            *end = 0;
+        }
         // SAFETY: the handle is open and never closed; the name ends in NUL.
         let address = unsafe { libc::dlsym(handle, name.as_ptr().cast()) };
         if address.is_null() {
@@ -88,7 +94,7 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
         }
     }
     addresses.sort_unstable();
-    // Leaked on purpose, all of these: they are used until the process ends.
+    // Leaked on purpose: they are used until the process ends.
     BY_ADDRESS.store(Box::into_raw(Box::new(addresses)), Ordering::Release);
     PATH.store(Box::into_raw(Box::new(path.to_owned())), Ordering::Release);
     // SAFETY: the handle is open and never closed.
@@ -99,18 +105,18 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
     true
 }
 
-/// Where the real library was loaded from.
+/// The path that the real library was loaded from.
 pub(crate) fn path() -> Option<&'static CStr> {
     // SAFETY: NULL, or leaked by `load`.
     unsafe { PATH.load(Ordering::Acquire).as_ref() }.map(CString::as_c_str)
 }
 
 fn open(path: &CStr) -> *mut c_void {
-    let handle = hook::open_driver(path);
+    let handle = open_driver(path);
     if handle.is_null() {
         return handle;
     }
-    // SAFETY: the handle is open. A library of our own would call itself for ever.
+    // SAFETY: the handle is open. Our own library would call itself without end.
     if unsafe { !libc::dlsym(handle, c"cutape_interposer_marker".as_ptr()).is_null() } {
         return core::ptr::null_mut();
     }
@@ -124,9 +130,9 @@ pub(crate) fn addresses() -> &'static [(usize, u16)] {
     unsafe { BY_ADDRESS.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
-/// Where a function goes on living whose beginning leads to our entry.
+/// Sets where a patched function can be called.
 #[cfg(feature = "gum")]
-pub(crate) fn set_real(function: u16, original: *mut c_void) {
+pub(crate) fn set_target(function: u16, original: *mut c_void) {
     if let Some(slot) = TARGETS.get(usize::from(function)) {
         slot.store(original, Ordering::Relaxed);
     }
@@ -140,7 +146,8 @@ pub(crate) fn target(function: usize) -> *const c_void {
         .map_or(MISSING, |slot| slot.load(Ordering::Relaxed))
 }
 
-/// Any function of the real library by its name, NULL if there is none or the library is not loaded.
+/// Any function of the real library by its name, NULL if there is none or the library is not
+/// loaded.
 pub(crate) fn find(name: &CStr) -> *mut c_void {
     let handle = HANDLE.load(Ordering::Acquire);
     if handle.is_null() {
@@ -157,7 +164,7 @@ pub(crate) fn by_address(address: usize) -> Option<u16> {
     let at = addresses
         .binary_search_by_key(&address, |entry| entry.0)
         .ok()?;
-    Some(addresses[at].1)
+    addresses.get(at).map(|entry| entry.1)
 }
 
 /// Whether the library that was loaded is cutape's null driver.
@@ -165,7 +172,8 @@ pub(crate) fn is_null_driver() -> bool {
     IS_NULL_DRIVER.load(Ordering::Relaxed)
 }
 
-/// Calls a function of the driver that takes integers and pointers only; `None` if the driver does not have it.
+/// Calls a function of the driver that takes integers and pointers only; `None` if the driver does
+/// not have it.
 ///
 /// # Safety
 /// The arguments are right for the function.
@@ -174,11 +182,49 @@ pub(crate) unsafe fn call(function: u16, arguments: [u64; 4]) -> Option<i32> {
     if address == MISSING {
         return None;
     }
-    // SAFETY: the address is a C function of at most four integer parameters, as the caller says; in the System V
-    // convention further register arguments are ignored.
+    // SAFETY: the address is a C function of at most four integer parameters, as the caller says;
+    // in the System V convention further register arguments are ignored.
     let function: unsafe extern "C" fn(u64, u64, u64, u64) -> i32 =
         unsafe { core::mem::transmute(address) };
     let [a, b, c, d] = arguments;
     // SAFETY: as above.
     Some(unsafe { function(a, b, c, d) })
+}
+
+/// Whether the driver's own functions are patched to jump to our entries, so that the program may
+/// have their addresses.
+#[inline]
+pub(crate) fn is_patched() -> bool {
+    #[cfg(feature = "gum")]
+    {
+        patched::LENGTH.load(Ordering::Relaxed) != 0
+    }
+    #[cfg(not(feature = "gum"))]
+    false
+}
+
+/// The code of the patched driver.
+#[cfg(feature = "gum")]
+mod patched {
+    use core::sync::atomic::AtomicUsize;
+
+    pub(super) static START: AtomicUsize = AtomicUsize::new(0);
+    /// 0 unless the driver is patched.
+    pub(super) static LENGTH: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// The driver is patched; where its code is.
+#[cfg(feature = "gum")]
+pub(crate) fn set_patched((start, length): (usize, usize)) {
+    patched::START.store(start, Ordering::Relaxed);
+    patched::LENGTH.store(length.max(1), Ordering::Release);
+}
+
+/// Whether a call from that address is one that the patched driver makes into itself, perhaps on a
+/// thread of its own.
+#[cfg(feature = "gum")]
+#[inline]
+pub(crate) fn is_own_code(caller: u64) -> bool {
+    let inside = (caller as usize).wrapping_sub(patched::START.load(Ordering::Relaxed));
+    inside < patched::LENGTH.load(Ordering::Relaxed)
 }

@@ -1,15 +1,19 @@
-//! Functions that the driver exports and the registry does not know: found at their first call, named in the trace, unrecorded.
+//! Functions that the driver exports and the registry does not know: found at their first call,
+//! named in the trace, not recorded.
 //!
-//! `cutape record` reads the driver's exports and writes a library beside us that exports what we do not. Each of its functions
-//! jumps where its [`Forward`] says, at first to [`cutape_forward`].
+//! `cutape record` reads the driver's exports and writes a library beside us that exports what we
+//! do not. Each of its functions jumps to its [`Forward`]'s target, at first [`cutape_forward`].
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::errno::Errno;
-use crate::thread::{self, Thread};
-use crate::{call, driver, identity};
+use crate::driver;
+use crate::file::identity;
+use crate::hot::recording;
+use crate::hot::thread::{self, Thread};
+use crate::process::errno::Errno;
+use crate::start::ensure_started;
 
 /// One function, in the data of the library that exports it; the launcher writes these four words.
 #[repr(C)]
@@ -23,14 +27,14 @@ struct Forward {
     next: AtomicPtr<Forward>,
 }
 
-/// All that were resolved in this process.
+/// All functions that were resolved in this process.
 static RESOLVED: AtomicPtr<Forward> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The first call of a function that we do not know. r11 holds its `Forward`, everything else is as the program left it, and
-/// reaches the driver like that: nothing is known of the arguments.
+/// The first call of a function that we do not know. r11 holds its `Forward`. All other registers
+/// reach the driver as the program left them: nothing is known of the arguments.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "found by name")]
 pub extern "C" fn cutape_forward() {
     naked_asm!(
         ".cfi_startproc",
@@ -46,7 +50,8 @@ pub extern "C" fn cutape_forward() {
         "mov [rsp + 24], rcx",
         "mov [rsp + 32], r8",
         "mov [rsp + 40], r9",
-        // How many vector registers a call with `...` uses; what a nested function finds its variables by.
+        // rax: how many vector registers a call with `...` uses. r10: the static chain of a nested
+        // function.
         "mov [rsp + 48], rax",
         "mov [rsp + 56], r10",
         "movups [rsp + 64], xmm0",
@@ -89,12 +94,12 @@ pub extern "C" fn cutape_forward() {
 extern "C" fn resolve(forward: &'static Forward) -> *const c_void {
     let _errno = Errno::keep();
     // SAFETY: the state lives as long as its thread, which is this one.
-    let state = unsafe { &*thread::current() };
-    // A call that the driver makes into itself is not the program's, and names nothing.
+    let thread = unsafe { &*thread::current() };
+    // A call that the driver makes into itself is not the program's.
     let place = 0u8;
-    let inside = state.is_inside((&raw const place).addr());
-    if !inside {
-        call::begin(state);
+    let is_inside = thread.is_inside_call((&raw const place).addr());
+    if !is_inside {
+        ensure_started(thread);
     }
     // SAFETY: the launcher has put a NUL-terminated name there.
     let name = unsafe { CStr::from_ptr(forward.name) };
@@ -102,15 +107,20 @@ extern "C" fn resolve(forward: &'static Forward) -> *const c_void {
     if address.is_null() {
         return driver::missing as *const c_void;
     }
-    if !inside && forward.target.swap(address, Ordering::AcqRel) == forward.unresolved {
+    if !is_inside && forward.target.swap(address, Ordering::AcqRel) == forward.unresolved {
         remember(forward);
-        note(state, name);
+        note(thread, name);
     }
     address
 }
 
-/// Puts it into the list of those that were resolved.
+/// Adds it to `RESOLVED`.
 fn remember(forward: &'static Forward) {
+    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler touches atomics only.
+        unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+    }
     let place = core::ptr::from_ref(forward).cast_mut();
     let mut first = RESOLVED.load(Ordering::Relaxed);
     loop {
@@ -123,22 +133,22 @@ fn remember(forward: &'static Forward) {
 }
 
 /// Names it in the trace, once in each process.
-fn note(state: &Thread, name: &CStr) {
-    if !call::is_recording() {
+fn note(thread: &Thread, name: &CStr) {
+    if !recording::is_recording() {
         return;
     }
-    let by = match state.calls.get() {
+    let by = match thread.calls.get() {
         0 => "a thread that had made no other call".to_owned(),
-        1 => format!("thread {} after 1 call", state.ordinal.get()),
-        calls => format!("thread {} after {calls} calls", state.ordinal.get()),
+        1 => format!("thread {} after 1 call", thread.ordinal.get()),
+        calls => format!("thread {} after {calls} calls", thread.ordinal.get()),
     };
     identity::write_forwarded(name, &by);
 }
 
-/// In a forked child: its trace has yet to name what it calls.
-pub(crate) fn forget() {
+/// In a forked child: its trace does not name them yet.
+extern "C" fn forget() {
     let mut at = RESOLVED.swap(core::ptr::null_mut(), Ordering::Acquire);
-    // SAFETY: NULL, or in the data of a library that cannot go before ours, which is never unloaded.
+    // SAFETY: NULL, or in the data of a library that is not unloaded before ours, which never is.
     while let Some(forward) = unsafe { at.as_ref() } {
         forward.target.store(forward.unresolved, Ordering::Relaxed);
         at = forward.next.load(Ordering::Relaxed);

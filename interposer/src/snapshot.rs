@@ -1,56 +1,63 @@
-//! What stands behind pointers, by the roles of the registry.
+//! Snapshots: the bytes behind pointers, as the registry's roles describe them.
 
 use cutape_format::PayloadPolicy;
 use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
-use cutape_format::write::Record;
-use cutape_registry::{FUNCTIONS, Length, Role};
+use cutape_registry::{Arguments, Extent, FUNCTIONS, Function, Length, Param, Role};
 
-use crate::call::{Frame, payload_policy};
-use crate::memory as safe_memory;
-use crate::pending;
-use crate::trace_file::{NotKept, Rows};
+use crate::file::rows::{NotKept, Rows};
+use crate::hot::frame::Frame;
+use crate::hot::plan::Plan;
+use crate::hot::recording::payload_policy;
+use crate::hot::thread::Draft;
+use crate::process::memory;
 
 /// Longer strings are not the names, paths and ids that the API takes.
 const LONGEST_STRING: usize = 64 << 10;
 
-/// Puts what the call is going to read.
-pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, function: usize) -> Option<()> {
-    let parameters = FUNCTIONS.get(function)?.params;
-    for (index, parameter) in parameters.iter().enumerate() {
-        let address = frame.words[index];
-        if address == 0 || crate::overrides::owns(frame, index) {
-            continue;
-        }
-        let position = index as u8;
+impl Arguments for Frame {
+    fn word(&self, position: u8) -> u64 {
+        Frame::word(self, position)
+    }
+
+    fn pointee(&self, position: u8, bytes: usize) -> Option<u64> {
+        let mut number = [0; 8];
+        let target = number.get_mut(..bytes)?;
+        memory::read_all(Frame::word(self, position), target).then_some(u64::from_le_bytes(number))
+    }
+}
+
+/// The parameters of a call that are not NULL and that no override looks behind: position,
+/// parameter, address.
+fn pointers<'a>(
+    function: &'static Function,
+    frame: &'a Frame,
+    plan: &'a Plan,
+) -> impl Iterator<Item = (u8, &'static Param, u64)> + 'a {
+    (0_u8..)
+        .zip(function.params)
+        .zip(frame.words)
+        .map(|((position, parameter), address)| (position, parameter, address))
+        .filter(|&(position, _, address)| address != 0 && plan.owned & 1 << position == 0)
+}
+
+/// Writes what the call is going to read.
+pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    let function = FUNCTIONS.get(frame.index())?;
+    let bytes_of = |length| bytes_of(length, function, frame);
+    for (position, parameter, address) in pointers(function, frame, plan) {
         match parameter.role {
-            Role::String => string(record, position, field::POINTEE, address)?,
+            Role::String => string(draft, position, field::POINTEE, address)?,
             Role::In(length) | Role::InOut(length) => {
-                bytes(
-                    record,
-                    position,
-                    field::POINTEE,
-                    address,
-                    evaluate(length, frame),
-                )?;
+                bytes(draft, position, field::POINTEE, address, bytes_of(length))?;
             }
             Role::UseMany(_, length) => {
-                bytes(
-                    record,
-                    position,
-                    field::POINTEE,
-                    address,
-                    evaluate(length, frame).saturating_mul(8),
-                )?;
+                let length = bytes_of(length).saturating_mul(8);
+                bytes(draft, position, field::POINTEE, address, length)?;
             }
             Role::HostRead(length) => {
-                payload(
-                    record,
-                    position,
-                    field::POINTEE,
-                    &strided(length, frame, address),
-                    payload_policy().0,
-                )?;
+                let memory = rows(length, function, frame, address);
+                payload(draft, position, field::POINTEE, &memory, payload_policy().0)?;
             }
             _ => {}
         }
@@ -58,61 +65,43 @@ pub(crate) fn before(record: &mut Record<'_>, frame: &Frame, function: usize) ->
     Some(())
 }
 
-/// Puts what a successful call has written.
-pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> Option<()> {
-    let function = FUNCTIONS.get(function)?;
-    for (index, parameter) in function.params.iter().enumerate() {
-        let address = frame.words[index];
-        if address == 0 || crate::overrides::owns(frame, index) {
-            continue;
-        }
-        let position = index as u8;
+/// Writes what a successful call has written.
+pub(crate) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
+    let function = FUNCTIONS.get(frame.index())?;
+    let bytes_of = |length| bytes_of(length, function, frame);
+    for (position, parameter, address) in pointers(function, frame, plan) {
         match parameter.role {
             Role::Make(..) | Role::Find(..) | Role::Get(_) => {
-                written(
-                    record,
-                    position,
-                    field::POINTEE,
-                    address,
-                    handle_bytes(parameter.c_type),
-                )?;
+                written(draft, position, address, parameter.handle_bytes())?;
             }
             Role::FindMany(_, _, length) => {
-                let count = evaluate(length, frame).min(INLINE_LIMIT as u64 / 8);
-                bytes(record, position, field::POINTEE, address, count * 8)?;
+                let count = bytes_of(length).min(INLINE_LIMIT as u64 / 8);
+                bytes(draft, position, field::POINTEE, address, count * 8)?;
             }
-            Role::Out(Length::Fixed(length)) | Role::InOut(Length::Fixed(length)) => {
-                written(record, position, field::POINTEE, address, length as usize)?;
+            Role::Out(length @ (Length::Fixed(_) | Length::ByAttribute(..)))
+            | Role::InOut(length @ Length::Fixed(_)) => {
+                written(draft, position, address, bytes_of(length) as usize)?;
             }
-            // As many bytes as the attribute's type has, and not the number of another parameter.
-            Role::Out(length @ Length::ByAttribute(..)) => {
-                let length = evaluate(length, frame) as usize;
-                written(record, position, field::POINTEE, address, length)?;
-            }
-            // The driver need not have written all that it was allowed to.
+            // The driver may have written less than it was allowed to, so the rest need not be
+            // readable.
             Role::Out(length) | Role::InOut(length) => {
-                let length = evaluate(length, frame).min(INLINE_LIMIT as u64);
-                bytes(record, position, field::POINTEE, address, length)?;
+                let length = bytes_of(length).min(INLINE_LIMIT as u64);
+                bytes(draft, position, field::POINTEE, address, length)?;
             }
             Role::Text(length) => {
-                let limit = evaluate(length, frame).min(INLINE_LIMIT as u64) as usize;
-                let length = safe_memory::string_length(address, limit).unwrap_or(limit);
-                bytes(record, position, field::POINTEE, address, length as u64)?;
+                let limit = bytes_of(length).min(INLINE_LIMIT as u64) as usize;
+                let length = memory::string_length(address, limit).unwrap_or(limit);
+                bytes(draft, position, field::POINTEE, address, length as u64)?;
             }
             Role::OutString => {
-                written(record, position, field::POINTEE, address, 8)?;
-                if let Some(text) = safe_memory::word(address).filter(|&text| text != 0) {
-                    string(record, position, field::TEXT, text)?;
+                written(draft, position, address, 8)?;
+                if let Some(text) = memory::word(address).filter(|&text| text != 0) {
+                    string(draft, position, field::TEXT, text)?;
                 }
             }
-            Role::HostWrite(length) if !pending::is_asynchronous(function) => {
-                payload(
-                    record,
-                    position,
-                    field::POINTEE,
-                    &strided(length, frame, address),
-                    payload_policy().1,
-                )?;
+            Role::HostWrite(length) if function.stream.is_none() => {
+                let memory = rows(length, function, frame, address);
+                payload(draft, position, field::POINTEE, &memory, payload_policy().1)?;
             }
             _ => {}
         }
@@ -120,139 +109,69 @@ pub(crate) fn after(record: &mut Record<'_>, frame: &Frame, function: usize) -> 
     Some(())
 }
 
-/// Bytes of a handle behind a pointer of that C type.
-pub(crate) fn handle_bytes(c_type: &str) -> usize {
-    if matches!(c_type, "CUdevice *" | "CUdeviceptr_v1 *") {
-        4
-    } else {
-        8
-    }
+/// The bytes of a length in this call; 0 if they are not known.
+pub(crate) fn bytes_of(length: Length, function: &Function, frame: &Frame) -> u64 {
+    length.evaluate(function, frame).map_or(0, Extent::content)
 }
 
-/// The value of a length for this call.
-pub(crate) fn evaluate(length: Length, frame: &Frame) -> u64 {
-    let word = |at: u8| argument(frame, at);
-    match length {
-        Length::Fixed(bytes) => u64::from(bytes),
-        Length::Param(at) => word(at),
-        Length::Product(a, b) => word(a).saturating_mul(word(b)),
-        Length::Scaled(at, by) => word(at).saturating_mul(u64::from(by)),
-        Length::Pitched(_, element, width, height) => word(element)
-            .saturating_mul(word(width))
-            .saturating_mul(word(height)),
-        Length::PitchedBy(_, element, width, height) => u64::from(element)
-            .saturating_mul(word(width))
-            .saturating_mul(word(height)),
-        Length::AllBut(at, less, by) => word(at)
-            .saturating_sub(u64::from(less))
-            .saturating_mul(u64::from(by)),
-        Length::ByAttribute(at, _) => length
-            .attribute_type(word(at))
-            .map_or(0, |known| u64::from(known.bytes)),
-        Length::Override => 0,
-    }
-}
-
-/// An argument as a length: its low bytes as its C type has them, or what it points at. Negative counts are none.
-fn argument(frame: &Frame, at: u8) -> u64 {
-    use cutape_registry::Width;
-    let word = frame.words[usize::from(at) % frame.words.len()];
-    let Some(parameter) = FUNCTIONS
-        .get(frame.function as usize)
-        .and_then(|function| function.params.get(usize::from(at)))
-    else {
-        return 0;
-    };
-    if parameter.c_type.ends_with('*') {
-        // Counts are pointed at as size_t or as int.
-        let counted = safe_memory::word(word).unwrap_or(0);
-        return if parameter.c_type.contains("int") {
-            u64::from(counted as u32)
-        } else {
-            counted
-        };
-    }
-    match parameter.width {
-        Width::Signed(4) => (word as i32).max(0) as u64,
-        Width::Unsigned(4) => u64::from(word as u32),
-        Width::Unsigned(1) | Width::Signed(1) => u64::from(word as u8),
-        _ => word,
-    }
-}
-
-/// The memory that a length describes.
-fn strided(length: Length, frame: &Frame, address: u64) -> Rows {
-    let word = |at: u8| argument(frame, at);
-    let (pitch, row, rows) = match length {
-        Length::Pitched(pitch, element, width, height) => (
-            word(pitch),
-            word(element).saturating_mul(word(width)),
-            word(height),
-        ),
-        Length::PitchedBy(pitch, element, width, height) => (
-            word(pitch),
-            u64::from(element).saturating_mul(word(width)),
-            word(height),
-        ),
-        _ => return Rows::flat(address, evaluate(length, frame)),
-    };
+/// The memory of a length in this call.
+fn rows(length: Length, function: &Function, frame: &Frame, address: u64) -> Rows {
+    let extent = length.evaluate(function, frame).unwrap_or_default();
     Rows {
         address,
-        row,
-        pitch,
-        rows,
+        row: extent.row,
+        pitch: extent.pitch,
+        rows: extent.rows,
         slice_pitch: 0,
         slices: 1,
     }
 }
 
 /// A NUL-terminated string, its NUL included.
-pub(crate) fn string(record: &mut Record<'_>, position: u8, field: u8, address: u64) -> Option<()> {
-    match safe_memory::string_length(address, LONGEST_STRING) {
-        Some(length) => bytes(record, position, field, address, length as u64),
-        None => unreadable(record, position, field),
+pub(crate) fn string(draft: &mut Draft<'_>, position: u8, field: u8, address: u64) -> Option<()> {
+    match memory::string_length(address, LONGEST_STRING) {
+        Some(length) => bytes(draft, position, field, address, length as u64),
+        None => unreadable(draft, position, field),
     }
 }
 
-/// Says that there was something that could not be read.
-pub(crate) fn unreadable(record: &mut Record<'_>, position: u8, field: u8) -> Option<()> {
-    record.put_snapshot(position, field, 0, |_| None)
+/// A snapshot of memory that could not be read.
+pub(crate) fn unreadable(draft: &mut Draft<'_>, position: u8, field: u8) -> Option<()> {
+    draft.put_snapshot(position, field, 0, |_| None)
 }
 
-/// Bytes that the program gave, read in a way that cannot fault.
+/// Memory of the program, read in a way that cannot fault.
 pub(crate) fn bytes(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     position: u8,
     field: u8,
     address: u64,
     length: u64,
 ) -> Option<()> {
     if length > INLINE_LIMIT as u64 {
-        return blob(record, position, field, &Rows::flat(address, length));
+        return blob(draft, position, field, &Rows::flat(address, length));
     }
-    record.put_snapshot(position, field, length as usize, |target| {
-        safe_memory::read_all(address, target).then_some(0)
+    draft.put_snapshot(position, field, length as usize, |target| {
+        memory::read_all(address, target).then_some(0)
     })
 }
 
-/// Bytes of our own.
-pub(crate) fn own(record: &mut Record<'_>, position: u8, field: u8, source: &[u8]) -> Option<()> {
+/// Our own memory.
+pub(crate) fn own(draft: &mut Draft<'_>, position: u8, field: u8, source: &[u8]) -> Option<()> {
     if source.len() > INLINE_LIMIT {
         let memory = Rows::flat(source.as_ptr() as u64, source.len() as u64);
-        return blob(record, position, field, &memory);
+        return blob(draft, position, field, &memory);
     }
-    record.put_snapshot(position, field, source.len(), |target| {
-        target.copy_from_slice(source);
-        Some(0)
-    })
+    put_flagged(draft, position, field, 0, source)
 }
 
 /// The number of 4 or 8 bytes that the driver has just written through a pointer.
 #[inline]
 pub(crate) fn number_at(address: u64, bytes: u8) -> u64 {
-    // Its first and its last four bytes, without asking whether these are the same: programs ask for both in any order.
+    // The first and the last four bytes, without a branch on whether they are the same: programs
+    // ask for both in any order.
     let above = bytes.wrapping_sub(4) & 4;
-    // SAFETY: the driver returned success after writing there; reading it is no more than it did.
+    // SAFETY: the driver has returned success after writing there.
     let (low, high) = unsafe {
         let low = address as *const u32;
         (
@@ -263,31 +182,20 @@ pub(crate) fn number_at(address: u64, bytes: u8) -> u64 {
     u64::from(low) | u64::from(high) << (8 * above)
 }
 
-/// Bytes that the driver has just written through a pointer that it therefore could write to.
-#[inline]
-pub(crate) fn written(
-    record: &mut Record<'_>,
-    position: u8,
-    field: u8,
-    address: u64,
-    length: usize,
-) -> Option<()> {
-    if field == field::POINTEE && matches!(length, 4 | 8) {
-        let number = number_at(address, length as u8);
-        return record.put_snapshot_number(position, number, length as u8);
-    }
-    record.put_snapshot(position, field, length, |target| {
-        // SAFETY: the driver returned success after writing there; reading it is no more than it did.
+/// Bytes that the driver has just written through a pointer, so that they can be read.
+fn written(draft: &mut Draft<'_>, position: u8, address: u64, length: usize) -> Option<()> {
+    draft.put_snapshot(position, field::POINTEE, length, |target| {
+        // SAFETY: the driver has returned success after writing there.
         unsafe {
-            core::ptr::copy_nonoverlapping(address as *const u8, target.as_mut_ptr(), target.len())
-        };
+            core::ptr::copy_nonoverlapping(address as *const u8, target.as_mut_ptr(), target.len());
+        }
         Some(0)
     })
 }
 
 /// Bytes that are copied to or from a device, kept as the policy says.
 pub(crate) fn payload(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     position: u8,
     field: u8,
     memory: &Rows,
@@ -295,22 +203,16 @@ pub(crate) fn payload(
 ) -> Option<()> {
     let length = memory.length();
     if policy == PayloadPolicy::None {
-        return put_flagged(
-            record,
-            position,
-            field,
-            snapshot_flag::OMITTED,
-            &length.to_le_bytes(),
-        );
+        return omitted(draft, position, field, length);
     }
     if length > INLINE_LIMIT as u64 {
-        return blob(record, position, field, memory);
+        return blob(draft, position, field, memory);
     }
-    record.put_snapshot(position, field, length as usize, |target| {
+    draft.put_snapshot(position, field, length as usize, |target| {
         let mut rest = target;
         for (address, length) in memory.pieces() {
             let (row, behind) = rest.split_at_mut_checked(length as usize)?;
-            if !safe_memory::read_all(address, row) {
+            if !memory::read_all(address, row) {
                 return None;
             }
             rest = behind;
@@ -320,54 +222,48 @@ pub(crate) fn payload(
 }
 
 /// Bytes in a chunk of their own.
-pub(crate) fn blob(record: &mut Record<'_>, position: u8, field: u8, memory: &Rows) -> Option<()> {
-    // SAFETY: the state lives as long as its thread, which is this one.
-    let state = unsafe { &*crate::thread::current() };
-    match state.blob(memory) {
+pub(crate) fn blob(draft: &mut Draft<'_>, position: u8, field: u8, memory: &Rows) -> Option<()> {
+    match draft.thread.blob(memory) {
         Ok(BlobRef {
             position: at,
             length,
         }) => {
-            let mut reference = [0; 16];
-            reference[..8].copy_from_slice(&at.to_le_bytes());
-            reference[8..].copy_from_slice(&length.to_le_bytes());
-            put_flagged(record, position, field, snapshot_flag::BLOB, &reference)
+            let reference = [at.to_le_bytes(), length.to_le_bytes()];
+            let reference = reference.as_flattened();
+            put_flagged(draft, position, field, snapshot_flag::BLOB, reference)
         }
-        Err(NotKept::Unreadable) => unreadable(record, position, field),
-        Err(NotKept::Disk) => {
-            let length = memory.length();
-            put_flagged(
-                record,
-                position,
-                field,
-                snapshot_flag::OMITTED,
-                &length.to_le_bytes(),
-            )
-        }
+        Err(NotKept::Unreadable) => unreadable(draft, position, field),
+        Err(NotKept::Disk) => omitted(draft, position, field, memory.length()),
     }
 }
 
-/// Bytes that can be had from a file later.
+/// Bytes that `pack` fetches from a file.
 pub(crate) fn in_file(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     position: u8,
     field: u8,
     range: &FileRange<'_>,
 ) -> Option<()> {
-    record.put_snapshot(position, field, range.encoded_length(), |target| {
+    draft.put_snapshot(position, field, range.encoded_length(), |target| {
         range.encode(target)?;
         Some(snapshot_flag::IN_FILE)
     })
 }
 
+/// The length of bytes that are not kept.
+fn omitted(draft: &mut Draft<'_>, position: u8, field: u8, length: u64) -> Option<()> {
+    let length = length.to_le_bytes();
+    put_flagged(draft, position, field, snapshot_flag::OMITTED, &length)
+}
+
 fn put_flagged(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     position: u8,
     field: u8,
     flags: u16,
     bytes: &[u8],
 ) -> Option<()> {
-    record.put_snapshot(position, field, bytes.len(), |target| {
+    draft.put_snapshot(position, field, bytes.len(), |target| {
         target.copy_from_slice(bytes);
         Some(flags)
     })

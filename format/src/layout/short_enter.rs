@@ -1,11 +1,12 @@
-//! The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first, in whole bytes; then their
-//! bytes. The numbers are the ticks since the file head's `start_ticks`, the caller, and the arguments, zero-extended.
+//! The numbers of an `ENTER_SHORT`: behind the head a code of four bits for each, low ones first,
+//! in whole bytes; then their bytes. The numbers are the ticks since the file head's `start_ticks`,
+//! the caller, and the arguments, zero-extended.
 
 use core::hint::select_unpredictable;
 
-/// More arguments than this are put into an `ENTER`.
+/// A call with more arguments gets an `ENTER`.
 pub const MOST_ARGUMENTS: usize = 14;
-/// Codes above this stand for a number themselves.
+/// A higher code is itself a number.
 const MOST_BYTES: u64 = 8;
 
 /// The code of a number: 0 to 8 is how many bytes it has, 9 to 15 are the numbers 1 to 7.
@@ -19,19 +20,19 @@ pub const fn code(number: u64) -> u64 {
     }
 }
 
-/// Of each number below 8, and behind these of each higher one by its highest bit: the code.
+/// The code of each number below 8 and, behind these, of each higher number by its highest bit.
 const FORMS: [u8; 128] = {
     let mut forms = [0; 128];
     let mut at = 0;
     while at < 8 + 64 {
-        // Those of the lowest bits are not asked for.
+        // The entries of the lowest bits are not used.
         forms[at] = code(if at < 8 { at as u64 } else { 1 << (at - 8) }) as u8;
         at += 1;
     }
     forms
 };
 
-/// As `FORMS`, how many bytes follow.
+/// How many bytes the numbers of `FORMS` take.
 const LENGTHS: [u8; 128] = {
     let mut lengths = [0; 128];
     let mut at = 0;
@@ -42,7 +43,8 @@ const LENGTHS: [u8; 128] = {
     lengths
 };
 
-/// The code of a number and how many bytes stand for it, without a branch: numbers come in any order.
+/// The code of a number and how many bytes it takes, without a branch, since numbers of all sizes
+/// are mixed.
 #[inline(always)]
 pub fn form(number: u64) -> (u64, usize) {
     let highest_bit = 63 - (number | MOST_BYTES).leading_zeros();
@@ -50,13 +52,13 @@ pub fn form(number: u64) -> (u64, usize) {
     (FORMS[at].into(), LENGTHS[at].into())
 }
 
-/// How many bytes stand for a number of that code.
+/// How many bytes a number of that code takes.
 #[inline]
 pub const fn bytes(code: u64) -> usize {
     if code > MOST_BYTES { 0 } else { code as usize }
 }
 
-/// How many bytes stand for all numbers of a word of codes: [`bytes`] of each, added up without a loop.
+/// How many bytes all numbers of a word of codes take: the sum of [`bytes`], without a loop.
 #[inline]
 const fn total_bytes(codes: u64) -> usize {
     const ONES: u64 = 0x1111_1111_1111_1111;
@@ -78,7 +80,8 @@ const fn low_bytes(word: u64, bytes: u64) -> u64 {
     }
 }
 
-/// For each code which bits count of the word where the number begins, the number that it is itself, and its bytes.
+/// For each code: the mask of the word where the number begins, the number that the code itself is,
+/// and how many bytes follow.
 #[cfg(feature = "read")]
 const CODES: [[u64; 4]; 16] = {
     let mut codes = [[0; 4]; 16];
@@ -106,7 +109,8 @@ pub struct NumberReader<'a> {
 }
 
 impl<'a> NumberReader<'a> {
-    /// Of a call with that many arguments; `None` if there is not even room for the codes.
+    /// The numbers of a call with that many arguments; `None` if the record is too short for the
+    /// codes.
     #[inline]
     pub fn new(record: &'a [u8], arguments: usize) -> Option<Self> {
         let length = codes_length(arguments);
@@ -126,7 +130,7 @@ impl<'a> NumberReader<'a> {
         Some(Self { codes, rest })
     }
 
-    /// Passes over that many numbers; `None` where the record ends too early.
+    /// Passes over that many numbers; `None` if the record ends too early.
     #[inline]
     pub(crate) fn pass(&mut self, count: usize) -> Option<()> {
         let behind = 4 * count as u32;
@@ -136,7 +140,7 @@ impl<'a> NumberReader<'a> {
         Some(())
     }
 
-    /// The number at a position from here on; `None` where the record ends too early.
+    /// The number at a position from here on; `None` if the record ends too early.
     #[cfg(feature = "read")]
     #[inline]
     pub(crate) fn at(&self, position: usize) -> Option<u64> {
@@ -153,12 +157,12 @@ impl<'a> NumberReader<'a> {
         }
     }
 
-    /// Reads that many numbers at once, all of which end in the record. `bytes` begin where theirs do and go on behind the
-    /// record; if not far enough, nothing is read and this is false.
+    /// Reads that many numbers at once, all of which end in the record. `bytes` begins with theirs
+    /// and continues behind the record. False, and nothing is read, if it is too short.
     #[cfg(feature = "read")]
     #[inline]
     pub(crate) fn read_all(&self, bytes: &[u8], count: usize, into: &mut Vec<u64>) -> bool {
-        // Eight bytes are looked at wherever a number begins, which is never behind this.
+        // Eight bytes are read where a number begins, which is never behind this.
         const END: usize = (8 * MOST_ARGUMENTS).next_power_of_two();
         let Some(bytes) = bytes.first_chunk::<{ END + 7 }>() else {
             return false;
@@ -175,7 +179,7 @@ impl<'a> NumberReader<'a> {
             at = (at + length as usize) % END;
             place.write(word & mask | itself);
         }
-        // SAFETY: there is room for `count` more, because that was reserved, and each of them has been written.
+        // SAFETY: `count` more were reserved, and each has been written.
         unsafe { into.set_len(into.len() + count) };
         true
     }
@@ -190,7 +194,7 @@ impl<'a> NumberReader<'a> {
 impl Iterator for NumberReader<'_> {
     type Item = u64;
 
-    /// `None` where the record ends too early. Behind the last number there is nothing to be asked for.
+    /// `None` if the record ends too early. Not to be called behind the last number.
     #[inline]
     fn next(&mut self) -> Option<u64> {
         let code = self.codes & 15;
@@ -199,7 +203,7 @@ impl Iterator for NumberReader<'_> {
             return Some(code - MOST_BYTES);
         }
         let length = code as usize;
-        // Nearly always there is something behind it, and eight bytes can be read at once.
+        // Nearly always, eight bytes can be read at once.
         if let Some(word) = self.rest.first_chunk::<8>() {
             self.rest = &self.rest[length..];
             return Some(low_bytes(u64::from_le_bytes(*word), code));

@@ -1,13 +1,15 @@
-//! The auditing library: it leads every search of the loader for libcuda to the interposer (rtld-audit(7)).
+//! The auditing library: it redirects every search of the loader for libcuda to the interposer
+//! (rtld-audit(7)).
 //!
-//! The loader brings it into a namespace of its own before anything of the program, and asks it for every library that is
-//! looked for, by whatever way: linked, `dlopen` by any name or path, `dlmopen`. Invariant: it has these two functions and
-//! nothing else; it answers from the environment as the program was started with, needs nothing of the C library but
-//! `getenv` and `access`, keeps no state but two pointers, and what is not libcuda it passes on untouched.
+//! The loader loads it into a namespace of its own, before the program, and asks it about every
+//! library that is linked or opened with `dlopen` or `dlmopen`, by any name or path. Invariant: it
+//! has these two functions and nothing else; it uses the environment that the program was started
+//! with; it needs only `getenv` and `access` of the C library; it keeps no state but one pointer;
+//! it passes on other names unchanged.
 #![no_std]
 
-// Nothing here panics. Where panics unwind (builds for development), the language asks for the standard library all the same;
-// as it is shipped, in the profile `shim`, this library has none of it.
+// Nothing here panics. Builds for development, where panics unwind, need the standard library all
+// the same; in the profile `shim`, as it is shipped, this library does not.
 #[cfg(panic = "unwind")]
 extern crate std;
 
@@ -22,23 +24,25 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use cutape_registry::{asks_for_libcuda, names_a_folder, past_audit};
 
-/// LA_SER_ORIG of link.h: the name as the program or a library gave it. What follows are the places where it is tried.
+/// LA_SER_ORIG of link.h: the name as the program or a library gave it. Other flags are for the
+/// places where the loader tries it.
 const AS_GIVEN: c_uint = 1;
 
-/// The interposer's path, from `CUTAPE_AUDIT_LEADS_TO`. The name is long because a launcher's environment is full of short ones.
+/// The interposer's path, from `CUTAPE_AUDIT_LEADS_TO`.
 static INTERPOSER: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Asked once by the loader, with its version of the interface; what is used here is the same in all of them. With 0 the
-/// loader drops us.
+/// Called once by the loader, with its version of the interface; this library works with all of
+/// them. If it returns 0, the loader unloads us.
 #[unsafe(no_mangle)]
 pub extern "C" fn la_version(version: c_uint) -> c_uint {
-    // SAFETY: the name ends in NUL; the value stays where it is, since nothing in this namespace changes the environment.
+    // SAFETY: the name ends in NUL. The value stays valid, since nothing in this namespace changes
+    // the environment.
     let interposer = unsafe { libc::getenv(c"CUTAPE_AUDIT_LEADS_TO".as_ptr()) };
     INTERPOSER.store(interposer, Ordering::Relaxed);
     if interposer.is_null() { 0 } else { version }
 }
 
-/// Asked by the loader for every name that it looks for; it goes on with the answer.
+/// Called by the loader for every name that it searches; the loader uses the returned name.
 ///
 /// # Safety
 /// `name` is NULL or ends in NUL, as rtld-audit(7) says.
@@ -60,14 +64,14 @@ pub unsafe extern "C" fn la_objsearch(
     if !asks_for_libcuda(text) {
         return name;
     }
-    // A path where nothing is fails as ever: programs try several.
+    // A path that does not exist fails as without us: programs try several.
     // SAFETY: the name ends in NUL.
     if names_a_folder(text) && unsafe { libc::access(name, libc::F_OK) } != 0 {
         return name;
     }
     let interposer = INTERPOSER.load(Ordering::Relaxed);
-    // A process may outlive the launcher and what it laid out; then it gets what it asked for.
-    // SAFETY: `la_version` took it from the environment, where it ends in NUL; without it the loader has dropped us.
+    // A process may outlive the launcher and its files; then it gets the library that it asked for.
+    // SAFETY: from the environment, where it ends in NUL.
     if interposer.is_null() || unsafe { libc::access(interposer, libc::F_OK) } != 0 {
         return name;
     }

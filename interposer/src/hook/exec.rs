@@ -1,25 +1,21 @@
-//! Programs that start others with an environment of their own: what the launcher has put there is kept from our start on, and
-//! given to those that get nothing of it.
+//! Programs that start others with an environment of their own: these get the injected variables as
+//! well.
 //!
-//! A new environment that still has one of our variables is left as it is: who takes out another one does so on purpose.
+//! An environment that still has one of them is passed on unchanged: a program that removes another
+//! one does so on purpose.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
-use super::open::Next;
+use super::next::Next;
+use crate::process::env::{
+    self, Environment, LIBRARY_PATH_ENTRY, LOADER_ENTRIES, TRACE_ENTRY, entries, environ,
+};
+use crate::process::errno;
 
-/// Variables by which the launcher brings us into a process, and those that say what is to be done there.
-const LOADER: [&[u8]; 2] = [b"LD_PRELOAD=", b"LD_AUDIT="];
-const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH=";
-const TRACE: &[u8] = b"CUTAPE_TRACE=";
-const OURS: &[u8] = b"CUTAPE_";
-
-/// A longer environment is left as it is: the new one stands on the stack, since a child of `vfork` may not allocate.
+/// A longer environment is passed on unchanged: the new one lies on the stack, since a child of
+/// `vfork` must not allocate.
 const MOST: usize = 1024;
-
-/// The launcher's part of the environment that this process has begun with, as `NAME=VALUE`; leaked on purpose.
-static KEPT: AtomicPtr<Vec<CString>> = AtomicPtr::new(core::ptr::null_mut());
 
 static NEXT_EXECVE: Next = Next::of(c"execve");
 static NEXT_EXECVPE: Next = Next::of(c"execvpe");
@@ -27,133 +23,69 @@ static NEXT_FEXECVE: Next = Next::of(c"fexecve");
 static NEXT_SPAWN: Next = Next::of(c"posix_spawn");
 static NEXT_SPAWNP: Next = Next::of(c"posix_spawnp");
 
-type Environment = *const *const c_char;
-
-unsafe extern "C" {
-    static environ: Environment;
-}
-
 // SAFETY: an array of function pointers is what the section holds.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = keep;
+static AT_LOAD: extern "C" fn() = at_load;
 
-/// At our start, before anybody starts another program.
-extern "C" fn keep() {
-    // SAFETY: asks the auxiliary vector; no memory is involved.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return;
-    }
-    // SAFETY: the process's own environment; who changes it on another thread at this moment races with every getenv.
-    let now: Vec<CString> = unsafe { entries(environ) }.map(CStr::to_owned).collect();
-    let mut kept = launchers_part(&now);
-    if kept.is_empty() {
-        // We were loaded later, and the program may have emptied its environment since.
-        let start = std::fs::read("/proc/self/environ").unwrap_or_default();
-        let start = start.split(|&byte| byte == 0).map(CString::new);
-        kept = launchers_part(&start.filter_map(Result::ok).collect::<Vec<_>>());
-    }
-    if kept.is_empty() {
-        return;
-    }
-    KEPT.store(Box::into_raw(Box::new(kept)), Ordering::Release);
-    // Looked up now: a child of `vfork` had better not.
-    for next in [
-        &NEXT_EXECVE,
-        &NEXT_EXECVPE,
-        &NEXT_FEXECVE,
-        &NEXT_SPAWN,
-        &NEXT_SPAWNP,
-    ] {
-        next.get();
-    }
-}
-
-/// What the launcher has put into an environment; empty if that was not started by one.
-fn launchers_part(environment: &[CString]) -> Vec<CString> {
-    let begins = |entry: &CString, name: &[u8]| entry.to_bytes().starts_with(name);
-    let is_launchers = |entry: &&CString| {
-        let is_loaders = LOADER.iter().any(|name| begins(entry, name));
-        is_loaders || begins(entry, LIBRARY_PATH) || begins(entry, OURS)
-    };
-    // Without it nobody has launched us.
-    if !environment.iter().any(|entry| begins(entry, TRACE)) {
-        return Vec::new();
-    }
-    environment.iter().filter(is_launchers).cloned().collect()
-}
-
-fn kept() -> &'static [CString] {
-    // SAFETY: NULL, or leaked by `keep`.
-    unsafe { KEPT.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
-}
-
-/// What the launcher has given a variable, also when the program has emptied its environment since.
-pub(crate) fn kept_value(name: &CStr) -> Option<CString> {
-    let value = |entry: &CString| {
-        let rest = entry.to_bytes().strip_prefix(name.to_bytes())?;
-        CString::new(rest.strip_prefix(b"=")?).ok()
-    };
-    kept().iter().find_map(value)
-}
-
-/// The entries of an environment.
-///
-/// # Safety
-/// It is NULL or ends in NULL, its entries in NUL; it stays as it is while they are looked at.
-unsafe fn entries<'e>(environment: Environment) -> impl Iterator<Item = &'e CStr> {
-    let mut at = environment;
-    core::iter::from_fn(move || {
-        if at.is_null() {
-            return None;
+/// Run by the loader, before the program can start another.
+extern "C" fn at_load() {
+    if env::save_injected() {
+        // Found now, since a child of `vfork` should not call the loader.
+        for next in [
+            &NEXT_EXECVE,
+            &NEXT_EXECVPE,
+            &NEXT_FEXECVE,
+            &NEXT_SPAWN,
+            &NEXT_SPAWNP,
+        ] {
+            next.get();
         }
-        // SAFETY: as the caller says; the end was not passed yet.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: as above.
-        at = unsafe { at.add(1) };
-        // SAFETY: as the caller says.
-        Some(unsafe { CStr::from_ptr(entry) })
-    })
+    }
 }
 
-/// Starts a program by `start`, which gets the environment, or one with ours if there is nothing of ours in it.
+/// Calls `start` with the environment, or if that has no injected variables, with one that has
+/// them.
 ///
 /// # Safety
 /// As [`entries`].
-unsafe fn with_ours(environment: Environment, start: impl FnOnce(Environment) -> c_int) -> c_int {
-    let kept = kept();
+unsafe fn with_injected(
+    environment: Environment,
+    start: impl FnOnce(Environment) -> c_int,
+) -> c_int {
+    let injected = env::injected();
     let (mut count, mut has_path) = (0, false);
-    let mut is_told = kept.is_empty();
+    let mut is_complete = injected.is_empty();
     // SAFETY: as the caller says.
     for entry in unsafe { entries(environment) } {
         let bytes = entry.to_bytes();
-        is_told |= bytes.starts_with(TRACE) || LOADER.iter().any(|name| bytes.starts_with(name));
-        has_path |= bytes.starts_with(LIBRARY_PATH);
+        is_complete |= bytes.starts_with(TRACE_ENTRY)
+            || LOADER_ENTRIES.iter().any(|name| bytes.starts_with(name));
+        has_path |= bytes.starts_with(LIBRARY_PATH_ENTRY);
         count += 1;
     }
     let mut place = [core::ptr::null::<c_char>(); MOST];
-    if is_told || count + kept.len() >= MOST {
+    if is_complete || count + injected.len() >= MOST {
         return start(environment);
     }
     // SAFETY: as the caller says.
     let theirs = unsafe { entries(environment) };
-    let ours = kept.iter().map(CString::as_c_str);
-    let ours = ours.filter(|entry| !(has_path && entry.to_bytes().starts_with(LIBRARY_PATH)));
+    let ours = injected
+        .iter()
+        .map(CString::as_c_str)
+        .filter(|entry| !(has_path && entry.to_bytes().starts_with(LIBRARY_PATH_ENTRY)));
     for (place, entry) in place.iter_mut().zip(theirs.chain(ours)) {
         *place = entry.as_ptr();
     }
     start(place.as_ptr())
 }
 
-/// What comes behind ours under that name, as a function.
+/// The function behind ours of that name.
 macro_rules! next {
     ($next:ident as $type:ty, or $failure:expr) => {{
         let found = $next.get();
         if found.is_null() {
-            crate::errno::set(libc::ENOSYS);
+            errno::set(libc::ENOSYS);
             return $failure;
         }
         // SAFETY: the C library declares the function of that name so.
@@ -175,7 +107,7 @@ type Spawn = unsafe extern "C" fn(
 /// `execve` of unistd.h.
 ///
 /// # Safety
-/// As that says; so all that follow.
+/// As that requires; also for all functions below.
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub)]
 pub unsafe extern "C" fn execve(
@@ -185,7 +117,7 @@ pub unsafe extern "C" fn execve(
 ) -> c_int {
     let next = next!(NEXT_EXECVE as Execute, or - 1);
     // SAFETY: as the caller says.
-    unsafe { with_ours(environment, |environment| next(path, words, environment)) }
+    unsafe { with_injected(environment, |environment| next(path, words, environment)) }
 }
 
 /// `execv` of unistd.h.
@@ -212,7 +144,7 @@ pub unsafe extern "C" fn execvpe(
 ) -> c_int {
     let next = next!(NEXT_EXECVPE as Execute, or - 1);
     // SAFETY: as the caller says.
-    unsafe { with_ours(environment, |environment| next(name, words, environment)) }
+    unsafe { with_injected(environment, |environment| next(name, words, environment)) }
 }
 
 /// `execvp` of unistd.h.
@@ -239,7 +171,7 @@ pub unsafe extern "C" fn fexecve(
 ) -> c_int {
     let next = next!(NEXT_FEXECVE as ExecuteFile, or - 1);
     // SAFETY: as the caller says.
-    unsafe { with_ours(environment, |environment| next(file, words, environment)) }
+    unsafe { with_injected(environment, |environment| next(file, words, environment)) }
 }
 
 /// `posix_spawn` of spawn.h.
@@ -262,7 +194,7 @@ pub unsafe extern "C" fn posix_spawn(
         unsafe { next(process, path, actions, attributes, words, environment) }
     };
     // SAFETY: as the caller says.
-    unsafe { with_ours(environment, start) }
+    unsafe { with_injected(environment, start) }
 }
 
 /// `posix_spawnp` of spawn.h.
@@ -285,12 +217,13 @@ pub unsafe extern "C" fn posix_spawnp(
         unsafe { next(process, name, actions, attributes, words, environment) }
     };
     // SAFETY: as the caller says.
-    unsafe { with_ours(environment, start) }
+    unsafe { with_injected(environment, start) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     fn given(environment: &[&CStr]) -> Vec<CString> {
         let mut pointers: Vec<*const c_char> = environment.iter().map(|e| e.as_ptr()).collect();
@@ -302,12 +235,12 @@ mod tests {
             7
         };
         // SAFETY: the pointers end in NULL, their texts in NUL.
-        assert_eq!(unsafe { with_ours(pointers.as_ptr(), start) }, 7);
+        assert_eq!(unsafe { with_injected(pointers.as_ptr(), start) }, 7);
         found
     }
 
     #[test]
-    fn an_environment_without_ours_gets_it() {
+    fn environments_without_injected_variables_get_them() {
         let long: Vec<CString> = (0..MOST)
             .map(|n| CString::new(format!("V{n}=")).unwrap())
             .collect();
@@ -315,7 +248,7 @@ mod tests {
         assert_eq!(
             given(&[c"A=1"]),
             [c"A=1".to_owned()],
-            "nobody has launched this"
+            "not started by cutape"
         );
         let ours = [
             c"LD_PRELOAD=/l",
@@ -323,8 +256,7 @@ mod tests {
             c"CUTAPE_TRACE=/t",
             c"CUTAPE_OUTPUTS=all",
         ];
-        let kept = ours.iter().map(|&entry| entry.to_owned()).collect();
-        KEPT.store(Box::into_raw(Box::new(kept)), Ordering::Release);
+        env::inject(Some(&ours));
         for (environment, expected) in [
             (&[][..], &ours[..]),
             (
@@ -353,8 +285,8 @@ mod tests {
         ] {
             assert_eq!(given(environment), expected, "{environment:?}");
         }
-        assert_eq!(kept_value(c"CUTAPE_TRACE").as_deref(), Some(c"/t"));
-        assert_eq!(kept_value(c"CUTAPE_TRAC"), None);
-        KEPT.store(core::ptr::null_mut(), Ordering::Release);
+        assert_eq!(env::variable(c"CUTAPE_OUTPUTS").as_deref(), Some(c"all"));
+        assert_eq!(env::variable(c"CUTAPE_OUTPUT"), None);
+        env::inject(None);
     }
 }

@@ -1,34 +1,30 @@
-//! The back end *gum*: frida-gum rewrites the beginning of each of the driver's functions to jump to our entry.
+//! The backend *gum*: frida-gum rewrites the beginning of each of the driver's functions to jump to
+//! our entry.
 //!
-//! It is done when the process starts, before `main` and before anything has called the driver; it is never undone, and the
-//! driver stays loaded for good: both were seen to crash (frida-gum 17.9.5, 2026-11-20).
+//! This happens before `main`, when nothing has called the driver. It is never undone, and the
+//! driver stays loaded: undoing and unloading were seen to crash (frida-gum 17.9.5, 2026-11-20).
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cutape_registry::FUNCTIONS;
 use frida_gum::interceptor::Interceptor;
 use frida_gum::{Gum, NativePointer};
 
 use super::patch::{self, Engine};
-use crate::settings::{self, Via};
-use crate::{call, driver, entry, errno, log};
+use crate::process::settings::Backend;
+use crate::process::{errno, log};
+use crate::{driver, entry_addresses, loaded, start};
 
-/// By this name the launcher knows that this build can patch.
+/// The launcher recognizes a build that can patch by this name.
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub)]
 pub static cutape_interposer_patches: u32 = 1;
 
-static PATCHED: AtomicBool = AtomicBool::new(false);
-/// Where the driver's code begins, and how long it is; 0 unless it is patched.
-static CODE_START: AtomicUsize = AtomicUsize::new(0);
-static CODE_LENGTH: AtomicUsize = AtomicUsize::new(0);
-
 /// Run by the loader before `main`.
 extern "C" fn at_start() {
-    if settings::via() == Via::Gum {
+    if Backend::chosen() == Backend::Gum {
         let _errno = errno::Errno::keep();
-        if call::load_early() && !PATCHED.load(Ordering::Relaxed) {
+        if start::load_early() && !driver::is_patched() {
             patch_driver();
         }
     }
@@ -39,20 +35,7 @@ extern "C" fn at_start() {
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = at_start;
 
-/// Whether the driver's own functions lead to our entries.
-#[inline]
-pub(crate) fn is_patched() -> bool {
-    PATCHED.load(Ordering::Relaxed)
-}
-
-/// Whether a call from that address is one that the patched driver makes into itself, perhaps on a thread of its own.
-#[inline]
-pub(crate) fn is_drivers_own(caller: u64) -> bool {
-    let inside = (caller as usize).wrapping_sub(CODE_START.load(Ordering::Relaxed));
-    inside < CODE_LENGTH.load(Ordering::Relaxed)
-}
-
-/// The engine, as frida-gum has it.
+/// frida-gum's engine.
 struct Gums(Interceptor);
 
 fn pointer(address: usize) -> NativePointer {
@@ -86,34 +69,31 @@ impl Engine for Gums {
     }
 }
 
-/// Patches the loaded driver; if that fails, calls reach us as with *preload*.
+/// Patches the loaded driver. If that fails, calls reach us as with *preload*.
 fn patch_driver() {
-    // It is in the way of whoever would unload it, so it stays.
+    // Never dropped, since undoing the patches crashes.
     let gum = core::mem::ManuallyDrop::new(Gum::obtain());
     let mut engine = core::mem::ManuallyDrop::new(Gums(Interceptor::obtain(&gum)));
     let functions = driver::addresses();
     match patch::all(&mut *engine, functions, |function| {
-        entry::address(function).addr()
+        entry_addresses::of(function).addr()
     }) {
         Ok(originals) => {
             for (function, original) in originals {
-                driver::set_real(function, original as *mut c_void);
+                driver::set_target(function, original as *mut c_void);
             }
             if let Some(&(address, _)) = functions.first() {
-                let (start, length) = crate::maps::code_around(address);
-                CODE_START.store(start, Ordering::Relaxed);
-                CODE_LENGTH.store(length, Ordering::Relaxed);
+                driver::set_patched(loaded::code_around(address));
             }
-            PATCHED.store(true, Ordering::Release);
         }
         Err(failed) => {
             let name = FUNCTIONS
                 .get(usize::from(failed.function))
                 .map_or("a function", |function| function.name);
             log::line(&[
-                b"the driver cannot be patched, because of ",
+                b"cannot patch the driver: ",
                 name.as_bytes(),
-                b": calls are recorded as with --via preload",
+                b"; calls are recorded as with --backend preload",
             ]);
         }
     }

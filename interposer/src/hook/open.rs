@@ -1,29 +1,36 @@
-//! Our `dlopen` and `dlmopen`, which stand before the C library's where we are preloaded: a path of libcuda leads to us.
+//! Our `dlopen` and `dlmopen`, which replace the C library's if we are preloaded: a path of libcuda
+//! loads us.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
-use cutape_registry::{asks_for_libcuda, names_a_folder};
+use cutape_registry::{PAST_AUDIT, asks_for_libcuda, names_a_folder};
 
-use crate::errno::Errno;
+use super::next::Next;
+use crate::process::errno::Errno;
+use crate::process::settings::Backend;
 
-/// The next one behind each of ours: the C library's, or that of another tool.
+/// Tells this library from a real driver: a search for libcuda passes over a library that exports
+/// it.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "found by name")]
+pub static cutape_interposer_marker: u32 = 1;
+
 static NEXT_DLOPEN: Next = Next::of(c"dlopen");
 static NEXT_DLMOPEN: Next = Next::of(c"dlmopen");
 
-/// What one of ours does with a call.
+/// Where a call goes.
 #[repr(C)]
-struct Chosen {
-    /// Where it goes on.
+struct Redirected {
+    /// The next function.
     target: *const c_void,
-    /// With which name.
+    /// The name that it gets.
     name: *const c_char,
 }
 
-/// `dlopen` of dlfcn.h. It jumps to the next one, so that this sees its caller's return address: libraries are searched for
-/// along the RUNPATH of who calls.
+/// `dlopen` of dlfcn.h. It jumps to the next one, so that this sees the caller's return address:
+/// the loader searches along the caller's RUNPATH.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[allow(unreachable_pub)]
@@ -43,7 +50,8 @@ pub extern "C" fn dlopen() {
     )
 }
 
-/// `dlmopen` of dlfcn.h. The loader makes a copy of us in each namespace, which records into a trace of its own.
+/// `dlmopen` of dlfcn.h. The loader makes a copy of us in each namespace, which writes a trace of
+/// its own.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[allow(unreachable_pub)]
@@ -74,66 +82,40 @@ pub extern "C" fn dlmopen() {
 
 /// # Safety
 /// The name is one for `dlopen`.
-unsafe extern "C" fn choose(name: *const c_char) -> Chosen {
+unsafe extern "C" fn choose(name: *const c_char) -> Redirected {
     // SAFETY: as the caller says.
-    unsafe { NEXT_DLOPEN.choose(name) }
+    unsafe { redirect(&NEXT_DLOPEN, name) }
 }
 
 /// # Safety
 /// The name is one for `dlmopen`.
-unsafe extern "C" fn choose_for_namespace(name: *const c_char) -> Chosen {
+unsafe extern "C" fn choose_for_namespace(name: *const c_char) -> Redirected {
     // SAFETY: as the caller says.
-    unsafe { NEXT_DLMOPEN.choose(name) }
+    unsafe { redirect(&NEXT_DLMOPEN, name) }
 }
 
-/// A function of that name behind ours.
-pub(super) struct Next {
-    name: &'static CStr,
-    /// NULL before it is needed.
-    found: AtomicPtr<c_void>,
-}
-
-impl Next {
-    pub(super) const fn of(name: &'static CStr) -> Self {
-        Self {
-            name,
-            found: AtomicPtr::new(core::ptr::null_mut()),
-        }
-    }
-
-    /// NULL if there is none.
-    pub(super) fn get(&self) -> *const c_void {
-        let known = self.found.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return known;
-        }
-        // SAFETY: asks the loader for what comes behind this library; the name ends in NUL.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.found.store(found, Ordering::Relaxed);
-        found
-    }
-
-    /// # Safety
-    /// The name is NULL or ends in NUL.
-    unsafe fn choose(&self, name: *const c_char) -> Chosen {
-        let _errno = Errno::keep();
-        let next = self.get();
-        let target = if next.is_null() {
-            unavailable as *const c_void
-        } else {
-            next
-        };
-        // SAFETY: as the caller says.
-        let name = unsafe { led_to_us(name) }.unwrap_or(name);
-        Chosen { target, name }
-    }
+/// Where a call of `dlopen` or `dlmopen` goes.
+///
+/// # Safety
+/// The name is NULL or ends in NUL.
+unsafe fn redirect(next: &Next, name: *const c_char) -> Redirected {
+    let _errno = Errno::keep();
+    let next = next.get();
+    let target = if next.is_null() {
+        unavailable as *const c_void
+    } else {
+        next
+    };
+    // SAFETY: as the caller says.
+    let name = unsafe { redirected(name) }.unwrap_or(name);
+    Redirected { target, name }
 }
 
 /// Our own path, if the name asks for libcuda.
 ///
 /// # Safety
 /// The name is NULL or ends in NUL.
-unsafe fn led_to_us(name: *const c_char) -> Option<*const c_char> {
+unsafe fn redirected(name: *const c_char) -> Option<*const c_char> {
     if name.is_null() {
         return None;
     }
@@ -142,7 +124,7 @@ unsafe fn led_to_us(name: *const c_char) -> Option<*const c_char> {
     if !asks_for_libcuda(text) {
         return None;
     }
-    // A path where nothing is fails as ever: programs try several.
+    // A path that does not exist fails as without us: programs try several.
     // SAFETY: the name ends in NUL.
     if names_a_folder(text) && unsafe { libc::access(name, libc::F_OK) } != 0 {
         return None;
@@ -150,23 +132,24 @@ unsafe fn led_to_us(name: *const c_char) -> Option<*const c_char> {
     own_path()
 }
 
-/// By which name the loader knows us; it stays as long as we do, which is for ever.
+/// The path from which the loader has loaded us. It stays valid, since we are never unloaded.
 fn own_path() -> Option<*const c_char> {
     // SAFETY: all-zero is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    let own = &raw const crate::cutape_interposer_marker;
+    let own = &raw const cutape_interposer_marker;
     // SAFETY: `info` is valid for writing.
     let found = unsafe { libc::dladdr(own.cast(), &raw mut info) } != 0;
     (found && !info.dli_fname.is_null()).then_some(info.dli_fname)
 }
 
-/// Stands for a function that no library behind us has, which a process with a loader cannot be without.
+/// In the place of a next function that does not exist, which does not happen in a process with a
+/// loader.
 extern "C" fn unavailable() -> *const c_void {
     core::ptr::null()
 }
 
-/// `dlopen` without our leading.
-pub(super) fn real_dlopen(path: &CStr, flags: c_int) -> *mut c_void {
+/// `dlopen` without redirection.
+fn real_dlopen(path: &CStr, flags: c_int) -> *mut c_void {
     let next = NEXT_DLOPEN.get();
     if next.is_null() {
         return core::ptr::null_mut();
@@ -178,35 +161,47 @@ pub(super) fn real_dlopen(path: &CStr, flags: c_int) -> *mut c_void {
     unsafe { dlopen(path.as_ptr(), flags) }
 }
 
+/// Opens the real driver for good, past everything that redirects searches for libcuda to us. NULL,
+/// with the reason in `dlerror`.
+pub(crate) fn open_driver(path: &CStr) -> *mut c_void {
+    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+    let marked = match Backend::chosen() {
+        Backend::Audit if path.to_bytes().starts_with(b"/") => {
+            CString::new([PAST_AUDIT.as_bytes(), path.to_bytes()].concat()).ok()
+        }
+        _ => None,
+    };
+    real_dlopen(marked.as_deref().unwrap_or(path), flags)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
 
     #[test]
-    fn only_libcuda_is_led_to_us() {
+    fn only_libcuda_is_redirected() {
         let folder = std::env::temp_dir().join(format!("cutape-open-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libcuda.so.1"), b"").unwrap();
         std::fs::write(folder.join("libother.so"), b"").unwrap();
         let inside = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-        for (name, led) in [
+        for (name, expected) in [
             ("libcuda.so.1".to_owned(), true),
             ("libcuda.so".to_owned(), true),
             ("libm.so.6".to_owned(), false),
             (String::new(), false),
             (inside("libcuda.so.1"), true),
-            // It is not there: dlopen says so.
+            // It does not exist: dlopen says so.
             (inside("libcuda.so"), false),
             (inside("libother.so"), false),
         ] {
             let text = CString::new(name.clone()).unwrap();
             // SAFETY: it ends in NUL.
-            let found = unsafe { led_to_us(text.as_ptr()) };
-            assert_eq!(found.is_some(), led, "{name}");
+            let found = unsafe { redirected(text.as_ptr()) };
+            assert_eq!(found.is_some(), expected, "{name}");
         }
         // SAFETY: NULL is allowed.
-        assert!(unsafe { led_to_us(core::ptr::null()) }.is_none());
+        assert!(unsafe { redirected(core::ptr::null()) }.is_none());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

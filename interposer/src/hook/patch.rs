@@ -1,16 +1,19 @@
-//! Patching the driver's functions in place: in which order, what is tried for each, and what happens if one cannot be patched.
+//! Patches the driver's functions in place: in which order, by which method, and what happens if
+//! one cannot be patched.
 
-// Without the feature there is no engine; the logic is tested all the same.
-#![cfg_attr(not(feature = "gum"), allow(dead_code))]
+#![cfg_attr(
+    not(feature = "gum"),
+    allow(dead_code, reason = "the engine needs the feature, the tests do not")
+)]
 
-/// What rewrites the beginning of a function. Addresses are of code in this process.
+/// Rewrites the beginning of a function. Addresses are of code in this process.
 pub(super) trait Engine {
     /// Collects patches: none is in effect before `end`.
     fn begin(&mut self);
-    /// Makes the function jump straight to the replacement. The address at which the original goes on living; `None` if the
-    /// function's first bytes cannot be moved.
+    /// Makes the function jump straight to the replacement. Returns where the original can be
+    /// called; `None` if the function's first bytes cannot be moved.
     fn replace_fast(&mut self, function: usize, replacement: usize) -> Option<usize>;
-    /// The same by way of the engine's own code: slower, and for more functions.
+    /// The same through the engine's own code: slower, but possible for more functions.
     fn replace(&mut self, function: usize, replacement: usize) -> Option<usize>;
     /// Takes a patch back.
     fn revert(&mut self, function: usize);
@@ -18,17 +21,18 @@ pub(super) trait Engine {
     fn end(&mut self);
 }
 
-/// A function that neither way of patching works on; nothing is patched then.
+/// A function that neither method can patch; then nothing is patched.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotPatched {
     /// Which one, by id.
     pub(super) function: u16,
 }
 
-/// Patches each function, given by address and id, to jump to its entry; the addresses of the originals, by id.
+/// Patches each function, given by address and id, to jump to its entry. Returns where the
+/// originals can be called, by id.
 ///
-/// Nobody else may be in these functions meanwhile: measured with frida-gum 17.9.5, 7 of 8 processes crashed where threads
-/// were.
+/// No thread may be in these functions meanwhile: with frida-gum 17.9.5, 7 of 8 processes crashed
+/// in which threads were.
 pub(super) fn all(
     engine: &mut impl Engine,
     functions: &[(usize, u16)],

@@ -1,56 +1,61 @@
-//! Batches of copies, whose addresses may be the host's or the device's: each is told by itself.
+//! Batches of copies, whose addresses may be the host's or the device's.
 
 use cutape_driver::types::{CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum};
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
-use cutape_format::write::Record;
+use cutape_registry::{CopyOp, Family};
 
-use super::copy::is_host;
-use crate::call::{Frame, payload_policy};
-use crate::thread::Thread;
-use crate::trace_file::Rows;
-use crate::{memory, pending, snapshot};
+use crate::file::rows::Rows;
+use crate::hot::frame::Frame;
+use crate::hot::recording::payload_policy;
+use crate::hot::thread::{Draft, Thread};
+use crate::process::memory;
+use crate::queries::is_host;
+use crate::{async_readback, snapshot};
 
-/// How a batch is described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Arrays of targets, sources and sizes, and a count.
-    Lines,
-    /// A count and an array of structs.
-    Boxes,
-}
-
-/// More copies in one batch are not looked at.
+/// A batch with more copies is ignored.
 const MOST_COPIES: u64 = 1 << 16;
-/// Most rows of one copy between pointers; more make no sense.
+/// A copy with more rows is ignored: its description is wrong.
 const MOST_ROWS: u64 = 1 << 26;
 
-/// A copy's two sides, where they are the host's.
+/// The host memory of a copy.
 struct Sides {
     target: Option<Rows>,
     source: Option<Rows>,
 }
 
-/// What the batch copies, in its order; nothing where its description cannot be read.
-fn copies(frame: &Frame, shape: Shape) -> Vec<Sides> {
-    let count = match shape {
-        Shape::Lines => frame.words[3],
-        Shape::Boxes => frame.words[0],
+/// The copies of a batch, in its order; none if its description cannot be read.
+fn copies(frame: &Frame, family: Family) -> Vec<Sides> {
+    let Family::Copy(op) = family else {
+        return Vec::new();
     };
+    let copy = |index: u64| match op {
+        CopyOp::Batch {
+            targets,
+            sources,
+            sizes,
+            ..
+        } => line(
+            [targets, sources, sizes].map(|array| frame.word(array)),
+            index,
+        ),
+        CopyOp::Batch3D { operations, .. } => volume(frame.word(operations), index),
+        _ => None,
+    };
+    let (CopyOp::Batch { count, .. } | CopyOp::Batch3D { count, .. }) = op else {
+        return Vec::new();
+    };
+    let count = frame.word(count);
     if count > MOST_COPIES {
         return Vec::new();
     }
-    (0..count)
-        .map_while(|index| match shape {
-            Shape::Lines => line(frame, index),
-            Shape::Boxes => volume(frame.words[1], index),
-        })
-        .collect()
+    (0..count).map_while(copy).collect()
 }
 
-fn line(frame: &Frame, index: u64) -> Option<Sides> {
-    let word = |array: usize| memory::word(frame.words[array].checked_add(index * 8)?);
-    let (target, source, size) = (word(0)?, word(1)?, word(2)?);
+/// A copy of arrays of targets, sources and sizes.
+fn line(arrays: [u64; 3], index: u64) -> Option<Sides> {
+    let [target, source, size] = arrays.map(|array| memory::word(array.checked_add(index * 8)?));
+    let (target, source, size) = (target?, source?, size?);
     let side = |address| is_host(address).then(|| Rows::flat(address, size));
     Some(Sides {
         target: side(target),
@@ -72,7 +77,8 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
             .read_unaligned()
     };
     let pointer = CUmemcpy3DOperandType_enum::CU_MEMCPY_OPERAND_TYPE_POINTER;
-    // Elements are bytes where neither side is an array; the length of another's elements is not known here.
+    // Elements are bytes if neither side is an array; the element size of an array is not known
+    // here.
     let linear = copy.src.type_ == pointer && copy.dst.type_ == pointer;
     let (row, rows, slices) = (
         copy.extent.width as u64,
@@ -105,9 +111,9 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
     })
 }
 
-/// Puts the host bytes that all copies read, one after the other.
-pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Option<()> {
-    let sources: Vec<Rows> = copies(frame, shape)
+/// Writes the host bytes that all copies read, one after the other.
+pub(super) fn put_sources(draft: &mut Draft<'_>, frame: &Frame, family: Family) -> Option<()> {
+    let sources: Vec<Rows> = copies(frame, family)
         .into_iter()
         .filter_map(|sides| sides.source)
         .collect();
@@ -118,17 +124,17 @@ pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Op
         .iter()
         .fold(0u64, |sum, rows| sum.saturating_add(rows.length()));
     if let [only] = sources.as_slice() {
-        return snapshot::payload(record, 1, field::HOST_BYTES, only, payload_policy().0);
+        return snapshot::payload(draft, 1, field::HOST_BYTES, only, payload_policy().0);
     }
     let mut bytes: Vec<u8> = Vec::new();
     if payload_policy().0 != PayloadPolicy::None {
         let Some(()) = gather(&sources, total, &mut bytes) else {
-            return snapshot::unreadable(record, 1, field::HOST_BYTES);
+            return snapshot::unreadable(draft, 1, field::HOST_BYTES);
         };
     }
-    // Without payloads only the length is looked at.
+    // Without payloads, only the length is recorded.
     let rows = Rows::flat(bytes.as_ptr() as u64, total);
-    snapshot::payload(record, 1, field::HOST_BYTES, &rows, payload_policy().0)
+    snapshot::payload(draft, 1, field::HOST_BYTES, &rows, payload_policy().0)
 }
 
 /// All rows without gaps; `None` if they cannot be read, or there is no memory for them.
@@ -144,12 +150,12 @@ fn gather(sources: &[Rows], total: u64, bytes: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Notes that host memory will be written, copy after copy.
-pub(super) fn enqueued(state: &Thread, frame: &Frame, shape: Shape) {
-    for target in copies(frame, shape)
+/// Adds a readback for each copy to host memory.
+pub(super) fn enqueued(thread: &Thread, frame: &Frame, family: Family) {
+    for target in copies(frame, family)
         .into_iter()
         .filter_map(|sides| sides.target)
     {
-        pending::enqueued(state, frame, 0, field::HOST_BYTES, target);
+        async_readback::add(thread, frame, 0, field::HOST_BYTES, target);
     }
 }

@@ -1,25 +1,19 @@
-//! Copies whose host side the roles cannot describe: struct-described ones, and those that tell host from device by address.
+//! Copies whose host side the roles cannot describe: those that a struct describes, and those that
+//! tell host from device by the address.
 
 use cutape_driver::types::{
     CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUmemorytype, CUmemorytype_enum,
-    CUpointer_attribute_enum,
 };
 use cutape_format::layout::field;
-use cutape_format::write::Record;
-use cutape_registry::{FUNCTIONS, id};
+use cutape_registry::{CopyShape, FUNCTIONS, Transfer};
 
-use crate::call::{Frame, payload_policy};
-use crate::thread::Thread;
-use crate::trace_file::Rows;
-use crate::{driver, memory, pending, snapshot};
-
-/// Which struct describes the copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Plane,
-    Volume,
-    PeerVolume,
-}
+use crate::file::rows::Rows;
+use crate::hot::frame::Frame;
+use crate::hot::recording::payload_policy;
+use crate::hot::thread::{Draft, Thread};
+use crate::process::memory;
+use crate::queries::is_host;
+use crate::{async_readback, snapshot};
 
 /// One side of a copy: what kind of memory, and where.
 struct Side {
@@ -32,7 +26,7 @@ struct Side {
 }
 
 impl Side {
-    /// Where the host bytes are, if this side is in host memory.
+    /// Its address, if this side is in host memory.
     fn host_address(&self) -> Option<u64> {
         let start = match self.kind {
             CUmemorytype_enum::CU_MEMORYTYPE_HOST => self.host,
@@ -69,20 +63,7 @@ impl Copy {
     }
 }
 
-/// Whether an address that may be of any kind is the host's: the driver knows which are not.
-pub(super) fn is_host(address: u64) -> bool {
-    if address == 0 {
-        return false;
-    }
-    let mut kind = 0u32;
-    let attribute = CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE.0;
-    let words = [(&raw mut kind) as u64, u64::from(attribute), address, 0];
-    // SAFETY: `kind` is valid for writing an unsigned int.
-    let answer = unsafe { driver::call(id::cuPointerGetAttribute, words) };
-    answer != Some(0) || kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0
-}
-
-/// Reads a struct of the program's; `None` if it cannot be read.
+/// Reads a struct of the program; `None` if it cannot be read.
 ///
 /// # Safety
 /// Every bit pattern is a `T`.
@@ -143,14 +124,14 @@ macro_rules! volume {
     }};
 }
 
-fn describe(frame: &Frame, shape: Shape) -> Option<Copy> {
-    let address = frame.words[0];
+fn describe(frame: &Frame, shape: CopyShape) -> Option<Copy> {
+    let address = frame.word(0);
     // SAFETY: the structs hold integers and raw pointers only.
     Some(unsafe {
         match shape {
-            Shape::Volume => volume!(read::<CUDA_MEMCPY3D>(address)?),
-            Shape::PeerVolume => volume!(read::<CUDA_MEMCPY3D_PEER>(address)?),
-            Shape::Plane => {
+            CopyShape::Volume => volume!(read::<CUDA_MEMCPY3D>(address)?),
+            CopyShape::PeerVolume => volume!(read::<CUDA_MEMCPY3D_PEER>(address)?),
+            CopyShape::Plane => {
                 let copy = read::<CUDA_MEMCPY2D>(address)?;
                 let side = |kind, host: u64, device, x: usize, y: usize, pitch: usize| Side {
                     kind,
@@ -187,90 +168,115 @@ fn describe(frame: &Frame, shape: Shape) -> Option<Copy> {
 }
 
 /// The host memory that a copy of a graph reads, and that which it writes.
-pub(crate) fn host_sides(copy: &CUDA_MEMCPY3D) -> [Option<Rows>; 2] {
+pub(super) fn host_sides(copy: &CUDA_MEMCPY3D) -> [Option<Rows>; 2] {
     let copy = volume!(copy);
     [copy.memory(&copy.source), copy.memory(&copy.target)]
 }
 
 fn is_asynchronous(frame: &Frame) -> bool {
     FUNCTIONS
-        .get(frame.function as usize)
-        .is_some_and(pending::is_asynchronous)
+        .get(frame.index())
+        .is_some_and(|function| function.stream.is_some())
 }
 
-/// Puts the host rows that are copied from.
-pub(super) fn before(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Option<()> {
-    let Some(copy) = describe(frame, shape) else {
+/// The host memory that a described copy reads.
+fn source(frame: &Frame, shape: CopyShape) -> Option<Rows> {
+    let copy = describe(frame, shape)?;
+    copy.memory(&copy.source)
+}
+
+/// The host memory that a described copy writes.
+fn target(frame: &Frame, shape: CopyShape) -> Option<Rows> {
+    let copy = describe(frame, shape)?;
+    copy.memory(&copy.target)
+}
+
+/// The same for a copy of bytes from or to any address.
+fn unified(frame: &Frame, address: u8, transfer: Transfer) -> Option<Rows> {
+    let address = frame.word(address);
+    is_host(address).then(|| Rows::flat(address, frame.word(transfer.bytes)))
+}
+
+/// Writes the bytes of host memory that is read, if there is any.
+fn put_read(draft: &mut Draft<'_>, position: u8, rows: Option<Rows>) -> Option<()> {
+    rows.map_or(Some(()), |rows| {
+        snapshot::payload(
+            draft,
+            position,
+            field::HOST_BYTES,
+            &rows,
+            payload_policy().0,
+        )
+    })
+}
+
+/// The same for host memory that was written, if the call has succeeded and copied before it
+/// returned.
+fn put_written(
+    draft: &mut Draft<'_>,
+    frame: &Frame,
+    position: u8,
+    rows: impl FnOnce() -> Option<Rows>,
+) -> Option<()> {
+    if !frame.succeeded() || is_asynchronous(frame) {
         return Some(());
-    };
-    match copy.memory(&copy.source) {
-        Some(rows) => snapshot::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().0),
-        None => Some(()),
     }
+    rows().map_or(Some(()), |rows| {
+        snapshot::payload(
+            draft,
+            position,
+            field::HOST_BYTES,
+            &rows,
+            payload_policy().1,
+        )
+    })
 }
 
-/// Notes that the host rows will be written.
-pub(super) fn enqueued(state: &Thread, frame: &Frame, shape: Shape) {
+/// Adds a readback for host memory that will be written, if the copy is asynchronous.
+fn await_written(
+    thread: &Thread,
+    frame: &Frame,
+    position: u8,
+    rows: impl FnOnce() -> Option<Rows>,
+) {
     if is_asynchronous(frame)
-        && let Some(copy) = describe(frame, shape)
-        && let Some(rows) = copy.memory(&copy.target)
+        && let Some(rows) = rows()
     {
-        pending::enqueued(state, frame, 0, field::HOST_BYTES, rows);
+        async_readback::add(thread, frame, position, field::HOST_BYTES, rows);
     }
 }
 
-/// Puts the host rows that have been written.
-pub(super) fn after(record: &mut Record<'_>, frame: &Frame, shape: Shape) -> Option<()> {
-    if frame.result as i32 != 0 || is_asynchronous(frame) {
-        return Some(());
-    }
-    let Some(copy) = describe(frame, shape) else {
-        return Some(());
-    };
-    match copy.memory(&copy.target) {
-        Some(rows) => snapshot::payload(record, 0, field::HOST_BYTES, &rows, payload_policy().1),
-        None => Some(()),
-    }
+pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
+    put_read(draft, 0, source(frame, shape))
 }
 
-const TARGET: usize = 0;
-const SOURCE: usize = 1;
-const LENGTH: usize = 2;
-
-/// Puts the bytes that `cuMemcpy` copies from, if they are the host's.
-pub(super) fn before_unified(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    if !is_host(frame.words[SOURCE]) {
-        return Some(());
-    }
-    let rows = Rows::flat(frame.words[SOURCE], frame.words[LENGTH]);
-    snapshot::payload(
-        record,
-        SOURCE as u8,
-        field::HOST_BYTES,
-        &rows,
-        payload_policy().0,
-    )
+pub(super) fn enqueued(thread: &Thread, frame: &Frame, shape: CopyShape) {
+    await_written(thread, frame, 0, || target(frame, shape));
 }
 
-/// Notes that host bytes will be written by `cuMemcpyAsync`.
-pub(super) fn enqueued_unified(state: &Thread, frame: &Frame) {
-    if is_asynchronous(frame) && is_host(frame.words[TARGET]) {
-        let rows = Rows::flat(frame.words[TARGET], frame.words[LENGTH]);
-        pending::enqueued(state, frame, TARGET as u8, field::HOST_BYTES, rows);
-    }
+pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
+    put_written(draft, frame, 0, || target(frame, shape))
 }
 
-/// Puts the host bytes that `cuMemcpy` has written.
-pub(super) fn after_unified(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    if frame.result as i32 != 0 || is_asynchronous(frame) || !is_host(frame.words[TARGET]) {
-        return Some(());
-    }
-    let rows = Rows::flat(frame.words[TARGET], frame.words[LENGTH]);
-    snapshot::payload(
-        record,
-        TARGET as u8,
-        field::HOST_BYTES,
-        &rows,
-        payload_policy().1,
-    )
+pub(super) fn put_unified_source(
+    draft: &mut Draft<'_>,
+    frame: &Frame,
+    transfer: Transfer,
+) -> Option<()> {
+    let rows = unified(frame, transfer.source, transfer);
+    put_read(draft, transfer.source, rows)
+}
+
+pub(super) fn enqueued_unified(thread: &Thread, frame: &Frame, transfer: Transfer) {
+    let rows = || unified(frame, transfer.target, transfer);
+    await_written(thread, frame, transfer.target, rows);
+}
+
+pub(super) fn put_unified_target(
+    draft: &mut Draft<'_>,
+    frame: &Frame,
+    transfer: Transfer,
+) -> Option<()> {
+    let rows = || unified(frame, transfer.target, transfer);
+    put_written(draft, frame, transfer.target, rows)
 }

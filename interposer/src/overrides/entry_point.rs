@@ -1,63 +1,58 @@
-//! `cuGetProcAddress`: the driver is asked, and its answer is mapped to our entry by address.
+//! `cuGetProcAddress`: the program gets our entry in place of the driver's function.
 
 use core::ffi::c_void;
 
-use cutape_format::layout::{field, note_kind, record_kind};
-use cutape_format::write::Record;
+use cutape_format::layout::{field, note_kind};
 
-use crate::call::Frame;
-use crate::thread::Thread;
-use crate::{driver, entry, hook, memory, snapshot};
+use crate::hot::frame::Frame;
+use crate::hot::thread::{Draft, Thread};
+use crate::process::memory;
+use crate::{driver, entry_addresses, snapshot};
 
-const NAME: usize = 0;
-const ADDRESS: usize = 1;
-
-/// Puts the address that the driver gave, which `replace` is about to overwrite.
-pub(super) fn after(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    if frame.result as i32 != 0 || frame.words[ADDRESS] == 0 {
+/// Writes the address that the driver has returned, before `replace` overwrites it.
+pub(super) fn put_address(draft: &mut Draft<'_>, frame: &Frame, address: u8) -> Option<()> {
+    if !frame.succeeded() || frame.word(address) == 0 {
         return Some(());
     }
-    snapshot::bytes(
-        record,
-        ADDRESS as u8,
-        field::POINTEE,
-        frame.words[ADDRESS],
-        8,
-    )
+    snapshot::bytes(draft, address, field::POINTEE, frame.word(address), 8)
 }
 
-/// Notes a name that the driver knows and we do not: the program gets the driver's own function.
-pub(super) fn note_unknown(state: &Thread, frame: &Frame) {
-    let Some(address) = answer(frame) else { return };
-    if driver::by_address(address).is_some() {
+/// Records a name that the driver knows and the registry does not: the program gets the driver's
+/// own function.
+pub(super) fn note_unknown(thread: &Thread, frame: &Frame, name: u8, address: u8) {
+    let Some(answer) = answer(frame, address) else {
+        return;
+    };
+    if driver::by_address(answer).is_some() {
         return;
     }
-    let mut name = [0u8; 128];
-    let length = memory::string_length(frame.words[NAME], name.len()).unwrap_or(0);
-    if length > 0 && memory::read_all(frame.words[NAME], &mut name[..length]) {
-        state.write(record_kind::NOTE, note_kind::UNKNOWN_SYMBOL, |record| {
-            record.put(&name[..length])
-        });
+    let mut text = [0u8; 128];
+    let length = memory::string_length(frame.word(name), text.len()).unwrap_or(0);
+    let Some(text) = text.get_mut(..length).filter(|text| !text.is_empty()) else {
+        return;
+    };
+    if memory::read_all(frame.word(name), text) {
+        thread.note(note_kind::UNKNOWN_SYMBOL, |draft| draft.put(text));
     }
 }
 
-/// Puts our entry in the place of the driver's.
-pub(super) fn replace(frame: &Frame) {
-    if hook::is_patched() {
+/// Replaces the driver's function by our entry.
+pub(super) fn replace(frame: &Frame, address: u8) {
+    if driver::is_patched() {
         return;
     }
-    if let Some(function) = answer(frame).and_then(driver::by_address) {
-        let place = frame.words[ADDRESS] as *mut *mut c_void;
+    if let Some(function) = answer(frame, address).and_then(driver::by_address) {
+        let place = frame.word(address) as *mut *mut c_void;
         // SAFETY: the driver has just written a pointer there.
-        unsafe { place.write_unaligned(entry::address(function)) };
+        unsafe { place.write_unaligned(entry_addresses::of(function)) };
     }
 }
 
-fn answer(frame: &Frame) -> Option<usize> {
-    if frame.result as i32 != 0 || frame.words[ADDRESS] == 0 {
+fn answer(frame: &Frame, address: u8) -> Option<usize> {
+    if !frame.succeeded() || frame.word(address) == 0 {
         return None;
     }
     // SAFETY: the driver has just written a pointer there.
-    let address = unsafe { (frame.words[ADDRESS] as *const usize).read_unaligned() };
-    (address != 0).then_some(address)
+    let answer = unsafe { (frame.word(address) as *const usize).read_unaligned() };
+    (answer != 0).then_some(answer)
 }

@@ -3,47 +3,64 @@
 use core::ffi::{CStr, c_void};
 
 use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
-use cutape_format::write::Record;
 use cutape_image::{Extent, extent, wrapper_data};
+use cutape_registry::{ImageLoad, ImageSource, OptionArray};
 
-use super::jit_options::{self, Places};
-use crate::call::Frame;
-use crate::{memory, segments, snapshot};
+use super::jit_options;
+use crate::hot::frame::Frame;
+use crate::hot::thread::Draft;
+use crate::loaded::segments;
+use crate::process::memory;
+use crate::snapshot;
 
-/// Enough for any image's first header.
+/// Enough for the first header of any image.
 const FIRST_LOOK: u64 = 4096;
-/// An image that claims to be longer than this is not believed.
+/// An image that claims to be longer is damaged.
 const LONGEST: u64 = 4 << 30;
-/// Of bytes that are no image so many are kept, so that people can see what they are.
+/// Bytes that are kept of something that is no image.
 const GLIMPSE: usize = 64;
 
-/// Puts the image that a parameter points at, and what it points at if it is a wrapper.
-pub(super) fn data(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Option<()> {
-    let address = frame.words[usize::from(parameter)];
+/// Writes the image and the options of a load.
+pub(super) fn put_load(draft: &mut Draft<'_>, frame: &Frame, load: ImageLoad) -> Option<()> {
+    match load.source {
+        ImageSource::Data(at) | ImageSource::FatBinary(at) => data(draft, frame, at)?,
+        ImageSource::File(at) => file(draft, frame, at)?,
+    }
+    if let Some(array) = load.options {
+        jit_options::put_pre_call(draft, frame, array)?;
+    }
+    load.library_options
+        .map_or(Some(()), |array| library_options(draft, frame, array))
+}
+
+/// Writes the image that a parameter points at; if that is a wrapper, also the image that the
+/// wrapper points at.
+fn data(draft: &mut Draft<'_>, frame: &Frame, parameter: u8) -> Option<()> {
+    let address = frame.word(parameter);
     if address == 0 {
         return Some(());
     }
-    image(record, parameter, field::POINTEE, address)?;
+    image(draft, parameter, field::POINTEE, address)?;
     let mut wrapper = [0u8; 24];
     if memory::read_all(address, &mut wrapper)
         && let Some(header) = wrapper_data(&wrapper)
         && header.data != 0
     {
-        image(record, parameter, field::FATBIN, header.data)?;
+        image(draft, parameter, field::FATBIN, header.data)?;
     }
     Some(())
 }
 
-fn image(record: &mut Record<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
+fn image(draft: &mut Draft<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
     match length(address) {
-        Some(length) => bytes(record, parameter, field, address, length),
-        None => glimpse(record, parameter, field, address),
+        Some(length) => bytes(draft, parameter, field, address, length),
+        None => glimpse(draft, parameter, field, address),
     }
 }
 
-/// Puts an image of that length: long ones by the file that they are mapped from, if that is where they are.
+/// Writes an image of that length. A long one that is mapped from a file is recorded by reference.
 pub(super) fn bytes(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     parameter: u8,
     field: u8,
     address: u64,
@@ -52,9 +69,9 @@ pub(super) fn bytes(
     if length > INLINE_LIMIT as u64
         && let Some(segment) = segments::holding(address, length)
     {
-        return snapshot::in_file(record, parameter, field, &segment.range(address, length));
+        return snapshot::in_file(draft, parameter, field, &segment.range(address, length));
     }
-    snapshot::bytes(record, parameter, field, address, length)
+    snapshot::bytes(draft, parameter, field, address, length)
 }
 
 /// How long the image at an address is; `None` for bytes that are no image, or not all there.
@@ -64,13 +81,13 @@ fn length(address: u64) -> Option<u64> {
         let mut scratch = memory::Scratch::new(look as usize)?;
         let bytes = scratch.bytes();
         let got = memory::read(address, bytes);
-        match extent(&bytes[..got]) {
+        match extent(bytes.get(..got)?) {
             Extent::Known(length) => return (length <= LONGEST).then_some(length),
             Extent::Unbounded => {
                 return memory::string_length(address, LONGEST as usize)
                     .map(|length| length as u64);
             }
-            // Always more than there was, unless the memory ends here.
+            // More than was read, unless the memory ends here.
             Extent::NeedBytes(more) if got as u64 == look && more > look => look = more,
             _ => return None,
         }
@@ -78,38 +95,39 @@ fn length(address: u64) -> Option<u64> {
     None
 }
 
-fn glimpse(record: &mut Record<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
+fn glimpse(draft: &mut Draft<'_>, parameter: u8, field: u8, address: u64) -> Option<()> {
     let mut bytes = [0u8; GLIMPSE];
     let got = memory::read(address, &mut bytes);
-    record.put_snapshot(parameter, field, got, |target| {
-        target.copy_from_slice(&bytes[..got]);
+    draft.put_snapshot(parameter, field, got, |target| {
+        target.copy_from_slice(bytes.get(..got)?);
         (got > 0).then_some(snapshot_flag::TRUNCATED)
     })
 }
 
-/// Puts the content of the file that a parameter names, and the directory that the name is relative to.
-pub(super) fn file(record: &mut Record<'_>, frame: &Frame, parameter: u8) -> Option<()> {
+/// Writes the content of the file that a parameter names, and the directory that the name is
+/// relative to.
+pub(super) fn file(draft: &mut Draft<'_>, frame: &Frame, parameter: u8) -> Option<()> {
     let mut path = [0u8; libc::PATH_MAX as usize];
-    let address = frame.words[usize::from(parameter)];
+    let address = frame.word(parameter);
     let length = memory::string_length(address, path.len()).unwrap_or(0);
-    if length == 0 || !memory::read_all(address, &mut path[..length]) {
+    if length == 0 || !memory::read_all(address, path.get_mut(..length)?) {
         return Some(());
     }
     let name = CStr::from_bytes_until_nul(&path).ok();
     if let Some(content) = name.and_then(MappedFile::open) {
         snapshot::bytes(
-            record,
+            draft,
             parameter,
             field::FILE,
             content.start as u64,
             content.length as u64,
         )?;
     }
-    // SAFETY: the buffer is valid for its length; the name of the file is not needed any more.
+    // SAFETY: the buffer is valid for its length; the file name in it is not needed any more.
     let directory = unsafe { libc::getcwd(path.as_mut_ptr().cast(), path.len()) };
     match CStr::from_bytes_until_nul(&path) {
         Ok(directory_name) if !directory.is_null() => snapshot::own(
-            record,
+            draft,
             parameter,
             field::DIRECTORY,
             directory_name.to_bytes(),
@@ -125,7 +143,7 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps a file. Nothing but plain files: reading from a pipe would take from it what the driver is to read.
+    /// Maps a regular file. Reading from a pipe would take away what the driver is to read.
     fn open(path: &CStr) -> Option<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends in NUL.
@@ -149,7 +167,8 @@ impl MappedFile {
         }
         let length = status.st_size as usize;
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
-        // SAFETY: a fresh mapping, of which no reference is ever made: the file may change under it.
+        // SAFETY: a fresh mapping, of which no reference is ever made: the file may change under
+        // it.
         let start =
             unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, descriptor, 0) };
         (start != libc::MAP_FAILED).then_some(Self { start, length })
@@ -163,27 +182,16 @@ impl Drop for MappedFile {
     }
 }
 
-/// Puts the option arrays of a load: (position of their count, position of the numbers) for library options.
-pub(super) fn options(
-    record: &mut Record<'_>,
-    frame: &Frame,
-    options: Option<Places>,
-    library_options: Option<(u8, u8)>,
-) -> Option<()> {
-    if let Some(places) = options {
-        jit_options::before(record, frame, places)?;
-    }
-    let Some((count, numbers)) = library_options else {
-        return Some(());
-    };
-    let length = u64::from(frame.words[usize::from(count)] as u32).min(jit_options::MOST);
+/// Writes the options of a library.
+fn library_options(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
+    let count = u64::from(frame.word(array.count) as u32).min(jit_options::MOST);
     for (at, field, bytes) in [
-        (numbers, field::LIBRARY_OPTIONS, 4),
-        (numbers + 1, field::LIBRARY_OPTION_VALUES, 8),
+        (array.options, field::LIBRARY_OPTIONS, 4),
+        (array.values, field::LIBRARY_OPTION_VALUES, 8),
     ] {
-        let address = frame.words[usize::from(at)];
-        if address != 0 && length > 0 {
-            snapshot::bytes(record, at, field, address, length * bytes)?;
+        let address = frame.word(at);
+        if address != 0 && count > 0 {
+            snapshot::bytes(draft, at, field, address, count * bytes)?;
         }
     }
     Some(())

@@ -1,28 +1,23 @@
-//! Option arrays of the compiler and the linker: numbers, values, and the buffers that some values point to.
+//! Option arrays of the JIT compiler and the linker: numbers, values, and the buffers that some
+//! values point to.
 
 use cutape_driver::types::CUjit_option_enum as Jit;
 use cutape_format::layout::field;
-use cutape_format::write::Record;
+use cutape_registry::OptionArray;
 
-use crate::call::Frame;
-use crate::{memory, snapshot};
+use crate::hot::frame::Frame;
+use crate::hot::thread::Draft;
+use crate::process::memory;
+use crate::snapshot;
 
-/// More options than there are; a larger count is an argument gone wrong.
-pub(crate) const MOST: u64 = 256;
-/// Longer texts are cut.
+/// More options than exist; a larger count is a mistake of the program.
+pub(super) const MOST: u64 = 256;
+/// Longer logs are cut.
 const LONGEST_LOG: u64 = 1 << 20;
-/// Symbols that a program may hand to the linker; more are cut.
+/// Most symbols for the linker; more are cut.
 const MOST_SYMBOLS: u64 = 4096;
 
-/// Where a function's option arrays are: positions of the count, of the numbers, of the values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Places {
-    pub(crate) count: u8,
-    pub(crate) numbers: u8,
-    pub(crate) values: u8,
-}
-
-/// The two arrays as they stand.
+/// The two arrays.
 pub(super) struct Options {
     pub(super) numbers: Vec<u32>,
     pub(super) values: Vec<u64>,
@@ -30,10 +25,10 @@ pub(super) struct Options {
 
 impl Options {
     /// Reads a call's arrays; `None` if there are none or they cannot be read.
-    pub(super) fn read(frame: &Frame, places: Places) -> Option<Self> {
-        let count = u64::from(frame.words[usize::from(places.count)] as u32);
-        let numbers = frame.words[usize::from(places.numbers)];
-        let values = frame.words[usize::from(places.values)];
+    pub(super) fn read(frame: &Frame, array: OptionArray) -> Option<Self> {
+        let count = u64::from(frame.word(array.count) as u32);
+        let numbers = frame.word(array.options);
+        let values = frame.word(array.values);
         if count == 0 || count > MOST || numbers == 0 || values == 0 {
             return None;
         }
@@ -42,14 +37,14 @@ impl Options {
             values: vec![0; count as usize],
         };
         let mut bytes = [0u8; MOST as usize * 8];
-        let place = &mut bytes[..count as usize * 4];
+        let place = bytes.get_mut(..count as usize * 4)?;
         if !memory::read_all(numbers, place) {
             return None;
         }
         for (number, word) in options.numbers.iter_mut().zip(place.as_chunks().0) {
             *number = u32::from_le_bytes(*word);
         }
-        let place = &mut bytes[..count as usize * 8];
+        let place = bytes.get_mut(..count as usize * 8)?;
         if !memory::read_all(values, place) {
             return None;
         }
@@ -91,28 +86,28 @@ impl Options {
     }
 }
 
-/// Puts both arrays and the symbols that they name.
-pub(super) fn before(record: &mut Record<'_>, frame: &Frame, places: Places) -> Option<()> {
-    let count = u64::from(frame.words[usize::from(places.count)] as u32).min(MOST);
+/// Writes both arrays and the symbols that they name.
+pub(super) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
+    let count = u64::from(frame.word(array.count) as u32).min(MOST);
     if count == 0 {
         return Some(());
     }
     for (at, field, bytes) in [
-        (places.numbers, field::OPTIONS, 4),
-        (places.values, field::OPTION_VALUES, 8),
+        (array.options, field::OPTIONS, 4),
+        (array.values, field::OPTION_VALUES, 8),
     ] {
-        let address = frame.words[usize::from(at)];
+        let address = frame.word(at);
         if address != 0 {
-            snapshot::bytes(record, at, field, address, count * bytes)?;
+            snapshot::bytes(draft, at, field, address, count * bytes)?;
         }
     }
-    match Options::read(frame, places) {
-        Some(options) => symbols(record, places.values, &options),
+    match Options::read(frame, array) {
+        Some(options) => symbols(draft, array.values, &options),
         None => Some(()),
     }
 }
 
-fn symbols(record: &mut Record<'_>, parameter: u8, options: &Options) -> Option<()> {
+fn symbols(draft: &mut Draft<'_>, parameter: u8, options: &Options) -> Option<()> {
     let Some(count) = options.value(Jit::CU_JIT_GLOBAL_SYMBOL_COUNT) else {
         return Some(());
     };
@@ -121,7 +116,7 @@ fn symbols(record: &mut Record<'_>, parameter: u8, options: &Options) -> Option<
         && addresses != 0
     {
         snapshot::bytes(
-            record,
+            draft,
             parameter,
             field::SYMBOL_ADDRESSES,
             addresses,
@@ -144,43 +139,49 @@ fn symbols(record: &mut Record<'_>, parameter: u8, options: &Options) -> Option<
         };
         let start = text.len();
         text.resize(start + length, 0);
-        if !memory::read_all(name, &mut text[start..]) {
+        if !memory::read_all(name, text.get_mut(start..)?) {
             text.truncate(start);
             break;
         }
     }
-    snapshot::own(record, parameter, field::SYMBOL_NAMES, &text)
+    snapshot::own(draft, parameter, field::SYMBOL_NAMES, &text)
 }
 
-/// Remembers how long the log buffers are, since the call overwrites their lengths.
-pub(super) fn keep(frame: &mut Frame, places: Places) {
-    if let Some(options) = Options::read(frame, places) {
-        frame.kept[0] = options.info_log().map_or(0, |log| log.1);
-        frame.kept[1] = options.error_log().map_or(0, |log| log.1);
+/// Saves how long the log buffers are, since the call overwrites their lengths.
+pub(super) fn save_log_lengths(frame: &mut Frame, array: Option<OptionArray>) {
+    if let Some(options) = array.and_then(|array| Options::read(frame, array)) {
+        frame.saved[0] = options.info_log().map_or(0, |log| log.1);
+        frame.saved[1] = options.error_log().map_or(0, |log| log.1);
     }
 }
 
-/// Puts the values and the logs as the call has left them.
-pub(super) fn after(record: &mut Record<'_>, frame: &Frame, places: Places) -> Option<()> {
-    let Some(options) = Options::read(frame, places) else {
+/// Writes the values and the logs after the call.
+pub(super) fn put_post_call(
+    draft: &mut Draft<'_>,
+    frame: &Frame,
+    array: Option<OptionArray>,
+) -> Option<()> {
+    let Some((array, options)) =
+        array.and_then(|array| Some((array, Options::read(frame, array)?)))
+    else {
         return Some(());
     };
-    let address = frame.words[usize::from(places.values)];
+    let address = frame.word(array.values);
     snapshot::bytes(
-        record,
-        places.values,
+        draft,
+        array.values,
         field::OPTION_VALUES,
         address,
         options.values.len() as u64 * 8,
     )?;
-    let info = options.info_log().map(|log| (log.0, frame.kept[0]));
-    let error = options.error_log().map(|log| (log.0, frame.kept[1]));
-    logs(record, places.values, info, error)
+    let info = options.info_log().map(|log| (log.0, frame.saved[0]));
+    let error = options.error_log().map(|log| (log.0, frame.saved[1]));
+    logs(draft, array.values, info, error)
 }
 
-/// Puts the texts in log buffers (address and length each).
+/// Writes the texts in log buffers, given by address and length.
 pub(super) fn logs(
-    record: &mut Record<'_>,
+    draft: &mut Draft<'_>,
     parameter: u8,
     info: Option<(u64, u64)>,
     error: Option<(u64, u64)>,
@@ -193,7 +194,7 @@ pub(super) fn logs(
             continue;
         }
         let used = memory::string_length(address, length as usize).unwrap_or(length as usize);
-        snapshot::bytes(record, parameter, field, address, used as u64)?;
+        snapshot::bytes(draft, parameter, field, address, used as u64)?;
     }
     Some(())
 }

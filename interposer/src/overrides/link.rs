@@ -1,41 +1,21 @@
-//! Links: inputs, options, and the cubin that comes out. The arrays given at the start are the driver's to write to until
-//! the state is destroyed, so they are looked at again after every step.
+//! Links: inputs, options, and the linked cubin. The driver may write to the option arrays of
+//! `cuLinkCreate` until the link state is destroyed, so they are recorded again at every step.
 
 use cutape_format::layout::field;
-use cutape_format::write::Record;
+use cutape_registry::{LinkOp, OptionArray};
 
 use super::image;
-use super::jit_options::{self, Options, Places};
-use crate::call::Frame;
-use crate::process_lock::ProcessLock;
-use crate::{memory, snapshot};
+use super::jit_options::{self, Options};
+use crate::hot::frame::Frame;
+use crate::hot::thread::Draft;
+use crate::process::memory;
+use crate::process::process_lock::ProcessLock;
+use crate::snapshot;
 
-/// Where `cuLinkCreate`, `cuLinkAddData` and `cuLinkAddFile` have their options.
-pub(super) const CREATE: Places = Places {
-    count: 0,
-    numbers: 1,
-    values: 2,
-};
-pub(super) const ADD_DATA: Places = Places {
-    count: 5,
-    numbers: 6,
-    values: 7,
-};
-pub(super) const ADD_FILE: Places = Places {
-    count: 3,
-    numbers: 4,
-    values: 5,
-};
-/// The data of `cuLinkAddData`.
-pub(super) const DATA: u8 = 2;
-const DATA_SIZE: usize = 3;
-const CREATED_STATE: usize = 3;
-const CUBIN: usize = 1;
-const CUBIN_SIZE: usize = 2;
-/// A cubin that claims to be longer than this is not believed.
+/// A cubin that claims to be longer is damaged.
 const LONGEST_CUBIN: u64 = 4 << 30;
 
-/// What the driver may write to while a state lives.
+/// What the driver may write to while a link state lives.
 struct State {
     handle: u64,
     values: u64,
@@ -51,24 +31,24 @@ pub(super) fn forget() {
     STATES.forget();
 }
 
-/// Remembers the arrays of a new state.
-pub(super) fn created(frame: &Frame) {
-    if frame.result as i32 != 0 || frame.words[CREATED_STATE] == 0 {
+/// Adds the arrays of a new state.
+pub(super) fn created(frame: &Frame, array: OptionArray, output: u8) {
+    if !frame.succeeded() || frame.word(output) == 0 {
         return;
     }
-    let Some(options) = Options::read(frame, CREATE) else {
+    let Some(options) = Options::read(frame, array) else {
         return;
     };
-    let Some(handle) = memory::word(frame.words[CREATED_STATE]) else {
+    let Some(handle) = memory::word(frame.word(output)) else {
         return;
     };
     let log = |log: Option<(u64, u64)>, length| log.map(|log| (log.0, length));
     let state = State {
         handle,
-        values: frame.words[usize::from(CREATE.values)],
+        values: frame.word(array.values),
         count: options.values.len() as u64,
-        info_log: log(options.info_log(), frame.kept[0]),
-        error_log: log(options.error_log(), frame.kept[1]),
+        info_log: log(options.info_log(), frame.saved[0]),
+        error_log: log(options.error_log(), frame.saved[1]),
     };
     let mut states = STATES.lock();
     states.retain(|other| other.handle != handle);
@@ -77,68 +57,74 @@ pub(super) fn created(frame: &Frame) {
 
 /// Forgets a state.
 pub(super) fn destroyed(frame: &Frame) {
-    if frame.result as i32 == 0 {
-        STATES.lock().retain(|state| state.handle != frame.words[0]);
+    if frame.succeeded() {
+        STATES.lock().retain(|state| state.handle != frame.word(0));
     }
 }
 
-/// `cuLinkAddData(state, type, data, size, name, numOptions, options, optionValues)`.
-pub(super) fn before_add_data(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    let (address, length) = (frame.words[usize::from(DATA)], frame.words[DATA_SIZE]);
-    if address != 0 {
-        image::bytes(record, DATA, field::POINTEE, address, length)?;
-        // Whether text ends in a NUL that its size leaves out.
-        snapshot::bytes(
-            record,
-            DATA,
-            field::BYTE_BEHIND,
-            address.wrapping_add(length),
-            1,
-        )?;
+/// Writes what the call is going to read.
+pub(super) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, op: LinkOp) -> Option<()> {
+    match op {
+        LinkOp::Create { options, .. } => return jit_options::put_pre_call(draft, frame, options),
+        LinkOp::AddData {
+            data,
+            size,
+            options,
+        } => {
+            let (address, length) = (frame.word(data), frame.word(size));
+            if address != 0 {
+                image::bytes(draft, data, field::POINTEE, address, length)?;
+                // It shows whether a text ends in a NUL that its size leaves out.
+                let behind = address.wrapping_add(length);
+                snapshot::bytes(draft, data, field::BYTE_BEHIND, behind, 1)?;
+            }
+            jit_options::put_pre_call(draft, frame, options)?;
+        }
+        LinkOp::AddFile { path, options } => {
+            image::file(draft, frame, path)?;
+            jit_options::put_pre_call(draft, frame, options)?;
+        }
+        LinkOp::Complete { .. } | LinkOp::Destroy => {}
     }
-    jit_options::before(record, frame, ADD_DATA)?;
-    state_arrays(record, frame)
+    put_state_arrays(draft, frame)
 }
 
-/// `cuLinkAddFile(state, type, path, numOptions, options, optionValues)`.
-pub(super) fn before_add_file(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    image::file(record, frame, 2)?;
-    jit_options::before(record, frame, ADD_FILE)?;
-    state_arrays(record, frame)
+/// Writes what the call has written.
+pub(super) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, op: LinkOp) -> Option<()> {
+    match op {
+        LinkOp::Create { options, .. } => {
+            return jit_options::put_post_call(draft, frame, Some(options));
+        }
+        LinkOp::AddData { options, .. } | LinkOp::AddFile { options, .. } => {
+            jit_options::put_post_call(draft, frame, Some(options))?;
+        }
+        LinkOp::Complete { cubin, size } => put_cubin(draft, frame, cubin, size)?,
+        LinkOp::Destroy => return Some(()),
+    }
+    put_state_arrays(draft, frame)
 }
 
-/// `cuLinkComplete` and `cuLinkDestroy`: the state's own arrays as they stand when the driver comes to write to them.
-pub(super) fn before_end(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    state_arrays(record, frame)
-}
-
-/// Puts the options of an added input, and the state's own arrays, as the call has left them.
-pub(super) fn after_add(record: &mut Record<'_>, frame: &Frame, places: Places) -> Option<()> {
-    jit_options::after(record, frame, places)?;
-    state_arrays(record, frame)
-}
-
-/// `cuLinkComplete(state, cubinOut, sizeOut)`: the cubin's bytes stand on `cubinOut`.
-pub(super) fn after_complete(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
-    if frame.result as i32 == 0
-        && let Some(cubin) = memory::word(frame.words[CUBIN]).filter(|&cubin| cubin != 0)
-        && let Some(size) = memory::word(frame.words[CUBIN_SIZE])
+fn put_cubin(draft: &mut Draft<'_>, frame: &Frame, cubin: u8, size: u8) -> Option<()> {
+    if frame.succeeded()
+        && let Some(address) = memory::word(frame.word(cubin)).filter(|&address| address != 0)
+        && let Some(size) = memory::word(frame.word(size))
         && size <= LONGEST_CUBIN
     {
-        snapshot::bytes(record, CUBIN as u8, field::FILE, cubin, size)?;
+        snapshot::bytes(draft, cubin, field::FILE, address, size)?;
     }
-    state_arrays(record, frame)
+    Some(())
 }
 
-/// The arrays may be gone by now, which is an error of the program's that the trace is to show.
-fn state_arrays(record: &mut Record<'_>, frame: &Frame) -> Option<()> {
+/// Writes the arrays of the link state. The program may have freed them, a mistake that the trace
+/// is to show.
+fn put_state_arrays(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
     let (values, count, info, error) = {
         let states = STATES.lock();
-        let Some(state) = states.iter().find(|state| state.handle == frame.words[0]) else {
+        let Some(state) = states.iter().find(|state| state.handle == frame.word(0)) else {
             return Some(());
         };
         (state.values, state.count, state.info_log, state.error_log)
     };
-    snapshot::bytes(record, 0, field::OPTION_VALUES, values, count * 8)?;
-    jit_options::logs(record, 0, info, error)
+    snapshot::bytes(draft, 0, field::OPTION_VALUES, values, count * 8)?;
+    jit_options::logs(draft, 0, info, error)
 }

@@ -1,58 +1,58 @@
-//! Functions that no recorded call gave: libraries take some from the driver's private tables (seen with cuFFT on driver 580).
-//! A replay finds them again by module and name.
+//! Functions that no recorded call has returned: libraries take some from the driver's private
+//! tables (seen with cuFFT on driver 580). A replay finds them by module and name.
 
-use cutape_format::layout::{OriginNote, note_kind, record_kind};
+use cutape_format::layout::{OriginNote, note_kind};
 use cutape_registry::id;
 
-use crate::errno::Errno;
-use crate::layouts::{self, Standing};
-use crate::thread::Thread;
-use crate::{driver, memory};
+use crate::driver;
+use crate::hot::functions::{self, Liveness};
+use crate::hot::thread::Thread;
+use crate::process::errno::Errno;
+use crate::process::memory;
 
-/// Longest name that is kept.
+/// Longer names are cut.
 const LONGEST_NAME: usize = 16 << 10;
 
-/// Before a launch: a handle that nobody gave is asked where it comes from. One whose owner is gone is not.
-#[inline]
-pub(super) fn about_to_use(state: &Thread, handle: u64) {
-    if layouts::standing(handle) == Standing::Unknown && handle != 0 {
-        trace_back(state, handle);
+/// Before a launch: records where an unknown handle comes from. A dead one is not asked about.
+pub(super) fn about_to_use(thread: &Thread, handle: u64) {
+    if functions::liveness(handle) == Liveness::Unknown && handle != 0 {
+        trace_back(thread, handle);
     }
 }
 
-/// After a call that succeeded with that handle: it is alive, whatever was known of it.
-#[inline]
-pub(super) fn used(state: &Thread, handle: u64) {
-    if layouts::standing(handle) != Standing::Alive && handle != 0 {
-        trace_back(state, handle);
+/// After a call that succeeded with that handle, which is alive therefore.
+pub(super) fn used(thread: &Thread, handle: u64) {
+    if functions::liveness(handle) != Liveness::Alive && handle != 0 {
+        trace_back(thread, handle);
     }
 }
 
 #[cold]
-fn trace_back(state: &Thread, handle: u64) {
+fn trace_back(thread: &Thread, handle: u64) {
     let _errno = Errno::keep();
-    let tables = [
+    let queries = [
         (id::cuFuncGetModule, id::cuFuncGetName, false),
         (id::cuKernelGetLibrary, id::cuKernelGetName, true),
     ];
-    for (owner_of, name_of, is_kernel) in tables {
+    for (owner_of, name_of, is_kernel) in queries {
         let (Some(owner), Some(text)) = (ask(owner_of, handle), ask(name_of, handle)) else {
             continue;
         };
         let Some(length) = memory::string_length(text, LONGEST_NAME) else {
             continue;
         };
-        layouts::learn(handle, is_kernel, owner);
+        functions::add(handle, is_kernel, owner);
         let note = OriginNote {
             handle,
             owner,
             is_kernel: is_kernel.into(),
         };
-        // SAFETY: the driver's own string, just seen to be that long, of a function that is in use.
+        // SAFETY: the driver's own string, of that length as was just checked; the function is
+        // alive, so the string stays.
         let name = unsafe { core::slice::from_raw_parts(text as *const u8, length) };
-        state.write(record_kind::NOTE, note_kind::ORIGIN, |record| {
-            record.put_encoded(note)?;
-            record.put(name)
+        thread.note(note_kind::ORIGIN, |draft| {
+            draft.put_encoded(note)?;
+            draft.put(name)
         });
         return;
     }
@@ -62,8 +62,8 @@ fn trace_back(state: &Thread, handle: u64) {
 fn ask(function: u16, handle: u64) -> Option<u64> {
     let mut answer = 0u64;
     let words = [(&raw mut answer) as u64, handle, 0, 0];
-    // SAFETY: the output is valid for writing a pointer; the program is about to give the driver that handle, or has just
-    // done so with success.
+    // SAFETY: the output is valid for writing a pointer. The program is about to give the driver
+    // that handle, or has just done so with success.
     let result = unsafe { driver::call(function, words) };
     (result == Some(0) && answer != 0).then_some(answer)
 }

@@ -1,67 +1,81 @@
-//! Queries whose answers go to as many places as there are questions.
+//! Queries for several attributes, each with a pointer to where its value goes.
 
 use cutape_format::layout::field;
-use cutape_format::write::Record;
-use cutape_registry::{FUNCTIONS, Role, id};
+use cutape_registry::{FUNCTIONS, PointerOp, Role, id};
 
-use crate::call::Frame;
-use crate::{memory, snapshot};
+use crate::hot::frame::Frame;
+use crate::hot::thread::Draft;
+use crate::process::memory;
+use crate::snapshot;
 
-/// Which query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
-    /// `cuPointerGetAttributes(numAttributes, attributes, data, ptr)`: the attribute tells how long an answer is.
-    Pointer,
-    /// `cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count)`.
-    Range,
-}
-
-/// More questions in one call are not looked at: there are not so many attributes.
+/// Further questions of one call are ignored: there are fewer attributes.
 const MOST_QUESTIONS: u64 = 64;
 /// Bytes of all answers together; the longest is a list of devices.
 const MOST_BYTES: usize = 4096;
 
-/// Puts the answers of a successful call, one after the other.
-pub(super) fn after(record: &mut Record<'_>, frame: &Frame, query: Query) -> Option<()> {
-    if frame.result as i32 != 0 {
+/// Writes the answers of a successful call, one after the other.
+pub(super) fn put_answers(draft: &mut Draft<'_>, frame: &Frame, op: PointerOp) -> Option<()> {
+    if !frame.succeeded() {
         return Some(());
     }
-    let (data, count) = match query {
-        Query::Pointer => (2, u64::from(frame.words[0] as u32)),
-        Query::Range => (0, frame.words[3]),
-    };
-    let mut answers = [0u8; MOST_BYTES];
-    let mut used = 0;
-    for index in 0..count.min(MOST_QUESTIONS) {
-        let length = match query {
-            Query::Pointer => pointer_attribute(frame.words[1], index),
-            Query::Range => memory::word(frame.words[1].wrapping_add(8 * index)),
-        };
-        let target = memory::word(frame.words[data].wrapping_add(8 * index));
-        let (Some(length), Some(target)) = (length, target) else {
-            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
-        };
-        let place = usize::try_from(length)
-            .ok()
-            .and_then(|length| answers.get_mut(used..)?.get_mut(..length));
-        let Some(place) = place else {
-            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
-        };
-        if !memory::read_all(target, place) {
-            return snapshot::unreadable(record, data as u8, field::HOST_BYTES);
+    let element = |array: u8, index: u64| memory::word(frame.word(array).wrapping_add(8 * index));
+    let (data, answers) = match op {
+        PointerOp::Attributes {
+            count,
+            attributes,
+            data,
+        } => {
+            let length = |index| pointer_attribute(frame.word(attributes), index);
+            let count = u64::from(frame.word(count) as u32);
+            (data, answers(count, length, |index| element(data, index)))
         }
-        used += place.len();
+        PointerOp::RangeAttributes {
+            count, data, sizes, ..
+        } => {
+            let length = |index| element(sizes, index);
+            let count = frame.word(count);
+            (data, answers(count, length, |index| element(data, index)))
+        }
+        PointerOp::Attribute | PointerOp::SetAttribute | PointerOp::RangeAttribute => {
+            return Some(());
+        }
+    };
+    match answers {
+        Some(answers) => snapshot::own(draft, data, field::HOST_BYTES, &answers),
+        None => snapshot::unreadable(draft, data, field::HOST_BYTES),
     }
-    snapshot::own(record, data as u8, field::HOST_BYTES, answers.get(..used)?)
 }
 
-/// Bytes of the answer to one question; 0 for an attribute that this build does not know.
+/// The answers, given how long each is and where it was written; `None` if one cannot be read.
+fn answers(
+    count: u64,
+    length: impl Fn(u64) -> Option<u64>,
+    address: impl Fn(u64) -> Option<u64>,
+) -> Option<Vec<u8>> {
+    let mut answers = Vec::new();
+    for index in 0..count.min(MOST_QUESTIONS) {
+        let (length, address) = (length(index)?, address(index)?);
+        let start = answers.len();
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        if end > MOST_BYTES {
+            return None;
+        }
+        answers.resize(end, 0);
+        if !memory::read_all(address, answers.get_mut(start..)?) {
+            return None;
+        }
+    }
+    Some(answers)
+}
+
+/// Bytes of the value of an attribute; 0 for one that this build does not know.
 fn pointer_attribute(attributes: u64, index: u64) -> Option<u64> {
     let mut number = [0; 4];
     if !memory::read_all(attributes.wrapping_add(4 * index), &mut number) {
         return None;
     }
-    let Role::Out(types) = FUNCTIONS[id::cuPointerGetAttribute as usize].params[0].role else {
+    let query = FUNCTIONS.get(usize::from(id::cuPointerGetAttribute))?;
+    let Role::Out(types) = query.params.first()?.role else {
         return Some(0);
     };
     let known = types.attribute_type(u64::from(u32::from_le_bytes(number)));

@@ -1,0 +1,233 @@
+//! What the trace says of the program, the machine, the driver and the devices.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use cutape_format::layout::chunk_kind;
+use cutape_registry::id;
+
+use super::trace_file;
+use crate::driver;
+use crate::hot::recording::payload_policy;
+use crate::process::rank;
+use crate::process::settings::Backend;
+
+/// The devices are written once, after `cuInit`.
+static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Pairs of texts in their encoded form.
+struct Pairs {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        Self {
+            count: 0,
+            bytes: vec![0; 8],
+        }
+    }
+
+    fn put(&mut self, key: &str, value: impl AsRef<[u8]>) {
+        // Text in a trace is UTF-8; other bytes are replaced.
+        let value = String::from_utf8_lossy(value.as_ref());
+        for text in [key, &value] {
+            self.bytes
+                .extend_from_slice(&(text.len() as u64).to_le_bytes());
+            self.bytes.extend_from_slice(text.as_bytes());
+        }
+        self.count += 1;
+    }
+
+    fn write(mut self) {
+        if let Some(place) = self.bytes.first_chunk_mut() {
+            *place = self.count.to_le_bytes();
+        }
+        trace_file::document(chunk_kind::META, &self.bytes);
+    }
+}
+
+/// Writes what is known before the driver is called.
+pub(crate) fn write_program() {
+    DEVICES_WRITTEN.store(false, Ordering::Relaxed);
+    let mut pairs = Pairs::new();
+    pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
+    pairs.put("recorder.via", Backend::chosen().name());
+    let (payloads, outputs) = payload_policy();
+    // `pack` reads them as well.
+    pairs.put("payloads", payloads.word());
+    pairs.put("outputs", outputs.word());
+    if let Ok(path) = std::env::current_exe() {
+        pairs.put("program", path.as_os_str().as_bytes());
+    }
+    for (index, argument) in std::env::args_os().enumerate() {
+        pairs.put(&format!("argument.{index}"), argument.as_bytes());
+    }
+    if let Ok(path) = std::env::current_dir() {
+        pairs.put("directory", path.as_os_str().as_bytes());
+    }
+    for (name, value) in std::env::vars_os() {
+        if ["CUDA", "NVIDIA", "CUTAPE_NULL"]
+            .iter()
+            .any(|start| starts_with(&name, start))
+        {
+            pairs.put(
+                &format!("environment.{}", name.to_string_lossy()),
+                value.as_bytes(),
+            );
+        }
+    }
+    pairs.put("process", std::process::id().to_string());
+    // SAFETY: no memory is involved.
+    pairs.put("parent", unsafe { libc::getppid() }.to_string());
+    for (key, value) in [("rank", rank::rank()), ("rank.local", rank::local_rank())] {
+        if let Some(value) = value {
+            pairs.put(key, value);
+        }
+    }
+    if let Ok(release) = std::fs::read("/proc/sys/kernel/osrelease") {
+        pairs.put("host.kernel", release.trim_ascii());
+    }
+    if let Some(path) = driver::path() {
+        pairs.put("driver.path", path.to_bytes());
+    }
+    pairs.put(
+        "driver.kind",
+        if driver::is_null_driver() {
+            "null"
+        } else {
+            "real"
+        },
+    );
+    pairs.write();
+}
+
+/// Writes that the program has called a function that is not recorded, and which thread did so
+/// first.
+pub(crate) fn write_forwarded(name: &CStr, by: &str) {
+    let mut pairs = Pairs::new();
+    pairs.put(&format!("forwarded.{}", name.to_string_lossy()), by);
+    pairs.write();
+}
+
+/// Writes the cost of recording: calls, ticks, and the longest time of one call.
+pub(crate) fn write_cost(total: [u64; 3]) {
+    let mut pairs = Pairs::new();
+    for (key, number) in ["cost.calls", "cost.ticks", "cost.longest-ticks"]
+        .iter()
+        .zip(total)
+    {
+        pairs.put(key, number.to_string());
+    }
+    pairs.write();
+}
+
+fn starts_with(name: &OsStr, start: &str) -> bool {
+    name.as_bytes().starts_with(start.as_bytes())
+}
+
+/// Writes driver and devices, once, after a successful `cuInit`; while that call is in progress, so
+/// that these queries are not recorded.
+pub(crate) fn write_devices() {
+    if DEVICES_WRITTEN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let mut pairs = Pairs::new();
+    let mut number = 0i32;
+    // SAFETY: `number` is valid for writing an int, in this call and the next.
+    if unsafe { ask(id::cuDriverGetVersion, [(&raw mut number) as u64, 0, 0, 0]) } {
+        pairs.put("driver.version", number.to_string());
+    }
+    let mut count = 0i32;
+    // SAFETY: as above.
+    if unsafe { ask(id::cuDeviceGetCount, [(&raw mut count) as u64, 0, 0, 0]) } {
+        pairs.put("device.count", count.to_string());
+    }
+    for ordinal in 0..count.clamp(0, 64) {
+        write_device(&mut pairs, ordinal);
+    }
+    pairs.write();
+}
+
+fn write_device(pairs: &mut Pairs, ordinal: i32) {
+    let mut device = 0i32;
+    // SAFETY: `device` is valid for writing an int.
+    if !unsafe {
+        ask(
+            id::cuDeviceGet,
+            [(&raw mut device) as u64, ordinal as u64, 0, 0],
+        )
+    } {
+        return;
+    }
+    let key = |what: &str| format!("device.{ordinal}.{what}");
+    let device_word = device as u32 as u64;
+    let mut name = [0u8; 256];
+    // SAFETY: `name` has the length that is passed.
+    if unsafe {
+        ask(
+            id::cuDeviceGetName,
+            [name.as_mut_ptr() as u64, name.len() as u64, device_word, 0],
+        )
+    } && let Ok(name) = CStr::from_bytes_until_nul(&name)
+    {
+        pairs.put(&key("name"), name.to_bytes());
+    }
+    let mut uuid = [0u8; 16];
+    // SAFETY: a CUuuid has 16 bytes.
+    if unsafe {
+        ask(
+            id::cuDeviceGetUuid_v2,
+            [uuid.as_mut_ptr() as u64, device_word, 0, 0],
+        )
+    } {
+        let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        pairs.put(&key("uuid"), digits);
+    }
+    let mut bytes = 0u64;
+    // SAFETY: `bytes` is valid for writing a size_t.
+    if unsafe {
+        ask(
+            id::cuDeviceTotalMem_v2,
+            [(&raw mut bytes) as u64, device_word, 0, 0],
+        )
+    } {
+        pairs.put(&key("memory"), bytes.to_string());
+    }
+    let Some(attributes) = cutape_registry::enumeration("CUdevice_attribute") else {
+        return;
+    };
+    let attribute = |number: i64| {
+        let mut value = 0i32;
+        let words = [(&raw mut value) as u64, number as u64, device_word, 0];
+        // SAFETY: `value` is valid for writing an int; an attribute that the driver does not know
+        // is an error.
+        unsafe { ask(id::cuDeviceGetAttribute, words) }.then_some(value)
+    };
+    let mut last = 0;
+    for &(name, number) in attributes.values {
+        // The list ends with the number of its entries, and has aliases.
+        if number <= last || name.ends_with("_MAX") {
+            continue;
+        }
+        last = number;
+        if let Some(value) = attribute(number) {
+            let name = name.strip_prefix("CU_DEVICE_ATTRIBUTE_").unwrap_or(name);
+            pairs.put(&key(&format!("attribute.{name}")), value.to_string());
+        }
+    }
+    if let (Some(major), Some(minor)) = (attribute(75), attribute(76)) {
+        pairs.put(&key("compute-capability"), format!("{major}.{minor}"));
+    }
+}
+
+/// Asks the driver; whether it answered with success.
+///
+/// # Safety
+/// The arguments are right for the function.
+unsafe fn ask(function: u16, arguments: [u64; 4]) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { driver::call(function, arguments) == Some(0) }
+}

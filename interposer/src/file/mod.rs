@@ -1,0 +1,6 @@
+//! The trace file and what is written to it besides records.
+
+pub(crate) mod identity;
+pub(crate) mod rows;
+pub(crate) mod thread_buffer;
+pub(crate) mod trace_file;

@@ -1,0 +1,524 @@
+//! The trace file of this process: created at the first call, handed out chunk by chunk.
+
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+
+use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
+use cutape_format::layout::{
+    BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
+    FILE_HEAD_LENGTH, FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
+};
+
+use super::rows::{NotKept, Rows};
+use crate::hot::clock;
+use crate::process::errno::{self, Errno};
+use crate::process::{log, rank};
+
+/// The descriptor; -1 while there is none.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+/// Identity of the file: a program may close descriptors that it does not know, and open other
+/// files in their place.
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+static INODE: AtomicU64 = AtomicU64::new(0);
+/// Its absolute name; NULL while there is none.
+static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
+/// Tells readers that follow the trace where the next chunk begins; NULL while there is no file.
+/// Stays mapped in a forked child, which maps the chunk of its own file.
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
+/// The file is allocated on disk up to there.
+static ALLOCATED: AtomicU64 = AtomicU64::new(0);
+/// Most bytes that are allocated before they are needed.
+static MOST_AHEAD: AtomicU64 = AtomicU64::new(0);
+/// The ticks in the file head. Short records count from there.
+static START_TICKS: AtomicU64 = AtomicU64::new(0);
+/// Programs that one process may become (`exec`) and record; a power of ten.
+const MOST_PROGRAMS: u64 = 1000;
+/// Lower descriptors are left to the program.
+const LOWEST_DESCRIPTOR: i32 = 200;
+/// `MOST_AHEAD` on disk: writing is faster where the file is already allocated.
+const MOST_AHEAD_ON_DISK: u64 = 16 << 20;
+/// Longer writes are split: other writers of the file wait for each.
+const LONGEST_WRITE: u64 = 16 << 20;
+/// A longer blob is a mistake of the program: no machine has more memory to copy at once.
+const LONGEST_BLOB: u64 = 1 << 42;
+
+static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
+
+/// Creates the file and writes its head. If that fails, logs why and returns false.
+pub(crate) fn create(path: &CStr, clock: u32) -> bool {
+    let _errno = Errno::keep();
+    let ranked = rank::in_name().and_then(|rank| with_rank(path, &rank));
+    let path = ranked.as_deref().unwrap_or(path);
+    let mut descriptor = open_new(path);
+    let mut name = path.to_owned();
+    // The name is taken: by another process of the program, or by this one before it called `exec`.
+    for attempt in 0..MOST_PROGRAMS {
+        if descriptor >= 0 || errno::get() != libc::EEXIST {
+            break;
+        }
+        name = with_process(path, attempt);
+        descriptor = open_new(&name);
+    }
+    if descriptor < 0 {
+        complain(b"cannot create the trace ", name.to_bytes());
+        return false;
+    }
+    descriptor = moved_up(descriptor);
+    // SAFETY: all-zero is a valid stat buffer, and it is ours.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    if unsafe { libc::fstat(descriptor, &mut status) } != 0 {
+        complain(b"cannot stat the trace ", name.to_bytes());
+        return false;
+    }
+    DEVICE.store(status.st_dev, Ordering::Relaxed);
+    INODE.store(status.st_ino, Ordering::Relaxed);
+    START_TICKS.store(clock::ticks(), Ordering::Relaxed);
+    let head = FileHead {
+        magic: MAGIC,
+        major: MAJOR,
+        minor: MINOR,
+        head_length: FILE_HEAD_LENGTH as u32,
+        flags: 0,
+        process: std::process::id(),
+        clock,
+        start_unix: clock::nanoseconds(libc::CLOCK_REALTIME),
+        start_ticks: start_ticks(),
+        ticks_per_second: 0,
+        index: 0,
+        checksum: 0,
+    };
+    // Leaked on purpose: another thread may still read the old one.
+    PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
+    FILE.store(descriptor, Ordering::Relaxed);
+    let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
+    let start = CONTROL_POSITION + CONTROL_LENGTH as u64;
+    ALLOCATED.store(start, Ordering::Relaxed);
+    // In memory, allocating takes as long as writing.
+    let most_ahead = if is_in_memory(descriptor) {
+        0
+    } else {
+        MOST_AHEAD_ON_DISK
+    };
+    MOST_AHEAD.store(most_ahead, Ordering::Relaxed);
+    // Allocating first: a write beyond the file size limit would end the program.
+    if !allocate(0, start, true)
+        || !write_at(0, &head.encode())
+        || !begin_control(start)
+        || !put_document(chunk_kind::SIGNATURES, signatures)
+    {
+        complain(b"cannot write the trace ", name.to_bytes());
+        close();
+        // The file is of no use.
+        // SAFETY: the name ends in NUL.
+        unsafe { libc::unlink(name.as_ptr()) };
+        return false;
+    }
+    true
+}
+
+/// Writes and maps the control chunk; chunks begin at `start`.
+fn begin_control(start: u64) -> bool {
+    let Some(place) = map(CONTROL_POSITION, CONTROL_LENGTH) else {
+        return false;
+    };
+    let place: *mut Control = place.cast();
+    let head = head(chunk_kind::CONTROL, CONTROL_LENGTH as u64);
+    // SAFETY: the mapping is as long as that, all zero, and never unmapped; readers have it as
+    // atomics as well.
+    unsafe { &*place }.begin(start, &head.encode());
+    CONTROL.store(place, Ordering::Release);
+    true
+}
+
+/// Whether a file is in a tmpfs.
+fn is_in_memory(descriptor: i32) -> bool {
+    // SAFETY: all-zero is a valid buffer, and it is ours.
+    let mut status: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    (unsafe { libc::fstatfs(descriptor, &raw mut status) }) == 0
+        && status.f_type == libc::TMPFS_MAGIC
+}
+
+/// The ticks at which the recording began.
+#[inline]
+pub(crate) fn start_ticks() -> u64 {
+    START_TICKS.load(Ordering::Relaxed)
+}
+
+fn open_new(path: &CStr) -> i32 {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    // SAFETY: the path ends in NUL.
+    unsafe { libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint) }
+}
+
+/// `run.cutape` → `run.rank3.cutape`; `None` if the launcher has already put the rank into the
+/// name.
+fn with_rank(path: &CStr, rank: &[u8]) -> Option<CString> {
+    let bytes = path.to_bytes();
+    let stem = bytes.strip_suffix(b".cutape").unwrap_or(bytes);
+    let ending = [b".rank", rank].concat();
+    if stem.ends_with(&ending) {
+        return None;
+    }
+    CString::new([stem, &ending, b".cutape"].concat()).ok()
+}
+
+/// `run.cutape` → `run.4711.cutape`, and for further programs in the same process
+/// `run.4711001.cutape` and so on: digits only, by which the launcher recognizes the traces of one
+/// recording.
+fn with_process(path: &CStr, attempt: u64) -> CString {
+    let bytes = path.to_bytes();
+    let stem = bytes.strip_suffix(b".cutape").unwrap_or(bytes);
+    let mut number = u64::from(std::process::id());
+    if attempt > 0 {
+        number = number * MOST_PROGRAMS + attempt;
+    }
+    let name = [stem, b".", number.to_string().as_bytes(), b".cutape"].concat();
+    CString::new(name).unwrap_or_default()
+}
+
+/// The absolute name, so that it stays valid when the program changes its directory.
+fn absolute(path: &CStr) -> CString {
+    if path.to_bytes().starts_with(b"/") {
+        return path.to_owned();
+    }
+    let Ok(directory) = std::env::current_dir() else {
+        return path.to_owned();
+    };
+    let name = [directory.as_os_str().as_bytes(), b"/", path.to_bytes()].concat();
+    CString::new(name).unwrap_or_default()
+}
+
+fn complain(what: &[u8], path: &[u8]) {
+    // SAFETY: strerror gives a string that lasts until the next call of this thread.
+    let why = unsafe { CStr::from_ptr(libc::strerror(errno::get())) };
+    log::line(&[what, path, b": ", why.to_bytes(), b"; nothing is recorded"]);
+}
+
+/// Closes the file, in a forked child or after an error. What was written stays.
+pub(crate) fn close() {
+    CONTROL.store(core::ptr::null_mut(), Ordering::Release);
+    let descriptor = FILE.swap(-1, Ordering::Relaxed);
+    if descriptor >= 0 && is_ours(descriptor) {
+        // SAFETY: the descriptor is ours (checked above).
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+fn is_ours(descriptor: i32) -> bool {
+    // SAFETY: all-zero is a valid stat buffer, and it is ours.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    (unsafe { libc::fstat(descriptor, &mut status) }) == 0
+        && status.st_dev == DEVICE.load(Ordering::Relaxed)
+        && status.st_ino == INODE.load(Ordering::Relaxed)
+}
+
+/// The descriptor, if it still is our file; otherwise a new one.
+pub(super) fn descriptor() -> Option<i32> {
+    let known = FILE.load(Ordering::Relaxed);
+    if known < 0 {
+        return None;
+    }
+    if is_ours(known) {
+        return Some(known);
+    }
+    // The program has closed it, as daemons do. What has the number now is the program's.
+    let path = PATH.load(Ordering::Acquire);
+    // SAFETY: NULL, or leaked by `create`.
+    let path = unsafe { path.as_ref() }?;
+    // SAFETY: the path ends in NUL.
+    let reopened = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if reopened < 0 {
+        return None;
+    }
+    let reopened = moved_up(reopened);
+    if is_ours(reopened)
+        && FILE
+            .compare_exchange(known, reopened, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    {
+        return Some(reopened);
+    }
+    // Another file of that name, or another thread was first.
+    // SAFETY: the descriptor was just opened here.
+    unsafe { libc::close(reopened) };
+    let now = FILE.load(Ordering::Relaxed);
+    (now != known && is_ours(now)).then_some(now)
+}
+
+/// Moves a descriptor to a high number: the program may expect its own to be the lowest.
+fn moved_up(descriptor: i32) -> i32 {
+    // The second is for programs with a low limit.
+    for lowest in [LOWEST_DESCRIPTOR, LOWEST_DESCRIPTOR / 4] {
+        // SAFETY: the descriptor is ours.
+        let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, lowest) };
+        if high >= 0 {
+            // SAFETY: as above; the duplicate stays.
+            unsafe { libc::close(descriptor) };
+            return high;
+        }
+    }
+    descriptor
+}
+
+/// Allocates a part of the file on disk and extends the file to its end, so that a full disk is an
+/// error here and not a fault later. If the file system cannot allocate, and the part `is_own` (no
+/// other thread writes there), zeros are written. `posix_fallocate` would write to the parts of
+/// other threads as well.
+fn allocate(position: u64, length: u64, is_own: bool) -> bool {
+    let Some(descriptor) = descriptor() else {
+        return false;
+    };
+    if position.saturating_add(length) > size_limit() {
+        errno::set(libc::EFBIG);
+        return false;
+    }
+    loop {
+        // SAFETY: no memory is involved.
+        if unsafe { libc::fallocate(descriptor, 0, position as i64, length as i64) } == 0 {
+            return true;
+        }
+        match errno::get() {
+            libc::EINTR => {}
+            libc::EOPNOTSUPP | libc::ENOSYS if is_own => return write_zeros(position, length),
+            _ => return false,
+        }
+    }
+}
+
+fn write_zeros(position: u64, length: u64) -> bool {
+    (position..position + length)
+        .step_by(ZEROS.len())
+        .all(|at| {
+            let rest = (position + length - at).min(ZEROS.len() as u64);
+            write_at(at, ZEROS.get(..rest as usize).unwrap_or(&ZEROS))
+        })
+}
+
+/// The limit on the file size. A write beyond it raises SIGXFSZ, which would end the program.
+fn size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is ours to be written; if the call fails, it stays infinite.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+fn write_at(position: u64, bytes: &[u8]) -> bool {
+    let Some(descriptor) = descriptor() else {
+        return false;
+    };
+    // SAFETY: the bytes are valid for reading.
+    let written = unsafe {
+        libc::pwrite(
+            descriptor,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            position as i64,
+        )
+    };
+    written == bytes.len() as isize
+}
+
+/// The length of a chunk with a body of that many bytes.
+pub(super) fn chunk_length(body: u64) -> u64 {
+    (body + CHUNK_HEAD_LENGTH as u64).next_multiple_of(CHUNK_ALIGNMENT)
+}
+
+/// Takes `least` bytes of the file, a multiple of the chunk alignment, and as many more as let the
+/// next claim begin at a multiple of `alignment`. Returns where they begin and how many they are.
+/// They are allocated on disk, so that whenever the process ends, the file is not cut within a
+/// chunk.
+pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
+    // SAFETY: NULL, or mapped for good by `begin_control`.
+    let control = unsafe { CONTROL.load(Ordering::Acquire).as_ref() }?;
+    let (position, end) = control.claim(least, alignment)?;
+    if end > size_limit() {
+        errno::set(libc::EFBIG);
+        return None;
+    }
+    let claimed = Some((position, end - position));
+    let allocated = ALLOCATED.load(Ordering::Acquire);
+    if end <= allocated {
+        return claimed;
+    }
+    let most_ahead = MOST_AHEAD.load(Ordering::Relaxed);
+    let ahead = (end / 4).min(most_ahead) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    // From the end of the file, so that no hole is left where another thread is still allocating.
+    let start = allocated.min(position);
+    for end in [end.saturating_add(ahead), end] {
+        if allocate(start, end - start, false) {
+            ALLOCATED.fetch_max(end, Ordering::AcqRel);
+            return claimed;
+        }
+    }
+    claimed.filter(|&(position, length)| allocate(position, length, true))
+}
+
+/// Maps a claimed part of the file.
+pub(super) fn map(position: u64, length: usize) -> Option<*mut u8> {
+    let descriptor = descriptor()?;
+    // SAFETY: a fresh shared mapping of a part of our file that no other caller has claimed.
+    let start = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            descriptor,
+            position as i64,
+        )
+    };
+    (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+/// Writes a claimed chunk: its open head and its body, and when these are complete the closed head.
+/// Zeros fill the last page: when a page is written as a whole, the kernel need not read it first.
+pub(super) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]) -> bool {
+    let Some(descriptor) = descriptor() else {
+        return false;
+    };
+    let piece = |bytes: &[u8]| libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let length = open.len() + body.len();
+    let padded = length.next_multiple_of(ZEROS.len());
+    let padding = ZEROS.get(..padded - length).unwrap_or(&ZEROS);
+    let pieces = [piece(open), piece(body), piece(padding)];
+    // SAFETY: all pieces are valid for reading.
+    let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 3, position as i64) };
+    if written != padded as isize {
+        return false;
+    }
+    // SAFETY: the bytes are valid for reading.
+    let written = unsafe {
+        libc::pwrite(
+            descriptor,
+            closed.as_ptr().cast(),
+            closed.len(),
+            position as i64,
+        )
+    };
+    written == closed.len() as isize
+}
+
+/// A chunk head with the members that all chunks share.
+pub(super) fn head(kind: u16, length: u64) -> ChunkHead {
+    ChunkHead {
+        magic: CHUNK_MAGIC,
+        kind,
+        flags: 0,
+        length,
+        thread: 0,
+        sequence: 0,
+        used: 0,
+        first: 0,
+        ticks: clock::ticks(),
+        nanoseconds: clock::nanoseconds(libc::CLOCK_MONOTONIC),
+        body_checksum: 0,
+        head_checksum: 0,
+    }
+}
+
+/// Writes the rows as one blob, straight from the program's memory: the kernel reports memory that
+/// cannot be read.
+pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
+    let _errno = Errno::keep();
+    let length = rows.length();
+    // A wrong length must not fill the disk.
+    if length > LONGEST_BLOB || !rows.ends_are_readable() {
+        return Err(NotKept::Unreadable);
+    }
+    let chunk = chunk_length(length);
+    let (position, chunk) = claim(chunk, CHUNK_ALIGNMENT).ok_or(NotKept::Disk)?;
+    let descriptor = descriptor().ok_or(NotKept::Disk)?;
+    let head = ChunkHead {
+        first: position,
+        used: length,
+        ..head(chunk_kind::BLOB, chunk)
+    };
+    let head = head.encode();
+    // The part that is still to be written.
+    let mut head = &head[..];
+    let mut at = position;
+    for (address, length) in rows.pieces() {
+        let mut done = 0;
+        while done < length {
+            // All writes but the first and the last are of whole pages.
+            let room = LONGEST_WRITE - (at - position + head.len() as u64) % LONGEST_WRITE;
+            let pieces = [
+                libc::iovec {
+                    iov_base: head.as_ptr().cast_mut().cast(),
+                    iov_len: head.len(),
+                },
+                libc::iovec {
+                    iov_base: address.wrapping_add(done) as *mut _,
+                    iov_len: (length - done).min(room) as usize,
+                },
+            ];
+            // SAFETY: the kernel checks the source ranges and answers EFAULT where they cannot be
+            // read.
+            let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 2, at as i64) };
+            if written <= 0 {
+                match errno::get() {
+                    libc::EINTR if written < 0 => continue,
+                    libc::EFAULT if written < 0 => return Err(NotKept::Unreadable),
+                    _ => return Err(NotKept::Disk),
+                }
+            }
+            let of_head = head.len().min(written as usize);
+            head = head.get(of_head..).unwrap_or_default();
+            done += (written as usize - of_head) as u64;
+            at += written as u64;
+        }
+    }
+    if !head.is_empty() && !write_at(at, head) {
+        return Err(NotKept::Disk);
+    }
+    Ok(BlobRef { position, length })
+}
+
+/// Writes a closed chunk of another kind.
+pub(crate) fn document(kind: u16, body: &[u8]) -> bool {
+    let _errno = Errno::keep();
+    put_document(kind, body)
+}
+
+/// The same; `errno` says why it failed.
+fn put_document(kind: u16, body: &[u8]) -> bool {
+    let length = chunk_length(body.len() as u64);
+    let Some((position, length)) = claim(length, CHUNK_ALIGNMENT) else {
+        return false;
+    };
+    let head = ChunkHead {
+        flags: CHUNK_CLOSED,
+        used: body.len() as u64,
+        body_checksum: cutape_format::checksum(body),
+        ..head(kind, length)
+    };
+    // The head last: until then, a reader sees no chunk.
+    write_at(position + CHUNK_HEAD_LENGTH as u64, body) && write_at(position, &head.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ranks() {
+        for (path, rank, expected) in [
+            (c"/t/run.cutape", "3", Some(c"/t/run.rank3.cutape")),
+            (c"run", "12", Some(c"run.rank12.cutape")),
+            (c"run.rank2.cutape", "12", Some(c"run.rank2.rank12.cutape")),
+            (c"run.rank12.cutape", "12", None),
+        ] {
+            assert_eq!(with_rank(path, rank.as_bytes()).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether this process records calls, and which payloads it keeps.
+//!
+//! `start` moves the state from `NOT_STARTED` to one of the others; `stop` ends the recording.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use cutape_format::PayloadPolicy;
+
+pub(crate) const NOT_STARTED: u8 = 0;
+/// One thread creates the trace; the others wait.
+pub(crate) const STARTING: u8 = 1;
+/// Calls are recorded with the time stamp counter as the clock: the state that the fast path
+/// handles.
+pub(crate) const RECORDING: u8 = 2;
+/// Calls go to the driver unrecorded.
+pub(crate) const PASSING: u8 = 3;
+/// As `RECORDING`; the cost of recording is measured as well.
+pub(crate) const MEASURING: u8 = 4;
+/// As `RECORDING`, with a shared counter as the clock.
+pub(crate) const COUNTING: u8 = 5;
+
+/// One of the values above.
+pub(crate) static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
+static THREADS: AtomicU32 = AtomicU32::new(0);
+static PAYLOADS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
+static OUTPUTS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
+
+/// Whether calls are recorded in that state.
+pub(crate) fn records(state: u8) -> bool {
+    matches!(state, RECORDING | MEASURING | COUNTING)
+}
+
+/// Whether this process records.
+pub(crate) fn is_recording() -> bool {
+    records(STATE.load(Ordering::Relaxed))
+}
+
+/// Stops recording in this process. True for the one caller that stopped it.
+pub(crate) fn stop() -> bool {
+    let stopped = |state| records(state).then_some(PASSING);
+    STATE
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, stopped)
+        .is_ok()
+}
+
+/// In a forked child: nothing is recorded yet.
+pub(crate) fn forget() {
+    // Also from `STARTING`: the thread that was starting does not exist in the child.
+    if STATE.load(Ordering::Relaxed) != PASSING {
+        STATE.store(NOT_STARTED, Ordering::Relaxed);
+    }
+    THREADS.store(0, Ordering::Relaxed);
+}
+
+/// The ordinal of a thread that makes its first call.
+pub(crate) fn next_thread() -> u32 {
+    THREADS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Sets which bytes are kept: of those that go to devices, and of those that come back.
+pub(crate) fn set_payload_policy(payloads: PayloadPolicy, outputs: PayloadPolicy) {
+    PAYLOADS.store(payloads as u8, Ordering::Relaxed);
+    OUTPUTS.store(outputs as u8, Ordering::Relaxed);
+}
+
+/// Which bytes are kept: of those that go to devices, and of those that come back.
+pub(crate) fn payload_policy() -> (PayloadPolicy, PayloadPolicy) {
+    let policy = |kept: &AtomicU8| {
+        let kept = usize::from(kept.load(Ordering::Relaxed));
+        PayloadPolicy::EVERY
+            .get(kept)
+            .copied()
+            .unwrap_or(PayloadPolicy::None)
+    };
+    (policy(&PAYLOADS), policy(&OUTPUTS))
+}

@@ -1,0 +1,8 @@
+//! The executables and libraries that are loaded in this process.
+
+pub(crate) mod maps;
+mod objects;
+pub(crate) mod segments;
+
+#[cfg(feature = "gum")]
+pub(crate) use objects::code_around;

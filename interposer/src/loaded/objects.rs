@@ -1,0 +1,128 @@
+//! Walks over the loaded objects.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::ops::ControlFlow;
+use std::ffi::CStr;
+
+use cutape_format::file_range::build_id_among;
+
+use crate::process::memory;
+
+/// Of longer note segments, the start is searched.
+const LONGEST_NOTES: usize = 1024;
+
+/// The program or a library, valid during the visit.
+pub(super) struct Object<'a> {
+    /// What is added to the addresses in the headers.
+    pub(super) base: u64,
+    pub(super) headers: &'a [libc::Elf64_Phdr],
+    name: *const c_char,
+    /// How many objects the loader has ever added, and removed.
+    pub(super) adds: u64,
+    pub(super) subs: u64,
+}
+
+impl Object<'_> {
+    /// Its path, as the loader knows it.
+    pub(super) fn path(&self) -> Vec<u8> {
+        if !self.name.is_null() {
+            // SAFETY: a NUL-terminated name, valid during the visit.
+            let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
+            if !name.is_empty() {
+                return name.to_vec();
+            }
+        }
+        // The program itself has no name.
+        let mut path = vec![0; libc::PATH_MAX as usize];
+        // SAFETY: the buffer is valid for its length.
+        let length = unsafe {
+            libc::readlink(
+                c"/proc/self/exe".as_ptr(),
+                path.as_mut_ptr().cast(),
+                path.len(),
+            )
+        };
+        path.truncate(length.max(0) as usize);
+        path
+    }
+
+    /// Its build id; empty if it has none.
+    pub(super) fn build_id(&self) -> Vec<u8> {
+        let mut notes = [0; LONGEST_NOTES];
+        let notes_headers = self
+            .headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_NOTE);
+        notes_headers
+            .into_iter()
+            .find_map(|header| {
+                // Read in a way that cannot fault: tools that rewrite programs leave notes that are
+                // not loaded.
+                let length = (header.p_memsz as usize).min(LONGEST_NOTES);
+                let got = memory::read(self.address(header), notes.get_mut(..length)?);
+                build_id_among(notes.get(..got)?).map(<[u8]>::to_vec)
+            })
+            .unwrap_or_default()
+    }
+
+    /// Where a segment begins.
+    pub(super) fn address(&self, header: &libc::Elf64_Phdr) -> u64 {
+        self.base.wrapping_add(header.p_vaddr)
+    }
+
+    /// The segments that hold code.
+    pub(super) fn code(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+        self.headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0)
+    }
+}
+
+/// Visits the loaded objects until `visit` breaks.
+pub(super) fn for_each(mut visit: impl FnMut(&Object<'_>) -> ControlFlow<()>) {
+    unsafe extern "C" fn callback<F: FnMut(&Object<'_>) -> ControlFlow<()>>(
+        info: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader gives a valid object; the pointer is the one passed below.
+        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
+        // SAFETY: the loader gives the object's program headers and their number.
+        let headers =
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let object = Object {
+            base: info.dlpi_addr,
+            headers,
+            name: info.dlpi_name,
+            adds: info.dlpi_adds,
+            subs: info.dlpi_subs,
+        };
+        visit(&object).is_break().into()
+    }
+    fn callback_of<F: FnMut(&Object<'_>) -> ControlFlow<()>>(
+        _: &F,
+    ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int {
+        callback::<F>
+    }
+    let callback = callback_of(&visit);
+    // SAFETY: the callback gets the closure that is passed here, while it lives.
+    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut visit).cast()) };
+}
+
+/// The code segment that an address lies in: where it begins, and its length; zeros if there is
+/// none.
+#[cfg(feature = "gum")]
+pub(crate) fn code_around(address: usize) -> (usize, usize) {
+    let mut found = (0, 0);
+    for_each(|object| {
+        for header in object.code() {
+            let start = object.address(header);
+            if (address as u64).wrapping_sub(start) < header.p_memsz {
+                found = (start as usize, header.p_memsz as usize);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}

@@ -1,0 +1,303 @@
+//! Which host memory the copies of each executable graph read and write. The driver is asked when a
+//! graph is instantiated, since its nodes may have been captured; updates are followed.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+
+use cutape_driver::types::{CUDA_MEMCPY3D, CUgraphNodeType_enum};
+use cutape_registry::id;
+
+use super::copy::host_sides;
+use crate::driver;
+use crate::file::rows::Rows;
+use crate::process::memory;
+use crate::process::process_lock::ProcessLock;
+
+/// Deeper graphs within graphs are ignored.
+const DEEPEST: u32 = 16;
+/// A graph with more nodes is ignored.
+const MOST_NODES: u64 = 1 << 20;
+
+/// One side of a copy that is in host memory.
+#[derive(Clone, Copy)]
+pub(crate) struct HostCopy {
+    /// The node, of the graph that was instantiated or of one within it.
+    pub(crate) node: u64,
+    /// The node of the outermost graph that it is in.
+    outermost: u64,
+    pub(crate) rows: Rows,
+    /// The copy reads it; else it writes it.
+    pub(crate) is_source: bool,
+    /// It is in the body of a conditional node: whether it runs is not known.
+    pub(crate) is_conditional: bool,
+    is_enabled: bool,
+}
+
+#[derive(Default)]
+struct Graphs {
+    /// By handle of the executable graph; only those with such copies.
+    copies: HashMap<u64, Vec<HostCopy>>,
+    /// The body graphs of conditional nodes.
+    bodies: HashMap<u64, Vec<u64>>,
+}
+
+static GRAPHS: ProcessLock<Graphs> = ProcessLock::new();
+/// How many executable graphs have such copies: while none has, launching takes no lock.
+static WITH_COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// In a forked child: the parent's graphs are not this process's.
+pub(crate) fn forget() {
+    WITH_COPIES.store(0, Ordering::Relaxed);
+    GRAPHS.forget();
+}
+
+/// The copies of an executable graph that will run when it is launched.
+pub(crate) fn of(exec: u64) -> Vec<HostCopy> {
+    if WITH_COPIES.load(Ordering::Acquire) == 0 {
+        return Vec::new();
+    }
+    let graphs = GRAPHS.lock();
+    graphs.copies.get(&exec).map_or_else(Vec::new, |copies| {
+        let enabled = copies.iter().filter(|copy| copy.is_enabled);
+        enabled.copied().collect()
+    })
+}
+
+/// A graph was instantiated.
+pub(crate) fn instantiated(exec: u64, graph: u64) {
+    let mut found = Vec::new();
+    look_into(graph, None, false, 0, &mut found);
+    set(exec, |copies| *copies = found);
+}
+
+/// An executable graph was given the parameters of another graph's nodes, which correspond in
+/// order. Later calls still name the nodes of the first graph.
+pub(crate) fn updated(exec: u64, graph: u64) {
+    let mut found = Vec::new();
+    look_into(graph, None, false, 0, &mut found);
+    set(exec, |copies| {
+        if copies.len() == found.len() {
+            for (new, old) in found.iter_mut().zip(copies.iter()) {
+                (new.node, new.outermost) = (old.node, old.outermost);
+                new.is_enabled = old.is_enabled;
+            }
+        }
+        *copies = found;
+    });
+}
+
+/// A copy of an executable graph was given new parameters, a `CUDA_MEMCPY3D` at that address.
+pub(crate) fn node_changed(exec: u64, node: u64, description: u64) {
+    let mut copy = CUDA_MEMCPY3D::default();
+    // SAFETY: `copy` is valid for its size; it holds numbers and raw pointers, so any bytes make
+    // one.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut((&raw mut copy).cast::<u8>(), size_of::<CUDA_MEMCPY3D>())
+    };
+    if !memory::read_all(description, bytes) {
+        return;
+    }
+    let sides = host_sides(&copy);
+    set(exec, |copies| {
+        let old = copies.iter().find(|old| old.node == node).copied();
+        copies.retain(|old| old.node != node);
+        let like = old.unwrap_or(HostCopy {
+            node,
+            outermost: node,
+            rows: Rows::flat(0, 0),
+            is_source: false,
+            is_conditional: false,
+            is_enabled: true,
+        });
+        copies.extend(with_sides(like, sides));
+    });
+}
+
+/// The child graph of a node of an executable graph was replaced by one of the same form.
+pub(crate) fn child_changed(exec: u64, node: u64, graph: u64) {
+    let mut found = Vec::new();
+    look_into(graph, Some(node), false, 1, &mut found);
+    set(exec, |copies| {
+        copies.retain(|old| old.outermost != node);
+        copies.extend(found);
+    });
+}
+
+/// A node of an executable graph was switched on or off.
+pub(crate) fn set_enabled(exec: u64, node: u64, is_enabled: bool) {
+    if WITH_COPIES.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let mut graphs = GRAPHS.lock();
+    let copies = graphs.copies.get_mut(&exec).into_iter().flatten();
+    for copy in copies.filter(|copy| copy.node == node) {
+        copy.is_enabled = is_enabled;
+    }
+}
+
+/// An executable graph was destroyed.
+pub(crate) fn ended(exec: u64) {
+    if WITH_COPIES.load(Ordering::Acquire) != 0 {
+        set(exec, Vec::clear);
+    }
+}
+
+/// A conditional node was given body graphs.
+pub(crate) fn has_bodies(node: u64, graphs: Vec<u64>) {
+    GRAPHS.lock().bodies.insert(node, graphs);
+}
+
+fn set(exec: u64, change: impl FnOnce(&mut Vec<HostCopy>)) {
+    let mut graphs = GRAPHS.lock();
+    let mut copies = graphs.copies.remove(&exec).unwrap_or_default();
+    change(&mut copies);
+    if !copies.is_empty() {
+        graphs.copies.insert(exec, copies);
+    }
+    WITH_COPIES.store(graphs.copies.len(), Ordering::Release);
+}
+
+fn with_sides(like: HostCopy, sides: [Option<Rows>; 2]) -> impl Iterator<Item = HostCopy> {
+    let sides = sides.into_iter().zip([true, false]);
+    sides.filter_map(move |(rows, is_source)| {
+        let rows = rows?;
+        (rows.length() > 0).then_some(HostCopy {
+            rows,
+            is_source,
+            ..like
+        })
+    })
+}
+
+/// Collects the copies of a graph and of those within it.
+fn look_into(
+    graph: u64,
+    outermost: Option<u64>,
+    is_conditional: bool,
+    depth: u32,
+    found: &mut Vec<HostCopy>,
+) {
+    if depth > DEEPEST {
+        return;
+    }
+    for node in nodes_of(graph) {
+        let mut kind = 0u32;
+        if !succeeds(id::cuGraphNodeGetType, node, (&raw mut kind) as u64) {
+            continue;
+        }
+        let outermost = outermost.unwrap_or(node);
+        match CUgraphNodeType_enum(kind) {
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMCPY => {
+                let mut copy = CUDA_MEMCPY3D::default();
+                let place = (&raw mut copy) as u64;
+                if succeeds(id::cuGraphMemcpyNodeGetParams, node, place) {
+                    let like = HostCopy {
+                        node,
+                        outermost,
+                        rows: Rows::flat(0, 0),
+                        is_source: false,
+                        is_conditional,
+                        is_enabled: true,
+                    };
+                    found.extend(with_sides(like, host_sides(&copy)));
+                }
+            }
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH => {
+                let mut child = 0u64;
+                if succeeds(
+                    id::cuGraphChildGraphNodeGetGraph,
+                    node,
+                    (&raw mut child) as u64,
+                ) {
+                    look_into(child, Some(outermost), is_conditional, depth + 1, found);
+                }
+            }
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL => {
+                let bodies = GRAPHS.lock().bodies.get(&node).cloned().unwrap_or_default();
+                for body in bodies {
+                    look_into(body, Some(outermost), true, depth + 1, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn nodes_of(graph: u64) -> Vec<u64> {
+    let mut count = 0u64;
+    let place = (&raw mut count) as u64;
+    // SAFETY: `count` is valid for writing a size_t, and no array is given.
+    let answer = unsafe { driver::call(id::cuGraphGetNodes, [graph, 0, place, 0]) };
+    if answer != Some(0) || count == 0 || count > MOST_NODES {
+        return Vec::new();
+    }
+    let mut nodes = vec![0u64; count as usize];
+    let words = [graph, nodes.as_mut_ptr() as u64, place, 0];
+    // SAFETY: the array holds `count` handles.
+    if unsafe { driver::call(id::cuGraphGetNodes, words) } != Some(0) {
+        return Vec::new();
+    }
+    nodes.truncate(count as usize);
+    nodes
+}
+
+/// Calls `function(node, &answer)`.
+fn succeeds(function: u16, node: u64, answer: u64) -> bool {
+    // SAFETY: the callers give places of the type that the function writes; the node is alive, as
+    // its graph was just used.
+    unsafe { driver::call(function, [node, answer, 0, 0]) == Some(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(node: u64, address: u64, is_source: bool) -> HostCopy {
+        HostCopy {
+            node,
+            outermost: node,
+            rows: Rows::flat(address, 16),
+            is_source,
+            is_conditional: false,
+            is_enabled: true,
+        }
+    }
+
+    /// Node and address of each copy.
+    fn told(exec: u64) -> Vec<(u64, u64)> {
+        let copies = of(exec);
+        copies
+            .iter()
+            .map(|copy| (copy.node, copy.rows.address))
+            .collect()
+    }
+
+    #[test]
+    fn copies_follow_changes_of_their_graph() {
+        let exec = 0x10;
+        set(exec, |copies| {
+            *copies = vec![copy(1, 0x100, true), copy(2, 0x200, false)];
+        });
+        assert_eq!(told(exec), [(1, 0x100), (2, 0x200)]);
+        set_enabled(exec, 2, false);
+        assert_eq!(told(exec), [(1, 0x100)]);
+        set_enabled(exec, 2, true);
+        let described = CUDA_MEMCPY3D {
+            srcMemoryType: cutape_driver::types::CUmemorytype_enum::CU_MEMORYTYPE_HOST,
+            srcHost: 0x300 as *const core::ffi::c_void,
+            dstMemoryType: cutape_driver::types::CUmemorytype_enum::CU_MEMORYTYPE_HOST,
+            dstHost: 0x400 as *mut core::ffi::c_void,
+            WidthInBytes: 8,
+            Height: 1,
+            Depth: 1,
+            ..CUDA_MEMCPY3D::default()
+        };
+        node_changed(exec, 1, (&raw const described) as u64);
+        assert_eq!(told(exec), [(2, 0x200), (1, 0x300), (1, 0x400)]);
+        assert_eq!(of(exec).iter().filter(|copy| copy.is_source).count(), 1);
+        node_changed(exec, 1, 8);
+        assert_eq!(told(exec).len(), 3, "what cannot be read changes nothing");
+        ended(exec);
+        assert!(told(exec).is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! Which families have code here, and which parameters that code looks behind.
+
+use cutape_registry::{
+    ContextOp, CopyOp, EventOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad,
+    ImageSource, LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp,
+    PrimaryOp, StreamOp,
+};
+
+/// The functions of `overrides` that do something for a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hooks {
+    pub(crate) put_pre_call: bool,
+    pub(crate) pre_call: bool,
+    pub(crate) post_call: bool,
+    pub(crate) put_post_call: bool,
+    pub(crate) finish_call: bool,
+    /// A bit for each parameter whose memory they snapshot, so that the registry's roles must not.
+    pub(crate) owned: u16,
+}
+
+/// One name for each hook, in the order in which they run.
+const PUT_PRE: u8 = 1;
+const PRE: u8 = 2;
+const POST: u8 = 4;
+const PUT_POST: u8 = 8;
+const FINISH: u8 = 16;
+
+impl Hooks {
+    pub(crate) fn of(function: &Function) -> Self {
+        let hooks = hooks(function.family);
+        Self {
+            put_pre_call: hooks & PUT_PRE != 0,
+            pre_call: hooks & PRE != 0,
+            post_call: hooks & POST != 0,
+            put_post_call: hooks & PUT_POST != 0,
+            finish_call: hooks & FINISH != 0,
+            owned: owned(function.family),
+        }
+    }
+
+    /// Whether there is any.
+    pub(crate) fn any(self) -> bool {
+        self.put_pre_call
+            || self.pre_call
+            || self.post_call
+            || self.put_post_call
+            || self.finish_call
+    }
+}
+
+fn hooks(family: Family) -> u8 {
+    match family {
+        Family::Init | Family::Event(EventOp::Record) => POST,
+        Family::ProcAddress { .. } => POST | PUT_POST | FINISH,
+        Family::Context(ContextOp::Destroy) | Family::ModuleUnload | Family::LibraryUnload => {
+            PRE | FINISH
+        }
+        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => FINISH,
+        Family::ModuleLoad(load) | Family::LibraryLoad(load) if load.options.is_some() => {
+            PUT_PRE | PRE | POST | PUT_POST
+        }
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | POST,
+        Family::Function(op) | Family::Kernel(op) => match op {
+            FunctionOp::Find { .. } | FunctionOp::OfKernel { .. } | FunctionOp::List { .. } => {
+                FINISH
+            }
+            FunctionOp::Count
+            | FunctionOp::Name { .. }
+            | FunctionOp::GetAttribute
+            | FunctionOp::SetAttribute
+            | FunctionOp::SetCacheConfig => 0,
+        },
+        Family::Link(op) => match op {
+            LinkOp::Create { .. } => PUT_PRE | PRE | PUT_POST | FINISH,
+            LinkOp::AddData { .. } | LinkOp::AddFile { .. } => PUT_PRE | PRE | PUT_POST,
+            LinkOp::Complete { .. } => PUT_PRE | PUT_POST,
+            LinkOp::Destroy => PUT_PRE | FINISH,
+        },
+        Family::Launch(LaunchOp::Legacy { .. }) => 0,
+        Family::Launch(
+            LaunchOp::Arguments(_) | LaunchOp::Config(_) | LaunchOp::MultiDevice { .. },
+        ) => PRE,
+        Family::Occupancy(OccupancyOp::Config { .. }) => PUT_PRE,
+        Family::Copy(op) => match op {
+            CopyOp::Linear(_) | CopyOp::Peer(_) => 0,
+            CopyOp::Described(_) | CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
+            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | POST,
+        },
+        Family::Memory(MemoryOp::AllocateManaged)
+        | Family::HostMemory(HostMemoryOp::Allocate | HostMemoryOp::Register) => FINISH,
+        Family::Memory(MemoryOp::Free)
+        | Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => PRE | FINISH,
+        Family::Pointer(PointerOp::Attributes { .. } | PointerOp::RangeAttributes { .. })
+        | Family::Stream(StreamOp::CaptureInfo { .. }) => PUT_POST,
+        Family::Graph(op) => match op {
+            GraphOp::AddNode(node) | GraphOp::SetNode(node) => match node.kind {
+                NodeKind::Any => PRE | POST | PUT_POST,
+                NodeKind::Kernel | NodeKind::MemoryOps | NodeKind::Allocation => PRE,
+                NodeKind::Copy
+                | NodeKind::Memset
+                | NodeKind::Host
+                | NodeKind::ChildGraph
+                | NodeKind::Semaphores => 0,
+            },
+            GraphOp::SetExecNode(node) => match node.kind {
+                NodeKind::Any => PRE | POST,
+                NodeKind::Kernel | NodeKind::MemoryOps | NodeKind::Allocation => PRE,
+                NodeKind::Copy | NodeKind::ChildGraph => POST,
+                NodeKind::Memset | NodeKind::Host | NodeKind::Semaphores => 0,
+            },
+            GraphOp::Instantiate { .. }
+            | GraphOp::Update
+            | GraphOp::SetEnabled
+            | GraphOp::DestroyExec => POST,
+            GraphOp::Launch => PUT_PRE | PRE | POST,
+            GraphOp::GetNode(_)
+            | GraphOp::GetKernelAttribute { .. }
+            | GraphOp::SetKernelAttribute { .. }
+            | GraphOp::List
+            | GraphOp::Upload
+            | GraphOp::ConditionalHandle
+            | GraphOp::DotFile { .. } => 0,
+        },
+        Family::Plain
+        | Family::ExportTable
+        | Family::Device(_)
+        | Family::Context(_)
+        | Family::PrimaryContext(_)
+        | Family::LoadingMode
+        | Family::LibraryModule
+        | Family::Global(_)
+        | Family::Occupancy(OccupancyOp::Function)
+        | Family::HostFunction
+        | Family::StreamCallback
+        | Family::Memset
+        | Family::Prefetch
+        | Family::Memory(_)
+        | Family::HostMemory(_)
+        | Family::VirtualMemory(_)
+        | Family::Pointer(_)
+        | Family::ExternalBuffer { .. }
+        | Family::Stream(_)
+        | Family::StreamMemory(_)
+        | Family::Event(_)
+        | Family::UserObject { .. } => 0,
+    }
+}
+
+fn owned(family: Family) -> u16 {
+    let options = |array: OptionArray| 1 << array.options | 1 << array.values;
+    match family {
+        Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
+            let ImageLoad {
+                source,
+                options: jit,
+                library_options,
+            } = load;
+            let image = match source {
+                ImageSource::Data(at) | ImageSource::FatBinary(at) => 1 << at,
+                ImageSource::File(_) => 0,
+            };
+            image | jit.map_or(0, options) | library_options.map_or(0, options)
+        }
+        Family::Link(LinkOp::AddData {
+            data, options: jit, ..
+        }) => 1 << data | options(jit),
+        Family::Link(
+            LinkOp::Create { options: jit, .. } | LinkOp::AddFile { options: jit, .. },
+        ) => options(jit),
+        Family::Launch(LaunchOp::Config(launch)) => 1 << launch.config,
+        Family::ProcAddress { address, .. } => 1 << address,
+        // What follows the status is written only while the stream is being captured.
+        Family::Stream(StreamOp::CaptureInfo { status }) => u16::MAX << (status + 1),
+        _ => 0,
+    }
+}

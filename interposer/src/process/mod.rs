@@ -1,0 +1,9 @@
+//! The process that we are in: its environment, memory, `errno`, standard error.
+
+pub(crate) mod env;
+pub(crate) mod errno;
+pub(crate) mod log;
+pub(crate) mod memory;
+pub(crate) mod process_lock;
+pub(crate) mod rank;
+pub(crate) mod settings;

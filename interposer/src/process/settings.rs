@@ -1,0 +1,98 @@
+//! What the launcher asked for, from the environment. A program with raised privileges is not
+//! recorded.
+
+use std::ffi::{CStr, CString};
+
+use cutape_format::PayloadPolicy;
+
+use super::env;
+
+/// Which host memory that the device reads without a copy is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostMemory {
+    /// None.
+    Off,
+    /// What arguments and kernel parameters point into.
+    Reachable,
+    /// All of it, at every launch.
+    All,
+}
+
+/// How calls reach us: see `hook`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// By name: the loader finds us in the place of libcuda.
+    Preload,
+    /// An auditing library redirects searches for libcuda to us.
+    Audit,
+    /// The functions of the driver are patched to jump to us.
+    Gum,
+}
+
+impl Backend {
+    /// The backend that the launcher has chosen.
+    pub(crate) fn chosen() -> Self {
+        let chosen = env::variable(env::BACKEND).or_else(|| env::variable(env::VIA));
+        match chosen.as_deref().map(CStr::to_bytes) {
+            Some(b"audit") => Self::Audit,
+            Some(b"gum") => Self::Gum,
+            _ => Self::Preload,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Preload => "preload",
+            Self::Audit => "audit",
+            Self::Gum => "gum",
+        }
+    }
+}
+
+/// The settings; `env` describes the variables.
+pub(crate) struct Settings {
+    pub(crate) trace: Option<CString>,
+    pub(crate) driver: Option<CString>,
+    pub(crate) payloads: PayloadPolicy,
+    pub(crate) outputs: PayloadPolicy,
+    pub(crate) host_memory: HostMemory,
+    pub(crate) measures_cost: bool,
+}
+
+impl Settings {
+    /// Reads the environment.
+    pub(crate) fn read() -> Self {
+        if env::is_privileged() {
+            return Self {
+                trace: None,
+                driver: None,
+                payloads: PayloadPolicy::None,
+                outputs: PayloadPolicy::None,
+                host_memory: HostMemory::Off,
+                measures_cost: false,
+            };
+        }
+        let host_memory = env::variable(env::HOST_MEMORY);
+        Self {
+            trace: env::variable(env::TRACE),
+            driver: env::variable(env::DRIVER),
+            payloads: policy(env::PAYLOADS),
+            outputs: policy(env::OUTPUTS),
+            host_memory: match host_memory.as_deref().map(CStr::to_bytes) {
+                None | Some(b"reachable") => HostMemory::Reachable,
+                Some(b"all") => HostMemory::All,
+                Some(_) => HostMemory::Off,
+            },
+            measures_cost: env::variable(env::COST).is_some(),
+        }
+    }
+}
+
+fn policy(name: &CStr) -> PayloadPolicy {
+    match env::variable(name) {
+        None => PayloadPolicy::All,
+        // An unknown word keeps the least.
+        Some(word) => PayloadPolicy::from_word(word.to_bytes()).unwrap_or(PayloadPolicy::None),
+    }
+}

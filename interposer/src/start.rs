@@ -1,0 +1,127 @@
+//! Starts and ends the recording: loads the driver, creates the trace, forgets both in a forked
+//! child.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::file::{identity, trace_file};
+use crate::hot::recording::{
+    COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, records,
+    set_payload_policy,
+};
+use crate::hot::thread::{self, Thread};
+use crate::hot::{clock, cost, functions, plan, recording};
+use crate::loaded::maps;
+use crate::process::settings::Settings;
+use crate::process::{errno, log};
+use crate::{async_readback, driver, host_memory, overrides};
+
+/// Makes sure that the recording has started, if this process records; returns whether it does.
+#[cold]
+pub(crate) fn ensure_started(thread: &Thread) -> bool {
+    loop {
+        let state = STATE.load(Ordering::Acquire);
+        match state {
+            _ if records(state) => return true,
+            PASSING => return false,
+            NOT_STARTED => {
+                let _errno = errno::Errno::keep();
+                // Each of these threads loads the driver itself. If one waited for another, the two
+                // could deadlock: the waiting thread may hold the loader's lock (as the constructor
+                // of a library) that the other needs.
+                let next = if thread.outside_calls(load) {
+                    STARTING
+                } else {
+                    PASSING
+                };
+                let won =
+                    STATE.compare_exchange(NOT_STARTED, next, Ordering::AcqRel, Ordering::Relaxed);
+                if won.is_ok() && next == STARTING {
+                    let state = thread.outside_calls(create_trace);
+                    STATE.store(state, Ordering::Release);
+                }
+            }
+            // Another thread creates the trace, which does not need the loader's lock for long.
+            // SAFETY: no memory is involved.
+            _ => unsafe {
+                libc::sched_yield();
+            },
+        }
+    }
+}
+
+/// Loads the driver before any call; returns whether there is one.
+#[cfg(feature = "gum")]
+pub(crate) fn load_early() -> bool {
+    // SAFETY: the state lives as long as its thread, which is this one.
+    unsafe { &*thread::current() }.outside_calls(load)
+}
+
+/// Loads the driver; returns whether there is one.
+fn load() -> bool {
+    watch_forks();
+    log::begin();
+    let loaded = driver::is_loaded() || driver::load(Settings::read().driver.as_deref());
+    if !loaded {
+        log::line(&[b"no CUDA driver found; every CUDA call returns CUDA_ERROR_NOT_SUPPORTED"]);
+    }
+    loaded
+}
+
+/// Creates the trace. Returns the state of the recording from now on.
+fn create_trace() -> u8 {
+    let settings = Settings::read();
+    let Some(trace) = settings.trace else {
+        return PASSING;
+    };
+    plan::prepare();
+    thread::watch_ends();
+    functions::forget_notes();
+    set_payload_policy(settings.payloads, settings.outputs);
+    host_memory::configure(settings.host_memory);
+    trace_file::close();
+    let clock = clock::choose();
+    if !trace_file::create(&trace, clock) {
+        return PASSING;
+    }
+    identity::write_program();
+    maps::write();
+    cost::forget();
+    match clock {
+        _ if settings.measures_cost => MEASURING,
+        clock::PROCESSOR => RECORDING,
+        _ => COUNTING,
+    }
+}
+
+/// Run by the loader when the process exits in order: the memory map gets the libraries that were
+/// loaded late.
+pub(crate) extern "C" fn at_exit() {
+    let state = STATE.load(Ordering::Acquire);
+    if records(state) {
+        let _errno = errno::Errno::keep();
+        if state == MEASURING {
+            identity::write_cost(cost::total());
+        }
+        maps::write_if_changed();
+    }
+}
+
+/// Registers the fork handler, once.
+fn watch_forks() {
+    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler touches atomics and the state of the forking thread only.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+/// In a forked child, whose only thread is the one that forked: trace, objects and memory are the
+/// parent's.
+extern "C" fn in_child() {
+    recording::forget();
+    async_readback::forget();
+    host_memory::forget();
+    overrides::forget();
+    // SAFETY: the state lives as long as its thread, which is this one.
+    unsafe { &*thread::current() }.forget();
+}
