@@ -1,7 +1,7 @@
 // A kernel that takes as long as it is told when it is compiled, and one that does nothing.
 //
-// What `work` writes does not depend on ROUNDS: v = v / 2 + 1 has arrived at 2 long before. It adds to what is there, so that
-// it writes the same only if memory is what it was.
+// What `work` writes does not depend on ROUNDS: v = v / 2 + 1 has arrived at 2 long before. It adds
+// to what is there, so that it writes the same only if memory is what it was.
 #include <cstdio>
 #include <vector>
 #include <cuda_runtime.h>

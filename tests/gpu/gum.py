@@ -20,7 +20,8 @@ import loading
 BRIDGE = loading.ROOT / "interposer/tests/gum/bridge.py"
 INTERPOSER = "test/libcutape_interposer_gum_bridge.so"
 PROGRAMS = ["streams", "events", "launch_ex", "graph", "proc_address"]
-# What a call costs: runs of each, calls of one, as few as tell: what disturbs a short run does so seldom.
+# What a call costs: runs of each, calls of one, as few as tell: what disturbs a short run does so
+# seldom.
 ROUNDS, CALLS = 40, "10000"
 
 

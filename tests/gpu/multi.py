@@ -115,7 +115,8 @@ def one(program, cutape, trace, cells, notes):
                 problems.append(text)
             else:
                 notes.setdefault(f"as expected, not all of it can be replayed: {text}", set()).add(program.name)
-    # With one device hidden a trace that uses both is refused with its reasons; that of one rank finds its device.
+    # With one device hidden a trace that uses both is refused with its reasons; that of one rank
+    # finds its device.
     hidden = trace.with_suffix(".hidden.json")
     ended = Ended(
         [cutape, "replay", "--keep-going", *watchdog, "--report", hidden, trace],

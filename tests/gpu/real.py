@@ -53,7 +53,8 @@ def row(source, cutape, results):
     run, why = command(source, results)
     if run is None:
         return cells, [], [f"{source.stem}: skipped: {why}"]
-    # Once beforehand: what is compiled and cached at first use would make the next runs incomparable.
+    # Once beforehand: what is compiled and cached at first use would make the next runs
+    # incomparable.
     Ended(run)
     bare = Ended(run)
     trace = results / f"{source.stem}.cutape"

@@ -1,13 +1,16 @@
-/* A loop of launches that measures itself, between two calls of cuCtxGetApiVersion by which its replay finds it.
+/* A loop of launches that measures itself, between two calls of cuCtxGetApiVersion by which its
+ * replay finds it.
  *   replay_speed host N    a kernel that does next to nothing: the host is what takes the time
- *   replay_speed packed N  the same with the parameters in one piece (`extra`): what that way through the driver takes
+ *   replay_speed packed N  the same with the parameters in one piece (`extra`): what that way
+ *                          through the driver takes
  *   replay_speed gpu N     a kernel of about 50 us: the device is
  * Prints the nanoseconds from before the first launch until all of them are done. */
 #include "program.h"
 
 #include <time.h>
 
-/* spin(out, nanoseconds): waits so long by the device's clock of a microsecond or better; *out is never written. */
+/* spin(out, nanoseconds): waits so long by the device's clock of a microsecond or better; *out is
+ * never written. */
 PTX_TEXT PTX_SPIN[] = PTX_HEAD
     ".visible .entry spin(.param .u64 out, .param .u64 nanoseconds)\n{\n"
     " .reg .b64 %begin, %now, %wanted, %out;\n .reg .pred %early;\n"

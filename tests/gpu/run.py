@@ -21,7 +21,8 @@ TIMEOUT = 120
 AT_ONCE = min(8, os.cpu_count() or 1)
 
 
-# Rules that are checked at all: a program may break one that is only in the plans, and then nothing is to be found.
+# Rules that are checked at all: a program may break one that is only in the plans, and then nothing
+# is to be found.
 RULES = {
     rule["id"]
     for path in (ROOT / "registry" / "rules").glob("*.toml")

@@ -1,4 +1,5 @@
-/* Images made at run time: fat binaries around PTX and cubins, and cubins from the driver's own linker. */
+/* Images made at run time: fat binaries around PTX and cubins, and cubins from the driver's own
+ * linker. */
 #ifndef CUTAPE_IMAGES_H
 #define CUTAPE_IMAGES_H
 
@@ -15,8 +16,9 @@ struct fatbin_image {
     size_t size; /* PTX: with its NUL */
 };
 
-/* Uncompressed fat binary container: header (magic, version 1, size 16), then per image an entry header and its bytes,
- * padded to 8, laid out as the toolkit's `fatbinary --compress=false` does. The caller frees it. */
+/* Uncompressed fat binary container: header (magic, version 1, size 16), then per image an entry
+ * header and its bytes, padded to 8, laid out as the toolkit's `fatbinary --compress=false` does.
+ * The caller frees it. */
 static inline unsigned char *make_fatbin(const struct fatbin_image *images, size_t count, size_t *size)
 {
     size_t total = 16;
@@ -63,8 +65,8 @@ static inline unsigned char *make_ptx_fatbin(const char *ptx, size_t *size)
     return make_fatbin(&image, 1, size);
 }
 
-/* The cubin that the driver's linker makes from one or two PTX texts (`second` may be NULL) for the current context's
- * device; a copy, which the caller frees. */
+/* The cubin that the driver's linker makes from one or two PTX texts (`second` may be NULL) for the
+ * current context's device; a copy, which the caller frees. */
 static inline unsigned char *link_cubin(const char *first, const char *second, size_t *size)
 {
     CUlinkState state = NULL;

@@ -1,5 +1,6 @@
-/* What every test program shares: checked calls, printing, the device's primary context, and a question to the driver
- * whether launches really run. Programs print nothing that differs between two runs on one driver: no addresses, times or ids. */
+/* What every test program shares: checked calls, printing, the device's primary context, and a
+ * question to the driver whether launches really run. Programs print nothing that differs between
+ * two runs on one driver: no addresses, times or ids. */
 #ifndef CUTAPE_PROGRAM_H
 #define CUTAPE_PROGRAM_H
 
@@ -50,7 +51,8 @@ static inline int is_supported(CUresult result, const char *call, const char *fi
 /* The call has to succeed. */
 #define CHECK(call) check_result((call), CUDA_SUCCESS, #call, __FILE__, __LINE__)
 
-/* Whether the driver has the function at all; the null driver lacks some. Any other failure ends the program. */
+/* Whether the driver has the function at all; the null driver lacks some. Any other failure ends
+ * the program. */
 #define SUPPORTED(call) is_supported((call), #call, __FILE__, __LINE__)
 
 /* The call has to give this result. */
@@ -137,8 +139,8 @@ static inline void launch(CUfunction function, unsigned grid, unsigned block, CU
     CHECK(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
 }
 
-/* Whether a launch changes memory: asked once, in the current context, with a module and memory of its own.
- * Call it before other threads start. */
+/* Whether a launch changes memory: asked once, in the current context, with a module and memory of
+ * its own. Call it before other threads start. */
 static inline int driver_runs_kernels(void)
 {
     static int answer = -1;
@@ -160,7 +162,8 @@ static inline int driver_runs_kernels(void)
     return answer;
 }
 
-/* Writes a new file in the folder for temporary files; `path` must hold 64 bytes. The caller unlinks it. */
+/* Writes a new file in the folder for temporary files; `path` must hold 64 bytes. The caller
+ * unlinks it. */
 static inline void write_temporary(char *path, const void *bytes, size_t size)
 {
     snprintf(path, 64, "%s/cutape-test-XXXXXX", P_tmpdir);

@@ -1,4 +1,5 @@
-/* The kernels of the test programs, written by hand in PTX 7.0 so that every driver from CUDA 11 on can compile them. */
+/* The kernels of the test programs, written by hand in PTX 7.0 so that every driver from CUDA 11 on
+ * can compile them. */
 #ifndef CUTAPE_PTX_H
 #define CUTAPE_PTX_H
 
@@ -95,7 +96,8 @@ PTX_TEXT PTX_SAXPY[] = PTX_HEAD PTX_SAXPY_BODY;
 /* Three entries in one module: fill, vector_add, saxpy. */
 PTX_TEXT PTX_THREE[] = PTX_HEAD PTX_FILL_BODY PTX_VECTOR_ADD_BODY PTX_SAXPY_BODY;
 
-/* The body of both reductions: each block of 128 threads sums 128 values in shared memory, thread 0 adds it to *out. */
+/* The body of both reductions: each block of 128 threads sums 128 values in shared memory, thread 0
+ * adds it to *out. */
 #define PTX_REDUCE_BODY(cells)               \
     " .reg .b64 %pin, %pout, %address;\n"    \
     " .reg .b32 %count, %value, %other, %cell, %partner, %step, %base;\n .reg .pred %p;\n" \
@@ -144,7 +146,8 @@ PTX_TEXT PTX_REDUCE_DYNAMIC[] = PTX_HEAD
     ".visible .entry reduce_dynamic(.param .u64 in, .param .u64 out, .param .u32 n)\n{\n"
     PTX_REDUCE_BODY("dynamic_cells");
 
-/* by_struct(s): s is { u32 *out; u32 a; u16 b; u8 c; i64 d; f32 e; }, 32 bytes aligned to 8; out[0..5) = a, b, c, low d, bits of e. */
+/* by_struct(s): s is { u32 *out; u32 a; u16 b; u8 c; i64 d; f32 e; }, 32 bytes aligned to 8;
+ * out[0..5) = a, b, c, low d, bits of e. */
 PTX_TEXT PTX_BY_STRUCT[] = PTX_HEAD
     ".visible .entry by_struct(.param .align 8 .b8 s[32])\n{\n"
     " .reg .b64 %out, %d;\n .reg .b32 %a, %b, %c, %low, %e;\n"
@@ -163,7 +166,8 @@ PTX_TEXT PTX_BY_STRUCT[] = PTX_HEAD
     " st.global.u32 [%out+16], %e;\n"
     " ret;\n}\n";
 
-/* many(out, p8, p16, p32, p64, pf, pd, q8, q32, q64): stores every value as u64, floats as their bits. */
+/* many(out, p8, p16, p32, p64, pf, pd, q8, q32, q64): stores every value as u64, floats as their
+ * bits. */
 PTX_TEXT PTX_MANY[] = PTX_HEAD
     ".visible .entry many(.param .u64 out, .param .u8 p8, .param .u16 p16, .param .u32 p32, .param .u64 p64,\n"
     " .param .f32 pf, .param .f64 pd, .param .u8 q8, .param .u32 q32, .param .u64 q64)\n{\n"
@@ -218,7 +222,8 @@ PTX_TEXT PTX_MANAGED[] = PTX_HEAD
     " st.global.u32 [both_sides], %v;\n"
     " ret;\n}\n";
 
-/* Two inputs for the linker: `scaled` calls `scale_value`, which the other input defines. scaled(out, n): out[i] = 3 * i + 1. */
+/* Two inputs for the linker: `scaled` calls `scale_value`, which the other input defines.
+ * scaled(out, n): out[i] = 3 * i + 1. */
 PTX_TEXT PTX_LINK_CALLER[] = PTX_HEAD
     ".extern .func (.param .b32 result) scale_value(.param .b32 value);\n"
     ".visible .entry scaled(.param .u64 out, .param .u32 n)\n{\n"

@@ -13,7 +13,8 @@ static void *defined_symbol(const struct dl_phdr_info *info, const char *name)
     size_t length = 0;
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            /* The loader has relocated these addresses in place, but for the kernel's own object. */
+            /* The loader has relocated these addresses in place, but for the kernel's own object.
+             * */
             for (const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); entry->d_tag; entry++) {
                 if (entry->d_un.d_ptr < info->dlpi_addr && entry->d_tag != DT_STRSZ)
                     continue;
@@ -24,7 +25,8 @@ static void *defined_symbol(const struct dl_phdr_info *info, const char *name)
                 if (entry->d_tag == DT_STRSZ)
                     length = entry->d_un.d_val;
             }
-    /* The string table follows the symbols in what all common linkers write, perhaps with something else between. */
+    /* The string table follows the symbols in what all common linkers write, perhaps with something
+     * else between. */
     for (const ElfW(Sym) *symbol = symbols; symbol && (const char *)symbol < strings; symbol++)
         if (symbol->st_value && symbol->st_name < length && !strcmp(strings + symbol->st_name, name))
             return (void *)(info->dlpi_addr + symbol->st_value);

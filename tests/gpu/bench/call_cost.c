@@ -1,14 +1,21 @@
 /* What driver calls cost a program: run bare, recorded and under other tools in turn, and compare.
  *
- *   call_cost calls CALLS LAUNCHES      nanoseconds of a clock read, of calls without device work, and of launches
- *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that has registered host memory
- *   call_cost cold CALLS                the same of single calls, when other code has run since the last one
+ *   call_cost calls CALLS LAUNCHES      nanoseconds of a clock read, of calls without device work,
+ *                                       and of launches
+ *   call_cost pinned CALLS LAUNCHES     the same of what a training step makes, in a program that
+ *                                       has registered host memory
+ *   call_cost cold CALLS                the same of single calls, when other code has run since the
+ *                                       last one
  *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
- *   call_cost tail CALLS [FOLDER]       how long single calls take: the worst, how many are slow, and why, as far as can be seen
- *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of ways to keep the bytes in that folder
- *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see `functions`: to be counted from outside
+ *   call_cost tail CALLS [FOLDER]       how long single calls take: the worst, how many are slow,
+ *                                       and why, as far as can be seen
+ *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of ways to
+ *                                         keep the bytes in that folder
+ *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see
+ *                                       `functions`: to be counted from outside
  *
- * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a machine does only ever
+ * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a
+ * machine does only ever
  * adds, and the median of parts of 100 calls, which leaves out what happens rarely. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -174,7 +181,8 @@ static void register_memory(void)
     CHECK(cuMemHostRegister(memory, REGISTERED, CU_MEMHOSTREGISTER_DEVICEMAP));
 }
 
-/* A function that is called again and again; `needs_memory`: in a program that has registered host memory. */
+/* A function that is called again and again; `needs_memory`: in a program that has registered host
+ * memory. */
 static const struct function {
     const char *name;
     void (*run)(long);
@@ -209,7 +217,8 @@ static int by_size(const void *left, const void *right)
     return (difference > 0) - (difference < 0);
 }
 
-/* What one of `calls` takes. Launches never fill the device's queue: waiting there would hide what a call costs. */
+/* What one of `calls` takes. Launches never fill the device's queue: waiting there would hide what
+ * a call costs. */
 static void cost(const char *name, void (*run)(long), long calls, int are_launches)
 {
     long parts = calls / PART;
@@ -265,8 +274,8 @@ static void pinned(long count, long launches)
         }
 }
 
-/* Code that jumps through all its cache lines in an order that nothing foresees, as a program's own code fills the caches of
- * code and of jumps between two calls. */
+/* Code that jumps through all its cache lines in an order that nothing foresees, as a program's own
+ * code fills the caches of code and of jumps between two calls. */
 static void *make_code(size_t lines)
 {
     enum { LINE = 64 };
@@ -295,8 +304,8 @@ static void *make_code(size_t lines)
     return code;
 }
 
-/* What a call takes when the program has run through other code and data since the last one; the mean of the nine tenths of calls
- * that took least. */
+/* What a call takes when the program has run through other code and data since the last one; the
+ * mean of the nine tenths of calls that took least. */
 static void cold(long calls)
 {
     enum { CODE = 4096, DATA = 1024, LINE = 64 };
@@ -390,7 +399,8 @@ static void threads(int count, long calls)
     free(workers);
 }
 
-/* Writes about as much, in pieces of the same length, as recording a loop that does nothing but call. */
+/* Writes about as much, in pieces of the same length, as recording a loop that does nothing but
+ * call. */
 static void write_on(const char *folder)
 {
     enum { PIECE = 64 << 10, MOST = 600 << 20 };
@@ -409,9 +419,10 @@ static void write_on(const char *folder)
     }
 }
 
-/* Each call is timed alone, and those that took long are counted, also those of them during which the thread was preempted or
- * had a page fault. The same with no call between the two clock reads says what the machine itself interrupts; and, if there is
- * a folder, what it does so while another process writes files. */
+/* Each call is timed alone, and those that took long are counted, also those of them during which
+ * the thread was preempted or had a page fault. The same with no call between the two clock reads
+ * says what the machine itself interrupts; and, if there is a folder, what it does so while another
+ * process writes files. */
 static void tail(long calls, const char *folder)
 {
     enum { EVERY = 256 };
@@ -492,8 +503,9 @@ static void keep_least(double *best, double from)
         *best = spent;
 }
 
-/* Best seconds to write memory to a new file, to a file that has its place on the disk, over what is in the file already, and to
- * copy it to a mapped file that is only memory: what whoever keeps the bytes pays at least. */
+/* Best seconds to write memory to a new file, to a file that has its place on the disk, over what
+ * is in the file already, and to copy it to a mapped file that is only memory: what whoever keeps
+ * the bytes pays at least. */
 struct kept {
     double file, allocated, over, memory;
 };

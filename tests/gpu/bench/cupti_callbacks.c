@@ -1,6 +1,7 @@
-/* The cheapest tracer that CUPTI allows, to compare with: at entry and exit of each driver call a callback stores time,
- * function, side and correlation number in a ring of its thread. The driver loads it (CUDA_INJECTION64_PATH); where CUPTI is,
- * CUPTI_LIBRARY says. It needs no headers of CUPTI's: what it uses of them is declared here. */
+/* The cheapest tracer that CUPTI allows, to compare with: at entry and exit of each driver call a
+ * callback stores time, function, side and correlation number in a ring of its thread. The driver
+ * loads it (CUDA_INJECTION64_PATH); where CUPTI is, CUPTI_LIBRARY says. It needs no headers of
+ * CUPTI's: what it uses of them is declared here. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Linear copies of every direction, blocking and in a stream, between inner offsets, between contexts' addresses. */
+/* Linear copies of every direction, blocking and in a stream, between inner offsets, between
+ * contexts' addresses. */
 #include "program.h"
 
 enum { BYTES = 10000 };
@@ -32,7 +33,8 @@ int main(void)
 
     memset(out, 0, BYTES);
     CHECK(cuMemcpy(a, b, BYTES));                         /* device to device */
-    CHECK(cuMemcpy((CUdeviceptr)(uintptr_t)out, a, BYTES)); /* device to host, by unified addressing */
+    /* device to host, by unified addressing */
+    CHECK(cuMemcpy((CUdeviceptr)(uintptr_t)out, a, BYTES));
     EXPECT(memcmp(out, in, BYTES - 1) == 0);
     CHECK(cuMemcpyAsync(b, (CUdeviceptr)(uintptr_t)in, BYTES, stream));
     CHECK(cuMemcpyAsync(a, b, BYTES, stream));

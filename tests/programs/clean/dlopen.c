@@ -1,4 +1,5 @@
-/* The driver opened at run time by its name, and every function looked up in it: no symbol of it is linked. */
+/* The driver opened at run time by its name, and every function looked up in it: no symbol of it is
+ * linked. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* A child process without CUDA while the parent uses it, and a child started before the driver that uses it by itself. */
+/* A child process without CUDA while the parent uses it, and a child started before the driver that
+ * uses it by itself. */
 #include "program.h"
 
 #include <sys/wait.h>

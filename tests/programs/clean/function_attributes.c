@@ -1,4 +1,5 @@
-/* What is asked of and set on a function: attributes, parameters, module, name, cache, loading state. */
+/* What is asked of and set on a function: attributes, parameters, module, name, cache, loading
+ * state. */
 #include "program.h"
 
 static const struct {

@@ -1,5 +1,5 @@
-/* Captures: copies of both directions, a fork and a join by events, host functions, graphs within captures, a capture that
- * goes on in a graph that exists, memory that the graph allocates. */
+/* Captures: copies of both directions, a fork and a join by events, host functions, graphs within
+ * captures, a capture that goes on in a graph that exists, memory that the graph allocates. */
 #include "program.h"
 
 enum { COUNT = 512 };

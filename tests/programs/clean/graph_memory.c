@@ -62,7 +62,8 @@ int main(void)
     CHECK(cuGraphDestroy(graph));
     CHECK(cuDeviceGraphMemTrim(device));
 
-    /* Values written by a node, another node under a condition that holds, and one under a condition that does not. */
+    /* Values written by a node, another node under a condition that holds, and one under a
+     * condition that does not. */
     CUgraphNode write = NULL, nodes[2];
     CUgraphConditionalHandle holds = 0, fails = 0;
     CUstreamBatchMemOpParams operations[2];

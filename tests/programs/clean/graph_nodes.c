@@ -1,4 +1,5 @@
-/* A graph with a node of nearly every kind, built by hand, asked about, changed, cloned, and launched with other host bytes. */
+/* A graph with a node of nearly every kind, built by hand, asked about, changed, cloned, and
+ * launched with other host bytes. */
 #include "program.h"
 
 enum { COUNT = 256 };

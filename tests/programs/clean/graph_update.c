@@ -1,4 +1,5 @@
-/* Executable graphs that are changed: single nodes, nodes switched off, a whole update, one that does not fit; user objects. */
+/* Executable graphs that are changed: single nodes, nodes switched off, a whole update, one that
+ * does not fit; user objects. */
 #include "program.h"
 
 enum { COUNT = 64 };

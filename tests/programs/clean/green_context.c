@@ -1,4 +1,5 @@
-/* A green context on part of the device: resources split, described, used for a stream and an event. */
+/* A green context on part of the device: resources split, described, used for a stream and an
+ * event. */
 #include "program.h"
 
 int main(void)

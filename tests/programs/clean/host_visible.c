@@ -1,6 +1,7 @@
-/* Host memory that the device reads without a copy call: written by the host between launches and operations, freed, given out
- * again, registered, managed, seen by graphs and by every form of launch. What the device saw is read back through copies from
- * the device's addresses. Long ranges are changed in a few places only; one is longer than what a recorder keeps. */
+/* Host memory that the device reads without a copy call: written by the host between launches and
+ * operations, freed, given out again, registered, managed, seen by graphs and by every form of
+ * launch. What the device saw is read back through copies from the device's addresses. Long ranges
+ * are changed in a few places only; one is longer than what a recorder keeps. */
 #include "program.h"
 
 #include <sys/mman.h>
@@ -32,7 +33,8 @@ static void add_twice(CUdeviceptr source, CUstream stream)
     launch(add, 8, 128, stream, parameters);
 }
 
-/* The host writes, a kernel reads; the kernel writes, the host reads and writes the old values again. */
+/* The host writes, a kernel reads; the kernel writes, the host reads and writes the old values
+ * again. */
 static void between_launches(const char *label, uint32_t *memory, CUdeviceptr view)
 {
     CUstream stream = NULL;

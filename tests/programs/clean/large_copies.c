@@ -1,4 +1,5 @@
-/* Copies at and around the sizes at which something may be cut in pieces: up to 8 MiB and a few bytes, from odd addresses. */
+/* Copies at and around the sizes at which something may be cut in pieces: up to 8 MiB and a few
+ * bytes, from odd addresses. */
 #include "program.h"
 
 #define MIB ((size_t)1 << 20)

@@ -1,4 +1,5 @@
-/* cuLaunchKernelEx: without attributes, with priority, cooperative, with several at once, and with parameters in `extra`. */
+/* cuLaunchKernelEx: without attributes, with priority, cooperative, with several at once, and with
+ * parameters in `extra`. */
 #include "program.h"
 
 enum { COUNT = 2048 };

@@ -1,4 +1,5 @@
-/* Parameters in one buffer by the `extra` argument: laid out as cuFuncGetParamInfo says, with the terminator. */
+/* Parameters in one buffer by the `extra` argument: laid out as cuFuncGetParamInfo says, with the
+ * terminator. */
 #include "program.h"
 
 enum { COUNT = 777 };

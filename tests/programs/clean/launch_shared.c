@@ -1,4 +1,5 @@
-/* Reductions in static and in dynamic shared memory, also with more than the default limit after opting in. */
+/* Reductions in static and in dynamic shared memory, also with more than the default limit after
+ * opting in. */
 #include "program.h"
 
 enum { COUNT = 10000, BLOCKS = (COUNT + 127) / 128 };

@@ -1,4 +1,5 @@
-/* A structure passed by value, with a device address and padding inside; by kernelParams and by extra. */
+/* A structure passed by value, with a device address and padding inside; by kernelParams and by
+ * extra. */
 #include "program.h"
 
 struct arguments {

@@ -1,4 +1,5 @@
-/* The plain launch: vector_add over a grid stride, saxpy on floats, grids of three dimensions, streams null and own. */
+/* The plain launch: vector_add over a grid stride, saxpy on floats, grids of three dimensions,
+ * streams null and own. */
 #include "program.h"
 
 enum { COUNT = 100000 };

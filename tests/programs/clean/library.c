@@ -1,4 +1,5 @@
-/* A library: kernels by name and listed, launched as CUkernel and as CUfunction, globals, module, attributes, options. */
+/* A library: kernels by name and listed, launched as CUkernel and as CUfunction, globals, module,
+ * attributes, options. */
 #include "program.h"
 
 static void run(const char *label, CUfunction function, CUdeviceptr counter)

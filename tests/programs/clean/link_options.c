@@ -1,4 +1,5 @@
-/* A link with options: logs, their sizes, wall time, optimisation; options of one input; a link given up halfway. */
+/* A link with options: logs, their sizes, wall time, optimisation; options of one input; a link
+ * given up halfway. */
 #include "program.h"
 
 int main(void)
@@ -28,7 +29,8 @@ int main(void)
     CHECK(cuModuleUnload(module));
     printf("linked with options\n");
 
-    /* a link that is given up: the options are set anew, the state is destroyed without being completed */
+    /* a link that is given up: the options are set anew, the state is destroyed without being
+     * completed */
     values[1] = (void *)sizeof info;
     values[3] = (void *)sizeof error;
     values[5] = NULL;

@@ -1,4 +1,5 @@
-/* Two PTX inputs linked, the cubin loaded before the state is destroyed, and a copy of it loaded after. */
+/* Two PTX inputs linked, the cubin loaded before the state is destroyed, and a copy of it loaded
+ * after. */
 #include "images.h"
 
 enum { COUNT = 500 };

@@ -1,4 +1,5 @@
-/* Managed memory: written by the host, changed by a kernel, read by the host; advised, attached; pointer attributes. */
+/* Managed memory: written by the host, changed by a kernel, read by the host; advised, attached;
+ * pointer attributes. */
 #include "program.h"
 
 enum { COUNT = 5000 };

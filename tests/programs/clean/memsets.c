@@ -56,7 +56,8 @@ int main(void)
         for (size_t x = 0; x < sizeof row; x++)
             sum += row[x];
     }
-    /* 8 rows of 4 nines, 4 eights, 4 sevens; 4 rows of 20 twos and 32 ones; 4 rows of 20 threes and 32 ones */
+    /* 8 rows of 4 nines, 4 eights, 4 sevens; 4 rows of 20 twos and 32 ones; 4 rows of 20 threes and
+     * 32 ones */
     EXPECT(sum == 8 * (36 + 32 + 28) + 4 * (40 + 32) + 4 * (60 + 32));
     show("sum of the rectangle", sum);
 

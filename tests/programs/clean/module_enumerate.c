@@ -1,4 +1,5 @@
-/* The functions of a module, counted and listed; each handle has a name, and the one by name is among them. */
+/* The functions of a module, counted and listed; each handle has a name, and the one by name is
+ * among them. */
 #include "program.h"
 
 static int by_text(const void *a, const void *b)

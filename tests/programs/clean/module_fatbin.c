@@ -1,4 +1,5 @@
-/* A fat binary made by hand: one PTX text; PTX beside a cubin for another device; PTX that is too new beside a fitting cubin. */
+/* A fat binary made by hand: one PTX text; PTX beside a cubin for another device; PTX that is too
+ * new beside a fitting cubin. */
 #include "cubins.h"
 #include "images.h"
 

@@ -1,4 +1,5 @@
-/* Module variables: read, written, changed by a kernel, a constant, their sizes; the module loaded twice has two copies. */
+/* Module variables: read, written, changed by a kernel, a constant, their sizes; the module loaded
+ * twice has two copies. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,5 @@
-/* The variants for the per-thread default stream (_ptsz, _ptds), called by their exported names, and the two stream constants. */
+/* The variants for the per-thread default stream (_ptsz, _ptds), called by their exported names,
+ * and the two stream constants. */
 #include "program.h"
 
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t size);
@@ -32,7 +33,8 @@ int main(void)
     CHECK(cuMemAlloc(&b, sizeof out));
     CHECK(cuMemsetD32_v2_ptds(a, 0, COUNT));
     void *parameters[] = {&a, &start, &count};
-    CHECK(cuLaunchKernel_ptsz(fill, 2, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL)); /* null is this thread's stream here */
+    /* null is this thread's stream here */
+    CHECK(cuLaunchKernel_ptsz(fill, 2, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL));
     CHECK(cuEventRecord_ptsz(event, NULL));
     CHECK(cuStreamWaitEvent_ptsz(CU_STREAM_PER_THREAD, event, 0));
     CHECK(cuMemcpyDtoD_v2_ptds(b, a, sizeof out));

@@ -1,4 +1,5 @@
-/* What the driver says about addresses of device, pinned, managed and pool memory; attributes of a pool. */
+/* What the driver says about addresses of device, pinned, managed and pool memory; attributes of a
+ * pool. */
 #include "program.h"
 
 static void describe(const char *label, CUdeviceptr address)

@@ -1,4 +1,5 @@
-/* Functions by cuGetProcAddress: of several versions and flags, called through the pointers; unknown names and too old versions. */
+/* Functions by cuGetProcAddress: of several versions and flags, called through the pointers;
+ * unknown names and too old versions. */
 #include "program.h"
 
 typedef CUresult (*init_function)(unsigned);
@@ -85,7 +86,8 @@ int main(void)
     result = cuGetProcAddress("cuLaunchKernelEx", &pointer, 11000, CU_GET_PROC_ADDRESS_DEFAULT, &status);
     EXPECT(pointer == NULL && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     printf("too old: %s\n", result_name(result));
-    CHECK(cuGetProcAddress("cuInit", &pointer, 12000, CU_GET_PROC_ADDRESS_DEFAULT, NULL)); /* the status may be left out */
+    /* the status may be left out */
+    CHECK(cuGetProcAddress("cuInit", &pointer, 12000, CU_GET_PROC_ADDRESS_DEFAULT, NULL));
 
     /* cuGetProcAddress by itself, in its first form, and its second by that */
     get_proc_address_v1_function first = (get_proc_address_v1_function)ask("cuGetProcAddress", 11030, CU_GET_PROC_ADDRESS_DEFAULT);

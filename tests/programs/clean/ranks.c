@@ -1,5 +1,6 @@
-/* Two processes, started anew with RANK set as launchers do, each on a device of its own where there are two; they work at
- * the same time, and the one that started them shows what they print in the order of their ranks. */
+/* Two processes, started anew with RANK set as launchers do, each on a device of its own where
+ * there are two; they work at the same time, and the one that started them shows what they print in
+ * the order of their ranks. */
 // null-driver: CUTAPE_NULL_DEVICES=2
 #include "program.h"
 

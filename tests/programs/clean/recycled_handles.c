@@ -1,4 +1,5 @@
-/* The same handles over and over: modules, streams, events, link states and memory made and given back a hundred times. */
+/* The same handles over and over: modules, streams, events, link states and memory made and given
+ * back a hundred times. */
 #include "program.h"
 
 int main(void)

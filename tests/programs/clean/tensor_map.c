@@ -1,4 +1,5 @@
-/* Tensor map descriptors: encoded on the host for memory of the device, then given another address. */
+/* Tensor map descriptors: encoded on the host for memory of the device, then given another address.
+ * */
 #include "program.h"
 
 enum { ROWS = 32, COLUMNS = 64 };

@@ -1,4 +1,5 @@
-/* Texture and surface objects over an array, a mipmapped array, linear and pitched memory; their descriptions are read back. */
+/* Texture and surface objects over an array, a mipmapped array, linear and pitched memory; their
+ * descriptions are read back. */
 #include "program.h"
 
 enum { WIDTH = 64, HEIGHT = 8 };

@@ -1,4 +1,5 @@
-/* Four threads at once, each with a stream, memory and 50 launches of its own; main prints in the order of the threads. */
+/* Four threads at once, each with a stream, memory and 50 launches of its own; main prints in the
+ * order of the threads. */
 #include "program.h"
 
 #include <pthread.h>

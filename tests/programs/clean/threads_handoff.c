@@ -1,5 +1,6 @@
-/* Objects that one thread makes and another uses and destroys, and two threads that make and destroy at the same time, so that
- * each is given handles and addresses that the other has just given back. */
+/* Objects that one thread makes and another uses and destroys, and two threads that make and
+ * destroy at the same time, so that each is given handles and addresses that the other has just
+ * given back. */
 #include "program.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Two devices: a context on each, launches on each, copies from one to the other in every way, a kernel that reads its
- * peer's memory, a pool, mapped memory and memory of a graph on one device that the other may use, managed memory. */
+/* Two devices: a context on each, launches on each, copies from one to the other in every way, a
+ * kernel that reads its peer's memory, a pool, mapped memory and memory of a graph on one device
+ * that the other may use, managed memory. */
 // null-driver: CUTAPE_NULL_DEVICES=3 CUTAPE_NULL_CAPABILITY=9.0,8.6,8.0
 #include "program.h"
 

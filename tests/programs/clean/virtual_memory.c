@@ -1,4 +1,5 @@
-/* Virtual memory management: reserve, create, map, allow, use, unmap, release, give the addresses back. */
+/* Virtual memory management: reserve, create, map, allow, use, unmap, release, give the addresses
+ * back. */
 #include "program.h"
 
 int main(void)

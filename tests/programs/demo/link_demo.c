@@ -1,4 +1,5 @@
-// Links two PTX inputs and runs the result: a usual program, with one bug that the driver does not report.
+// Links two PTX inputs and runs the result: a usual program, with one bug that the driver does not
+// report.
 // expect: link-cubin-after-destroy
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// Calls functions that only driver.c has, in the way that its argument says. What it prints is the same bare and recorded.
+// Calls functions that only driver.c has, in the way that its argument says. What it prints is the
+// same bare and recorded.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* fork NAME: a child that has all that its parent has, makes no call, and lives for longer than one looks at it. */
+/* fork NAME: a child that has all that its parent has, makes no call, and lives for longer than one
+ * looks at it. */
 #include "loading.h"
 
 #include <sys/wait.h>

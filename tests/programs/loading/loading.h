@@ -1,4 +1,5 @@
-/* What every program here does with the driver, however it got there: three calls, and prints what they answer. */
+/* What every program here does with the driver, however it got there: three calls, and prints what
+ * they answer. */
 #ifndef LOADING_H
 #define LOADING_H
 
@@ -19,7 +20,8 @@ static int ask(init_function *init, number_function *get_version, number_functio
         return 1;
     }
     int results[3] = {init(0), get_version(&version), get_count(&count)};
-    /* Each line by one call of the system: MPICH's launcher passes on what it reads, and tears a line that comes in two. */
+    /* Each line by one call of the system: MPICH's launcher passes on what it reads, and tears a
+     * line that comes in two. */
     dprintf(STDOUT_FILENO, "results %d %d %d, version %d, devices %d\n", results[0], results[1], results[2], version, count);
     dprintf(STDOUT_FILENO, "EXIT-SUCCESS\n");
     /* For those who look at a running process. */

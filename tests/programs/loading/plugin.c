@@ -1,4 +1,5 @@
-/* plugin LIBRARY [NAME]: a library that prefers its own symbols to those of whatever was loaded before. */
+/* plugin LIBRARY [NAME]: a library that prefers its own symbols to those of whatever was loaded
+ * before. */
 #define _GNU_SOURCE
 #include "loading.h"
 

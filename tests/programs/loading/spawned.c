@@ -1,4 +1,5 @@
-/* spawned PROGRAM WORDS: spawns that program with nothing in its environment, and ends as it does. */
+/* spawned PROGRAM WORDS: spawns that program with nothing in its environment, and ends as it does.
+ * */
 #include <spawn.h>
 #include <sys/wait.h>
 

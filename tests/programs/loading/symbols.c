@@ -1,4 +1,5 @@
-/* symbols NAME FILE: opens NAME and initialises; then finds FILE among what is mapped, and two functions in its symbol table. */
+/* symbols NAME FILE: opens NAME and initialises; then finds FILE among what is mapped, and two
+ * functions in its symbol table. */
 #define _GNU_SOURCE
 #include "loading.h"
 #include "../symbol_table.h"

@@ -1,4 +1,5 @@
-// A kernel gets the address of freed memory (and does not touch it); the control frees it after the launch is over.
+// A kernel gets the address of freed memory (and does not touch it); the control frees it after the
+// launch is over.
 // expect: memory-use-after-free-kernel-argument
 #include "program.h"
 

@@ -1,4 +1,5 @@
-// One allocation is freed twice; the control allocates again, perhaps at the same address, and frees that.
+// One allocation is freed twice; the control allocates again, perhaps at the same address, and
+// frees that.
 // expect: memory-double-free
 #include "program.h"
 

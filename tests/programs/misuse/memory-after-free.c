@@ -1,4 +1,5 @@
-// Freed memory is set; the control sets memory that was allocated anew, perhaps at the same address.
+// Freed memory is set; the control sets memory that was allocated anew, perhaps at the same
+// address.
 // expect: memory-use-after-free-operand
 #include "program.h"
 

@@ -1,4 +1,5 @@
-// A launch into a destroyed stream; the control destroys it right after the launch, which is allowed.
+// A launch into a destroyed stream; the control destroys it right after the launch, which is
+// allowed.
 // expect: stream-use-after-destroy
 // crashes: SIGSEGV
 #include "program.h"

@@ -1,4 +1,5 @@
-// An attribute is set to one value on the function and to another on its kernel; the control sets the kernel only.
+// An attribute is set to one value on the function and to another on its kernel; the control sets
+// the kernel only.
 // expect: library-function-attribute-shadows-kernel
 #include "program.h"
 

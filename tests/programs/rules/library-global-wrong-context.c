@@ -1,4 +1,5 @@
-// The function of one context is launched in another; the control launches the kernel itself in each.
+// The function of one context is launched in another; the control launches the kernel itself in
+// each.
 // expect: library-global-wrong-context
 // may: exec-null-stream-context
 // needs: two-contexts

@@ -1,4 +1,5 @@
-// The promise that the code stays in memory is made for a file; the control makes and keeps it for a buffer.
+// The promise that the code stays in memory is made for a file; the control makes and keeps it for
+// a buffer.
 // expect: library-preserved-image-freed
 #include "program.h"
 

@@ -17,7 +17,8 @@ int main(void)
     memcpy(copy, cubin, size);
     CHECK(cuLinkDestroy(state));
 #ifdef VIOLATE
-    CUresult result = cuModuleLoadData(&module, cubin); /* succeeds while the memory is not reused */
+    /* succeeds while the memory is not reused */
+    CUresult result = cuModuleLoadData(&module, cubin);
     if (result == CUDA_SUCCESS)
         CHECK(cuModuleUnload(module));
 #else

@@ -1,4 +1,5 @@
-// Intermediate code of the NVVM input type, which the driver does not take any more; the control links PTX.
+// Intermediate code of the NVVM input type, which the driver does not take any more; the control
+// links PTX.
 // expect: link-lto-ir-too-new
 #include "program.h"
 

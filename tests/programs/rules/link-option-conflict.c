@@ -1,4 +1,5 @@
-// A link is given two options that exclude each other; the control gives one, and the fallback to a load.
+// A link is given two options that exclude each other; the control gives one, and the fallback to a
+// load.
 // expect: link-option-conflict
 #include "images.h"
 

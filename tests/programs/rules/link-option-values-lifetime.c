@@ -1,7 +1,9 @@
-// The memory of the output options is taken away before the link is over; in the control only input options die early.
+// The memory of the output options is taken away before the link is over; in the control only input
+// options die early.
 // expect: link-option-values-lifetime
 // crashes: SIGSEGV
-// That the driver faults where it writes the log is an assumption; measured was only that it writes into a dead stack frame unnoticed.
+// That the driver faults where it writes the log is an assumption; measured was only that it writes
+// into a dead stack frame unnoticed.
 #include "program.h"
 #include <sys/mman.h>
 

@@ -1,4 +1,5 @@
-// A PTX input has no NUL, neither in its size nor behind it; in the control the size counts the NUL.
+// A PTX input has no NUL, neither in its size nor behind it; in the control the size counts the
+// NUL.
 // expect: link-ptx-unterminated
 #include "program.h"
 

@@ -1,4 +1,5 @@
-// cuModuleLoadFatBinary is given bare PTX; the control gives fat binaries to it and to cuModuleLoadData.
+// cuModuleLoadFatBinary is given bare PTX; the control gives fat binaries to it and to
+// cuModuleLoadData.
 // expect: module-fatbinary-wrong-kind
 #include "images.h"
 

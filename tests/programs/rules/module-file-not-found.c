@@ -1,4 +1,5 @@
-// A module file that is not there is loaded; the control tries two paths and goes on with the one that is.
+// A module file that is not there is loaded; the control tries two paths and goes on with the one
+// that is.
 // expect: module-file-not-found
 #include "program.h"
 

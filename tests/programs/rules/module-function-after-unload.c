@@ -1,4 +1,5 @@
-// An enumerated function is launched after its module was unloaded; the control launches and waits before.
+// An enumerated function is launched after its module was unloaded; the control launches and waits
+// before.
 // expect: module-function-after-unload
 // replay-skips: cuLaunchKernel
 #include "program.h"

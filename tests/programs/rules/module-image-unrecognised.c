@@ -1,4 +1,5 @@
-// Bytes that are no image are loaded; the control loads PTX that begins with blank lines and a comment.
+// Bytes that are no image are loaded; the control loads PTX that begins with blank lines and a
+// comment.
 // expect: module-image-unrecognised
 #include "program.h"
 

@@ -1,4 +1,5 @@
-// The size of a log buffer, overwritten by the first load, is passed to a second; the control sets it anew.
+// The size of a log buffer, overwritten by the first load, is passed to a second; the control sets
+// it anew.
 // expect: module-jit-output-reused
 // may: module-jit-options-malformed
 // (where the driver logs nothing, the second load gives a buffer of size zero)

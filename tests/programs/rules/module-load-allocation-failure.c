@@ -1,4 +1,5 @@
-// A load runs out of memory and its output is used all the same; the control frees memory and loads again.
+// A load runs out of memory and its output is used all the same; the control frees memory and loads
+// again.
 // expect: module-load-allocation-failure
 // may: errors-result-ignored
 // needs: a driver that limits memory to the device's

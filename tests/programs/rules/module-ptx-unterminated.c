@@ -1,7 +1,8 @@
 // PTX fills its pages to the last byte, no NUL behind it; in the control the NUL is the last byte.
 // expect: module-ptx-unterminated
 // crashes: SIGSEGV
-// That the driver reads on until it faults is an assumption; measured was only that it succeeds by luck on heap memory.
+// That the driver reads on until it faults is an assumption; measured was only that it succeeds by
+// luck on heap memory.
 #include "program.h"
 #include <sys/mman.h>
 
@@ -12,7 +13,8 @@ int main(void)
     EXPECT(length < page);
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(pages != MAP_FAILED);
-    EXPECT(mprotect(pages + page, page, PROT_NONE) == 0); /* what lies behind a mapping is not the program's */
+    /* what lies behind a mapping is not the program's */
+    EXPECT(mprotect(pages + page, page, PROT_NONE) == 0);
     CUmodule module = NULL;
 #ifdef VIOLATE
     char *text = pages + page - length;

@@ -1,4 +1,5 @@
-// A function that is not there is asked for and launched; the control only asks for the optional one.
+// A function that is not there is asked for and launched; the control only asks for the optional
+// one.
 // expect: module-symbol-not-found
 // may: errors-result-ignored
 #include "program.h"

@@ -1,9 +1,10 @@
-// A module that the program did not load is reached through cuFuncGetModule and unloaded; the control unloads its own.
+// A module that the program did not load is reached through cuFuncGetModule and unloaded; the
+// control unloads its own.
 // expect: module-unload-runtime-owned
 // needs: unrecorded-load
 // replay-skips: cuFuncGetModule cuModuleUnload
-// The module is loaded by the driver's own functions, past whatever stands in front of it, as the runtime's modules reach a
-// program whose trace does not show their loads.
+// The module is loaded by the driver's own functions, past whatever stands in front of it, as the
+// runtime's modules reach a program whose trace does not show their loads.
 #define _GNU_SOURCE
 #include "program.h"
 
@@ -25,7 +26,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* A function of the object that was loaded last among those that define it: the driver, whatever poses as it. */
+/* A function of the object that was loaded last among those that define it: the driver, whatever
+ * poses as it. */
 static void *driver_symbol(const char *name)
 {
     struct search search = {name, NULL};

@@ -7,7 +7,8 @@ int main(void)
     begin();
     CUmodule module = NULL;
 #ifdef VIOLATE
-    CUresult result = cuModuleLoadData(&module, PTX_EXTERN_USER); /* measured: a success, until the variable is needed */
+    /* measured: a success, until the variable is needed */
+    CUresult result = cuModuleLoadData(&module, PTX_EXTERN_USER);
     if (result == CUDA_SUCCESS)
         CHECK(cuModuleUnload(module));
 #else
