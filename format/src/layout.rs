@@ -6,6 +6,10 @@ mod chunk;
 mod file;
 mod note;
 mod record;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "tables with an entry for every index, which a mask or a remainder bounds"
+)]
 pub mod short_enter;
 mod snapshot;
 #[cfg(feature = "read")]

@@ -1,10 +1,22 @@
 //! The trace container: chunks, records, blobs; knows no CUDA.
 //!
 //! `SPEC.md` beside this crate is the grammar, and [`layout`] has its structs and numbers. The
-//! writing side (`write`, `fixed`, `codec`) allocates nothing and needs no operating system; the
+//! writing side (`write`, `slot`, `codec`) allocates nothing and needs no operating system; the
 //! interposer builds on it. The reading side (`read`, `pack`) is behind the feature `read`.
 //!
 //! Invariant: a later version reads every earlier file; bytes of a file never cause a panic.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::string_slice
+    )
+)]
 
 pub mod codec;
 pub mod control;
@@ -12,10 +24,19 @@ pub mod file_range;
 pub mod layout;
 mod payload_policy;
 pub mod rank;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "tables made by const functions, from no file"
+)]
 pub mod slot;
 pub mod write;
 
 #[cfg(feature = "build")]
+#[allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "builds traces for tests, which are to fail at a mistake"
+)]
 mod build;
 #[cfg(feature = "read")]
 mod pack;

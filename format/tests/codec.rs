@@ -1,4 +1,4 @@
-//! wincode reads and writes the same bytes as the frozen encoding: the way out should bincode 2.0.1 stop to build.
+//! wincode reads and writes the same bytes as the frozen encoding, so it can replace bincode 2.0.1.
 
 use cutape_format::codec;
 use cutape_format::layout::{
@@ -11,8 +11,8 @@ use cutape_format::{Mapping, Symbol};
 use proptest::prelude::*;
 use wincode::{SchemaRead, SchemaWrite};
 
-/// Declares a twin of a struct of `layout` for wincode, a strategy for it, and the test that both encode alike. The twin names all
-/// fields, so a field that is added to one side only does not compile.
+/// Declares a twin of a struct of `layout` for wincode, and the test that both encode alike. The
+/// twin names all fields, so a field that is added to one side only does not compile.
 macro_rules! twins {
     ($($test:ident: $name:ident { $($field:ident: $type:ty),* } $length:expr;)*) => {
         mod twin {
@@ -51,10 +51,10 @@ twins! {
         magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64, first: u64, ticks: u64,
         nanoseconds: u64, body_checksum: u32, head_checksum: u32
     } Some(CHUNK_HEAD_LENGTH);
-    staged_note: BufferNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(BUFFER_NOTE_LENGTH - 12);
+    buffer_note: BufferNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(BUFFER_NOTE_LENGTH - 12);
     enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
     leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
-    capture_head: SnapshotHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(SNAPSHOT_HEAD_LENGTH);
+    snapshot_head: SnapshotHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(SNAPSHOT_HEAD_LENGTH);
     blob_ref: BlobRef { position: u64, length: u64 } Some(16);
     thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
     layout_note: LayoutNote { handle: u64, count: u32 } Some(12);

@@ -1,10 +1,11 @@
-//! Bytes that a trace names by a file: packed while the file is there, and said to be missing otherwise.
+//! Bytes that a trace refers to by a file: packed while the file is there, reported otherwise.
 
 mod sample;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use cutape_format::layout::snapshot_flag;
@@ -17,7 +18,7 @@ const SIGNATURES: &str =
     "cutape-signatures\t1\nfunction\t0\tload\tload\tX\tCUresult\tplain\timage|void *|u8|in\n";
 const BUILD_ID: [u8; 20] = [0xab; 20];
 
-/// A file that is an ELF as far as its build id goes, then these bytes.
+/// An ELF file with only a build id, then these bytes.
 fn library(build_id: &[u8; 20], content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 64 + 56];
     bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -65,7 +66,7 @@ fn record(path: &Path, ranges: &[FileRange<'_>]) -> Trace {
     Trace::open(path).unwrap()
 }
 
-/// What the first snapshot of each call holds, or why it is not to be had.
+/// What the first snapshot of each call holds, or why it is unavailable.
 fn contents(trace: &Trace) -> Vec<Result<Vec<u8>, String>> {
     trace
         .calls()
@@ -198,8 +199,22 @@ fn what_has_changed_is_not_taken() {
             assert!(missing[0].why.contains("has changed"), "{what}");
         }
     }
-    // Neither a folder nor a pipe is read, and nothing waits for one.
-    for path in [place.as_os_str().as_bytes(), b"/dev/zero", b"", b"\0"] {
+    // Neither a folder nor a pipe is read, and opening a pipe does not wait.
+    let pipe = place.join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for path in [
+        place.as_os_str().as_bytes(),
+        pipe.as_os_str().as_bytes(),
+        b"/dev/zero",
+        b"",
+        b"\0",
+    ] {
         let trace = record(
             &place.join(format!("{}", path.len())),
             &[FileRange { path, ..base }],

@@ -174,7 +174,7 @@ impl<'a> NumberReader<'a> {
         for place in places.unwrap_or_default() {
             let [mask, itself, length, _] = CODES[(codes & 15) as usize];
             codes >>= 4;
-            let word = bytes[at..].first_chunk::<8>();
+            let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
             let word = word.map_or(0, |word| u64::from_le_bytes(*word));
             at = (at + length as usize) % END;
             place.write(word & mask | itself);
@@ -205,7 +205,7 @@ impl Iterator for NumberReader<'_> {
         let length = code as usize;
         // Nearly always, eight bytes can be read at once.
         if let Some(word) = self.rest.first_chunk::<8>() {
-            self.rest = &self.rest[length..];
+            self.rest = self.rest.get(length..)?;
             return Some(low_bytes(u64::from_le_bytes(*word), code));
         }
         let (bytes, rest) = self.rest.split_at_checked(length)?;

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::layout::{RECORD_HEAD_LENGTH, RecordHead, record_kind};
-use crate::read::call::Call;
-use crate::read::record::{Addition, Enter, record_at};
+use crate::read::call::{Call, Leave};
+use crate::read::record::{CallParts, Enter, add_record, record_at};
+use crate::read::snapshot::SingleSnapshot;
 use crate::read::trace::Trace;
 
 /// Where a thread's next record is.
@@ -74,7 +75,7 @@ impl Cursor {
         }
         self.queue.pop();
         state.position = assembled.position;
-        state.calls += 1;
+        state.calls = state.calls.saturating_add(1);
         state.is_queued = false;
         self.advanced = Some(thread);
         assembled.call.index = self.index;
@@ -228,6 +229,24 @@ pub(crate) struct AssembledCall<'t> {
     is_over: bool,
 }
 
+impl<'r> CallParts<'r> for Call<'r> {
+    fn leave(&mut self, leave: Option<Leave<'r>>) {
+        self.leave = leave;
+    }
+
+    fn single_snapshot(&mut self, snapshot: SingleSnapshot<'r>) {
+        self.single_snapshot = Some(snapshot);
+    }
+
+    fn more_snapshots(&mut self, encoded: &'r [u8]) {
+        self.more_snapshots = encoded;
+    }
+
+    fn note(&mut self, kind: u16, bytes: &'r [u8]) {
+        self.notes.push((kind, bytes));
+    }
+}
+
 /// Adds to an entered call the records that follow.
 #[inline(always)]
 pub(crate) fn assemble<'t>(
@@ -266,20 +285,14 @@ pub(crate) fn assemble<'t>(
         let is_gap = position.chunk != behind.chunk
             && bodies
                 .first(thread, behind.chunk)
-                .is_some_and(|first| first > number + 1);
+                .is_some_and(|first| first.saturating_sub(1) > number);
         if is_gap || record_kind::is_enter(head.kind) {
             break true;
         }
         position = behind;
-        match Addition::read(head, record, function, call.ticks) {
-            Addition::Leave(leave) => {
-                call.leave = leave;
-                break true;
-            }
-            Addition::Snapshot(snapshot) => call.single_snapshot = Some(snapshot),
-            Addition::Snapshots(encoded) => call.more_snapshots = encoded,
-            Addition::Note(kind, bytes) => call.notes.push((kind, bytes)),
-            Addition::Unknown => {}
+        let entered_ticks = call.ticks;
+        if add_record(head, record, function, entered_ticks, &mut call) {
+            break true;
         }
     };
     AssembledCall {

@@ -5,7 +5,7 @@
 
 use crate::layout::{ENTER_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, field, short_enter};
 use crate::read::call::{Arguments, Call, Leave};
-use crate::read::record::{Addition, Enter};
+use crate::read::record::{CallParts, Enter, add_record};
 use crate::read::signature::Signature;
 use crate::read::snapshot::SingleSnapshot;
 use crate::read::trace::Trace;
@@ -269,45 +269,70 @@ impl<'b> Outliner<'b> {
             return;
         };
         let from = to - record.len() as u32;
-        let prefix = |bytes: &[u8]| Part {
-            from,
-            to: from + bytes.len() as u32,
-        };
-        match Addition::read(head, record, last.function, last.ticks) {
-            Addition::Leave(None) => last.state = State::Whole,
-            Addition::Leave(Some(leave)) => {
-                let (value, snapshots) = match leave.single_snapshot {
-                    None => {
-                        let from = to - leave.snapshots.len() as u32;
-                        (None, Part { from, to })
-                    }
-                    Some(SingleSnapshot {
-                        parameter,
-                        bytes: Some(bytes),
-                        ..
-                    }) => (Some(parameter), prefix(bytes)),
-                    Some(_) => {
-                        last.state = State::Partial;
-                        return;
-                    }
-                };
-                last.leave = Some(OutlinedLeave {
-                    ticks: leave.ticks,
-                    result: leave.result,
-                    value,
-                    snapshots,
-                });
-                last.state = State::Whole;
-            }
-            Addition::Snapshot(snapshot) => {
-                last.single_snapshot = Some(OutlinedSnapshot {
-                    parameter: snapshot.parameter,
-                    field: snapshot.field,
-                    bytes: prefix(snapshot.bytes.unwrap_or(&[])),
-                });
-            }
-            Addition::Snapshots(_) | Addition::Note(..) => last.state = State::Partial,
-            Addition::Unknown => {}
+        let (function, ticks) = (last.function, last.ticks);
+        let mut call = OpenOutline { last, from, to };
+        add_record(head, record, function, ticks, &mut call);
+    }
+}
+
+/// An outline, and the part of the body that a further record of its call takes.
+struct OpenOutline<'o> {
+    last: &'o mut Outline,
+    from: u32,
+    to: u32,
+}
+
+impl OpenOutline<'_> {
+    #[inline(always)]
+    fn prefix(&self, bytes: &[u8]) -> Part {
+        Part {
+            from: self.from,
+            to: self.from + bytes.len() as u32,
         }
+    }
+}
+
+impl CallParts<'_> for OpenOutline<'_> {
+    #[inline(always)]
+    fn leave(&mut self, leave: Option<Leave<'_>>) {
+        self.last.state = State::Whole;
+        let Some(leave) = leave else {
+            return;
+        };
+        let mut value = None;
+        let mut snapshots = Part {
+            from: self.to - leave.snapshots.len() as u32,
+            to: self.to,
+        };
+        if let Some(snapshot) = leave.single_snapshot {
+            let Some(bytes) = snapshot.bytes else {
+                self.last.state = State::Partial;
+                return;
+            };
+            (value, snapshots) = (Some(snapshot.parameter), self.prefix(bytes));
+        }
+        self.last.leave = Some(OutlinedLeave {
+            ticks: leave.ticks,
+            result: leave.result,
+            value,
+            snapshots,
+        });
+    }
+
+    #[inline(always)]
+    fn single_snapshot(&mut self, snapshot: SingleSnapshot<'_>) {
+        self.last.single_snapshot = Some(OutlinedSnapshot {
+            parameter: snapshot.parameter,
+            field: snapshot.field,
+            bytes: self.prefix(snapshot.bytes.unwrap_or(&[])),
+        });
+    }
+
+    fn more_snapshots(&mut self, _: &[u8]) {
+        self.last.state = State::Partial;
+    }
+
+    fn note(&mut self, _: u16, _: &[u8]) {
+        self.last.state = State::Partial;
     }
 }

@@ -100,65 +100,71 @@ impl<'r> Enter<'r> {
     }
 }
 
-/// What a record behind the enter part adds to its call.
-pub(crate) enum Addition<'r> {
+/// What is made of the records behind a call's enter part.
+pub(crate) trait CallParts<'r> {
     /// The call is over: it returned, or its LEAVE is lost.
-    Leave(Option<Leave<'r>>),
-    Snapshot(SingleSnapshot<'r>),
+    fn leave(&mut self, leave: Option<Leave<'r>>);
+    fn single_snapshot(&mut self, snapshot: SingleSnapshot<'r>);
     /// A note `SNAPSHOTS`.
-    Snapshots(&'r [u8]),
-    Note(u16, &'r [u8]),
-    /// Of a later version.
-    Unknown,
+    fn more_snapshots(&mut self, encoded: &'r [u8]);
+    fn note(&mut self, kind: u16, bytes: &'r [u8]);
 }
 
-impl<'r> Addition<'r> {
-    /// Reads a record that follows the `ENTER` of a call of that function.
-    #[inline(always)]
-    pub(crate) fn read(
-        head: RecordHead,
-        record: &'r [u8],
-        function: u16,
-        entered_ticks: u64,
-    ) -> Self {
-        match head.kind {
-            // One of another function belongs to a call whose ENTER is lost.
-            record_kind::LEAVE if head.function != function => Self::Leave(None),
-            record_kind::LEAVE => Self::Leave(LeaveHead::read(record).map(|leave| Leave {
-                ticks: leave.ticks,
-                result: leave.result,
-                single_snapshot: None,
-                snapshots: record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]),
-            })),
-            record_kind::LEAVE_SHORT => Self::Leave(Some(Leave {
-                ticks: entered_ticks.wrapping_add(head.short_ticks()),
-                result: 0,
-                single_snapshot: None,
-                snapshots: &[],
-            })),
-            record_kind::LEAVE_VALUE => Self::Leave(Some(Leave {
-                ticks: entered_ticks.wrapping_add(head.value_ticks()),
-                result: 0,
-                single_snapshot: Some(SingleSnapshot {
-                    parameter: head.value_parameter(),
-                    field: field::POINTEE,
-                    bytes: record.get(..head.value_bytes()),
-                }),
-                snapshots: &[],
-            })),
-            record_kind::SNAPSHOT => {
-                let length = record.len().saturating_sub(head.snapshot_padding());
-                Self::Snapshot(SingleSnapshot {
-                    parameter: head.detail,
-                    field: head.snapshot_field(),
-                    bytes: record.get(..length),
-                })
-            }
-            record_kind::NOTE if head.function == note_kind::SNAPSHOTS => Self::Snapshots(record),
-            record_kind::NOTE => Self::Note(head.function, record),
-            _ => Self::Unknown,
+/// Adds a record that follows the enter part of a call of that function; true if it ends the call.
+/// Inlined, each kind of record costs no more than what its call's parts make of it.
+#[inline(always)]
+pub(crate) fn add_record<'r>(
+    head: RecordHead,
+    record: &'r [u8],
+    function: u16,
+    entered_ticks: u64,
+    call: &mut impl CallParts<'r>,
+) -> bool {
+    let leave = |ticks, single_snapshot| Leave {
+        ticks: entered_ticks.wrapping_add(ticks),
+        result: 0,
+        single_snapshot,
+        snapshots: &[],
+    };
+    match head.kind {
+        record_kind::LEAVE_SHORT => call.leave(Some(leave(head.short_ticks(), None))),
+        record_kind::LEAVE_VALUE => {
+            let value = SingleSnapshot {
+                parameter: head.value_parameter(),
+                field: field::POINTEE,
+                bytes: record.get(..head.value_bytes()),
+            };
+            call.leave(Some(leave(head.value_ticks(), Some(value))));
         }
+        // One of another function belongs to a call whose ENTER is lost.
+        record_kind::LEAVE if head.function != function => call.leave(None),
+        record_kind::LEAVE => call.leave(LeaveHead::read(record).map(|leave| Leave {
+            ticks: leave.ticks,
+            result: leave.result,
+            single_snapshot: None,
+            snapshots: record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]),
+        })),
+        record_kind::SNAPSHOT => {
+            let length = record.len().saturating_sub(head.snapshot_padding());
+            call.single_snapshot(SingleSnapshot {
+                parameter: head.detail,
+                field: head.snapshot_field(),
+                bytes: record.get(..length),
+            });
+            return false;
+        }
+        record_kind::NOTE if head.function == note_kind::SNAPSHOTS => {
+            call.more_snapshots(record);
+            return false;
+        }
+        record_kind::NOTE => {
+            call.note(head.function, record);
+            return false;
+        }
+        // Of a later version.
+        _ => return false,
     }
+    true
 }
 
 /// Where the first record begins that no recorder of this version writes, or the records end. Used

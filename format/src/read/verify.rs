@@ -114,7 +114,7 @@ impl WalkSummary {
                     );
                     damage.push(Damage::new(count.position, what));
                 }
-                entered = first.max(entered) + count.calls;
+                entered = first.max(entered).saturating_add(count.calls);
             }
         }
         damage

@@ -226,7 +226,7 @@ impl<'t> Reader<'t> {
                     (state.place, state.next) = (assembled.position.chunk, 0);
                 }
             }
-            state.calls += 1;
+            state.calls = state.calls.saturating_add(1);
             self.index += counted;
             if state.place != place {
                 break;
