@@ -1,9 +1,18 @@
 //! The one evaluator of lengths: how much memory a parameter of a call stands for.
 
 use crate::extent::{Arguments, Extent};
-use crate::model::{Function, Length, Param, Width};
+use crate::generated::attributes;
+use crate::model::{AttributeType, Function, Length, Param, Width};
 
 impl Length {
+    /// The type of an attribute's value, if the length depends on one.
+    pub fn attribute_type(self, attribute: u64) -> Option<&'static AttributeType> {
+        match self {
+            Length::ByAttribute(_, table) => AttributeType::of(attributes::types(table), attribute),
+            _ => None,
+        }
+    }
+
     /// The memory of this length in a call of `function`.
     ///
     /// `None` if the registry does not know it (`Length::Override`, an attribute without a type),

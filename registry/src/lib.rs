@@ -17,6 +17,7 @@ mod names;
 
 pub use extent::{Arguments, Extent};
 pub use family::*;
+pub use generated::attribute_table::AttributeTable;
 pub use generated::attributes;
 pub use generated::enums::ENUMS;
 pub use generated::functions::FUNCTIONS;

@@ -1,6 +1,7 @@
 //! The shape of the tables: functions, parameters, enums, structs, rules.
 
 use crate::family::{Family, LinkOp, OptionArray};
+use crate::generated::attribute_table::AttributeTable;
 use crate::generated::kinds::Kind;
 
 /// An exported function of the driver. `FUNCTIONS[id]` has that id; ids are never reused.
@@ -173,7 +174,7 @@ pub enum Length {
     /// (The value of a parameter, minus a number) times a constant: strides between dimensions.
     AllBut(u8, u8, u32),
     /// The size of the attribute in that parameter; the table lists the types.
-    ByAttribute(u8, &'static [AttributeType]),
+    ByAttribute(u8, AttributeTable),
     /// Only hand-written code knows it.
     Override,
 }
@@ -196,16 +197,6 @@ impl AttributeType {
         types
             .iter()
             .find(|entry| u64::from(entry.attribute) == attribute & 0xffff_ffff)
-    }
-}
-
-impl Length {
-    /// The type of an attribute's value, if the length depends on one.
-    pub fn attribute_type(self, attribute: u64) -> Option<&'static AttributeType> {
-        let Length::ByAttribute(_, types) = self else {
-            return None;
-        };
-        AttributeType::of(types, attribute)
     }
 }
 

@@ -163,7 +163,7 @@ impl Reader<'_> {
                 .facts
                 .table_of(self.types, &self.function.params[usize::from(position)].0)?;
             return Ok(format!(
-                "Length::ByAttribute({position}, attributes::{table})"
+                "Length::ByAttribute({position}, AttributeTable::{table})"
             ));
         }
         if let Some(count) = bracketed(rest) {

@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 use cutape_format::slot::{self, ShortForm, ValueForm};
 use cutape_registry::{
     EventOp, FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Role, Waits,
-    Width, id,
+    Width, attributes, id,
 };
 
 use crate::overrides::hooks::Hooks;
@@ -96,11 +96,11 @@ impl AttributeBytes {
     };
 
     fn new(length: Length) -> Option<Self> {
-        let Length::ByAttribute(attribute, types) = length else {
+        let Length::ByAttribute(attribute, table) = length else {
             return None;
         };
         let with = |bytes: u32| {
-            types
+            attributes::types(table)
                 .iter()
                 .filter(|known| known.bytes == bytes)
                 .fold(0, |all, known| {

@@ -3,8 +3,18 @@
 
 #![allow(non_upper_case_globals, missing_docs)]
 
+use crate::generated::attribute_table::AttributeTable;
 use crate::generated::kinds::Kind;
 use crate::model::{AttributeType, Meaning};
+
+pub const fn types(table: AttributeTable) -> &'static [AttributeType] {
+    match table {
+        AttributeTable::CUlaunchAttributeID => CUlaunchAttributeID,
+        AttributeTable::CUmemAllocationHandleType => CUmemAllocationHandleType,
+        AttributeTable::CUmemPool_attribute => CUmemPool_attribute,
+        AttributeTable::CUpointer_attribute => CUpointer_attribute,
+    }
+}
 
 pub const CUlaunchAttributeID: &[AttributeType] = &[
     AttributeType { attribute: 1, bytes: 28, meaning: Meaning::Address },

@@ -3,6 +3,7 @@
 
 #![allow(unreachable_pub)]
 
+pub mod attribute_table;
 pub mod attributes;
 #[macro_use]
 pub mod entries;

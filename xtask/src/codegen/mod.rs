@@ -95,6 +95,7 @@ pub(crate) fn generate(root: &Path) -> Result<Vec<(String, String)>, Failure> {
         table("ids.rs", tables::ids(&input)),
         table("enums.rs", tables::enums(&input)),
         table("structs.rs", tables::structs(&input)),
+        table("attribute_table.rs", tables::attribute_table(&input)),
         table("attributes.rs", tables::attributes(&input)?),
         table("kinds.rs", tables::kinds(&input)),
         table("rules.rs", tables::rules(&input)),

@@ -17,6 +17,7 @@ pub(super) fn modules() -> String {
          #![allow(unreachable_pub)]\n\n"
     );
     for name in [
+        "attribute_table",
         "attributes",
         "entries",
         "enums",
@@ -37,7 +38,7 @@ pub(super) fn modules() -> String {
 pub(super) fn functions(input: &Input<'_>) -> String {
     let mut text = format!(
         "//! Every exported function, by id; and the ids in the order of the names.\n{BANNER}\n\
-         use crate::family::*;\nuse crate::generated::attributes;\n\
+         use crate::family::*;\nuse crate::generated::attribute_table::AttributeTable;\n\
          use crate::generated::kinds::Kind;\nuse crate::model::*;\n\n"
     );
     let count = input.signatures.functions.len();
@@ -152,12 +153,29 @@ fn enum_values<'a>(input: &Input<'a>) -> BTreeMap<&'a str, Vec<(String, i64)>> {
         .collect()
 }
 
+pub(super) fn attribute_table(input: &Input<'_>) -> String {
+    let names: Vec<&str> = input.facts.attribute_enums().collect();
+    format!(
+        "//! Which table of attributes: a byte, because every parameter has room for one.\n{BANNER}\n\
+         #![allow(non_camel_case_types, missing_docs)]\n\n\
+         #[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum AttributeTable {{\n    {},\n}}\n",
+        names.join(",\n    ")
+    )
+}
+
 pub(super) fn attributes(input: &Input<'_>) -> Result<String, Failure> {
     let mut text = format!(
         "//! The types of attributes, by the enum of the attributes.\n{BANNER}\n\
          #![allow(non_upper_case_globals, missing_docs)]\n\n\
-         use crate::generated::kinds::Kind;\nuse crate::model::{{AttributeType, Meaning}};\n"
+         use crate::generated::attribute_table::AttributeTable;\n\
+         use crate::generated::kinds::Kind;\nuse crate::model::{{AttributeType, Meaning}};\n\n\
+         pub const fn types(table: AttributeTable) -> &'static [AttributeType] {{\n    \
+         match table {{\n"
     );
+    for name in input.facts.attribute_enums() {
+        let _ = writeln!(text, "        AttributeTable::{name} => {name},");
+    }
+    text.push_str("    }\n}\n");
     for name in input.facts.attribute_enums() {
         let rows = input
             .facts
