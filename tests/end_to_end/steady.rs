@@ -173,7 +173,11 @@ fn recorded_calls_allocate_nothing(folder: &Path) {
             let output = command.env("LD_PRELOAD", &built.counter).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             let printed = String::from_utf8(output.stdout).unwrap();
-            let number = printed.trim().strip_prefix("allocations ").unwrap().to_owned();
+            let number = printed
+                .trim()
+                .strip_prefix("allocations ")
+                .unwrap()
+                .to_owned();
             number.parse::<u64>().unwrap()
         };
         let few = count(FEW);

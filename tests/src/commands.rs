@@ -1,13 +1,12 @@
 //! The commands that most tests run, and what they look at in a trace.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cutape_format::Trace;
 
-use crate::parts::{parts, root};
+use crate::parts::parts;
 use crate::process::{Output, run};
 use crate::program::{endings, programs};
 
@@ -54,28 +53,6 @@ pub fn ending() -> String {
 fn text(path: Result<PathBuf, String>) -> String {
     let path = path.unwrap_or_else(|error| panic!("{error}"));
     path.to_str().expect("a path that is text").to_owned()
-}
-
-/// Compiles C code that is not one of the programs.
-///
-/// # Panics
-/// If it cannot be compiled.
-pub fn compile(source: &Path, output: &Path, options: &[&dyn AsRef<OsStr>]) {
-    let mut command = c_compiler();
-    command.arg("-o").arg(output).arg(source);
-    run(command.args(options.iter().map(|option| option.as_ref()))).assert(0);
-}
-
-/// The C compiler, with the options for every program of the tests.
-pub(crate) fn c_compiler() -> Command {
-    let programs = root().join("tests/programs");
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I"])
-        .arg(programs.join("include"))
-        .arg("-I")
-        .arg(programs);
-    command
 }
 
 /// The names of all calls.

@@ -5,6 +5,7 @@
 
 mod case;
 mod commands;
+mod compiler;
 mod findings;
 pub mod loading;
 mod parts;
@@ -14,7 +15,8 @@ mod stable;
 mod suite;
 
 pub use case::{Case, Mode, Recording};
-pub use commands::{bare, calls_of, compile, compiled, ending, files, names, record, replay};
+pub use commands::{bare, calls_of, compiled, ending, files, names, record, replay};
+pub use compiler::compile;
 pub use findings::{Finding, read_findings};
 pub use parts::{Parts, parts, root};
 pub use process::{Output, run, without_settings};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::commands::c_compiler;
+use crate::compiler::c_compiler;
 use crate::parts::{Parts, lock, root};
 use crate::process;
 

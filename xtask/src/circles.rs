@@ -93,6 +93,11 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
             circles.iter().map(BTreeSet::len).sum::<usize>(),
             circles.len()
         );
+        if !packages.is_empty() {
+            for circle in &circles {
+                println!("{circle:?}{}", edges_of(circle, &edges));
+            }
+        }
         problems.extend(compare(&name, &circles, &listed, &edges));
         checked.insert(name);
     }
@@ -210,6 +215,15 @@ fn circles(edges: &BTreeSet<Edge>) -> Vec<BTreeSet<String>> {
     circles
 }
 
+/// The edges of a circle, one a line.
+fn edges_of(circle: &BTreeSet<String>, edges: &BTreeSet<Edge>) -> String {
+    edges
+        .iter()
+        .filter(|(from, to)| circle.contains(from) && circle.contains(to))
+        .map(|(from, to)| format!("\n  {from} -> {to}"))
+        .collect()
+}
+
 /// What is in the code and not in the list, and the other way round.
 fn compare(
     package: &str,
@@ -228,22 +242,21 @@ fn compare(
         if listed.iter().any(|known| is_listed(circle, known)) {
             continue;
         }
-        let inside = edges
-            .iter()
-            .filter(|(from, to)| circle.contains(from) && circle.contains(to))
-            .map(|(from, to)| format!("\n  {from} -> {to}"));
         problems.push(format!(
             "{package}: import circle that {LIST} does not list: {circle:?}; break it, or list it \
              with the reason:{}",
-            inside.collect::<String>()
+            edges_of(circle, edges)
         ));
     }
     for known in listed {
         let modules = known.modules.iter().flatten().cloned().collect::<Vec<_>>();
-        let modules = modules.join(", ");
+        let modules = match modules.is_empty() {
+            true => "any of the crate".to_owned(),
+            false => modules.join(", "),
+        };
         if !circles.iter().any(|circle| is_listed(circle, known)) {
             problems.push(format!(
-                "{package}: {LIST} lists a circle that does not exist: {modules}; remove the entry"
+                "{package}: {LIST} lists a circle that does not exist ({modules}); remove the entry"
             ));
         } else if known.reason.trim().is_empty() {
             problems.push(format!(
