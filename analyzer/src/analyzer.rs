@@ -80,8 +80,26 @@ impl Analyzer {
             site,
         };
         let drafts = rules::check(&check);
-        let mut findings = Vec::new();
         let reported = !drafts.is_empty();
+        let findings = match reported {
+            true => self.write_all(context, call, plan, drafts),
+            false => Vec::new(),
+        };
+        if call.succeeded() && plan.file.is_some() {
+            self.deferred.retain(|entry| entry.0 != plan.function.base);
+        }
+        self.state.update(plan, call, context, site, reported);
+        findings
+    }
+
+    fn write_all(
+        &mut self,
+        context: &dyn TraceContext,
+        call: &Call<'_>,
+        plan: &Plan,
+        drafts: Vec<Draft>,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
         for draft in drafts {
             if draft.rule == "link-option-values-lifetime"
                 && let Some(&link) = draft.objects.first()
@@ -97,10 +115,6 @@ impl Analyzer {
                 }
             }
         }
-        if call.succeeded() && plan.file.is_some() {
-            self.deferred.retain(|entry| entry.0 != plan.function.base);
-        }
-        self.state.update(plan, call, context, site, reported);
         findings
     }
 

@@ -10,7 +10,7 @@ use tables::module::MODULE;
 use tables::others::{LIBRARIES, OTHERS};
 
 #[test]
-fn every_rule_speaks_and_stays_silent() {
+fn every_rule_finds_its_violation_and_nothing_else() {
     let mut wrong = Vec::new();
     for (rule, start, violation, controls) in
         [MODULE, LINKS, LIBRARIES, OTHERS].into_iter().flatten()

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use script::{PTX, findings, rules, trace};
 
 #[test]
-fn handles_come_again_a_thousand_times() {
+fn a_handle_is_reused_a_thousand_times() {
     let mut script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n".to_owned();
     for _ in 0..1000 {
         script.push_str(
@@ -60,7 +60,7 @@ fn a_block_goes_through_three_threads() {
 }
 
 #[test]
-fn an_object_of_one_thread_dies_in_another() {
+fn a_thread_uses_what_another_has_ended() {
     let found = findings(
         "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
          t1 cuCtxSetCurrent ctx=0xc1\n t1 cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
@@ -77,7 +77,7 @@ fn an_object_of_one_thread_dies_in_another() {
 }
 
 #[test]
-fn many_contexts_each_end_their_own() {
+fn a_context_ends_only_its_own_objects() {
     let mut script = String::new();
     for n in 0..50 {
         script.push_str(&format!(
@@ -100,7 +100,7 @@ fn many_contexts_each_end_their_own() {
 }
 
 #[test]
-fn what_was_not_seen_is_no_error() {
+fn unobserved_objects_are_no_misuse() {
     for script in [
         // Recording began late, or the objects are the driver's own.
         "cuModuleUnload hmod=0x100",
@@ -124,7 +124,7 @@ fn what_was_not_seen_is_no_error() {
 }
 
 #[test]
-fn a_loop_says_it_once() {
+fn a_loop_is_reported_once() {
     // The same line of the program; the builder gives each line of a script a caller of its own, so
     // distinct lines speak.
     let once = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuEventCreate phEvent:=0x400\n\

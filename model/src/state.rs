@@ -82,17 +82,8 @@ pub struct Changes {
     pub superseded: Vec<ObjectId>,
 }
 
-impl Changes {
-    fn is_empty(&self) -> bool {
-        self.created.is_empty() && self.ended.is_empty() && self.superseded.is_empty()
-    }
-}
-
-/// A thread of the program.
-#[derive(Debug, Default)]
-struct Thread {
-    streams: [Option<(StreamQuestion, u32)>; STREAMS],
-}
+/// The numbers of the streams that a thread used last.
+type LastStreams = [Option<(StreamQuestion, u32)>; STREAMS];
 
 /// Everything that the meaning of a stream's handle in a thread depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +115,11 @@ pub struct State<X> {
     pub order: Order,
     /// Which contexts are current.
     pub contexts: Contexts,
-    threads: Vec<Thread>,
+    /// By thread.
+    streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,
     changes: Changes,
+    has_changed: bool,
 }
 
 impl<X> State<X> {
@@ -137,16 +130,18 @@ impl<X> State<X> {
             memory: Memory::new(FREED_RANGES),
             order: Order::default(),
             contexts: Contexts::default(),
-            threads: Vec::new(),
+            streams: Vec::new(),
             pending: Vec::new(),
             changes: Changes::default(),
+            has_changed: false,
         }
     }
 
     /// What has changed since the last time; `None` for nothing.
     #[inline]
     pub fn take_changes(&mut self) -> Option<Changes> {
-        (!self.changes.is_empty()).then(|| std::mem::take(&mut self.changes))
+        let changed = std::mem::take(&mut self.has_changed);
+        changed.then(|| std::mem::take(&mut self.changes))
     }
 
     /// Creates the objects whose creating calls have returned by `now`, in the order of their
@@ -155,16 +150,17 @@ impl<X> State<X> {
     /// calls on.
     #[inline]
     pub fn settle(&mut self, now: u64, thread: u32) {
-        if self.threads.len() <= thread as usize {
-            self.threads
-                .resize_with(thread as usize + 1, Thread::default);
-        }
-        if !self.pending.is_empty() {
+        if self.streams.len() <= thread as usize || !self.pending.is_empty() {
             self.settle_pending(now, thread);
         }
     }
 
+    #[cold]
     fn settle_pending(&mut self, now: u64, thread: u32) {
+        if self.streams.len() <= thread as usize {
+            let threads = thread as usize + 1;
+            self.streams.resize(threads, LastStreams::default());
+        }
         self.pending
             .sort_by_key(|pending| pending.new.created_ticks);
         // A thread knows what it created itself, whatever the clocks say.
@@ -186,6 +182,7 @@ impl<X> State<X> {
         }
         self.occupy(new.kind, new.handle, size, id);
         self.changes.created.push(id);
+        self.has_changed = true;
         id
     }
 
@@ -244,19 +241,17 @@ impl<X> State<X> {
             version: versions.iter().sum(),
         };
         let place = question.place();
-        let answer = |threads: &[Thread]| *threads.get(thread as usize)?.streams.get(place)?;
-        if let Some((known, stream)) = answer(&self.threads)
+        let last = self.streams.get(thread as usize);
+        if let Some(&Some((known, stream))) = last.and_then(|last| last.get(place))
             && known == question
         {
             return stream;
         }
         let (key, context, blocking, legacy) = self.stream_key(thread, handle, per_thread);
         let stream = self.order.stream(key, context, blocking, legacy);
-        let threads = &mut self.threads;
-        if let Some(answers) = threads.get_mut(thread as usize)
-            && let Some(answer) = answers.streams.get_mut(place)
-        {
-            *answer = Some((question, stream));
+        let last = self.streams.get_mut(thread as usize);
+        if let Some(last) = last.and_then(|last| last.get_mut(place)) {
+            *last = Some((question, stream));
         }
         stream
     }
@@ -309,20 +304,20 @@ impl<X> State<X> {
         call: &Call<'_>,
         data: &mut dyn FnMut(Kind) -> Option<X>,
     ) {
-        let site = Site::of(effects.function.name, call);
         for &kind in &effects.unobserved {
             self.objects.note_unobserved(kind, call.index);
         }
-        self.order_events(effects, call, site);
-        for &(position, effect) in &effects.objects {
-            self.apply_effect(effects, call, site, (position, effect), data);
+        if effects.action != Action::None || !effects.objects.is_empty() {
+            let site = Site::of(effects.function.name, call);
+            self.order_events(effects, call, site);
+            for &(position, effect) in &effects.objects {
+                self.apply_effect(effects, call, site, (position, effect), data);
+            }
+            self.follow_contexts(effects, call, site);
         }
-        self.follow_contexts(effects, call, site);
-        if effects.action == Action::HostRegister {
-            let size = effects.size_of(call, Kind::Registration);
-            self.memory.forget_freed(call.argument(0), size);
+        if effects.action != Action::None || effects.function.waits != Waits::No {
+            self.complete(effects, call);
         }
-        self.complete(effects, call);
     }
 
     /// A call has failed.
@@ -395,7 +390,7 @@ impl<X> State<X> {
                 };
                 // With several threads the handle may still be another object's when this call is
                 // entered. A context becomes current in this thread at once.
-                if kind == Kind::Context || self.threads.len() <= 1 {
+                if kind == Kind::Context || self.streams.len() <= 1 {
                     self.create(pending);
                 } else {
                     self.pending.push(pending);
@@ -563,6 +558,7 @@ impl<X> State<X> {
                 _ => {}
             }
         }
+        self.has_changed |= !ended.is_empty();
         self.changes.ended.extend(ended);
     }
 
@@ -653,6 +649,10 @@ impl<X> State<X> {
             // It may wait for all work (Memory Management, cuMemFree), so none is certain to run
             // still.
             Action::Free => self.order.complete_context(current),
+            Action::HostRegister => {
+                let size = effects.size_of(call, Kind::Registration);
+                self.memory.forget_freed(call.argument(0), size);
+            }
             _ => {}
         }
     }

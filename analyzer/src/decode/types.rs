@@ -3,8 +3,8 @@
 use cutape_format::{Enumeration, Signatures, StructLayout};
 use cutape_registry::{Enum, Kind};
 
+use super::names::{Names, device_address, handle};
 use super::value::Value;
-use super::{Names, device_address, handle};
 
 /// A C type, as far as decoding needs it.
 #[derive(Clone, Copy, Debug)]
@@ -350,7 +350,7 @@ fn union_member(id: u32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Nameless;
+    use super::super::names::Nameless;
     use super::*;
 
     #[test]
