@@ -9,7 +9,7 @@ use cutape_registry::{
     Width, attributes, id,
 };
 
-use crate::overrides::hooks::Hooks;
+use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
 /// Most parameters of any function.
 pub(crate) const MOST_PARAMETERS: usize = 16;
@@ -260,21 +260,20 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.snapshots_before = false;
         plan.may_change_errno = false;
     } else if !is_event_record {
-        plan.may_change_errno |= hooks.any();
+        plan.may_change_errno |= hooks.have(u8::MAX);
     }
-    if !plan.is_scattered && !plan.snapshots_before && !hooks.put_pre_call {
+    if !plan.is_scattered && !plan.snapshots_before && !hooks.have(PUT_PRE) {
         set_enter_form(&mut plan, function);
     }
     plan.pre_call = match function.family {
         Family::Launch(LaunchOp::Arguments(_)) => PreCall::Launch,
         Family::Launch(LaunchOp::Config(_)) => PreCall::LaunchEx,
-        _ if hooks.pre_call => PreCall::Override,
+        _ if hooks.have(PRE) => PreCall::Override,
         _ if plan.operands != 0 => PreCall::Operands,
         _ => PreCall::Nothing,
     };
     // An event's hook runs only while something is awaited: see `waits_or_marks`.
-    let has_hook =
-        (hooks.post_call && !is_event_record) || hooks.put_post_call || hooks.finish_call;
+    let has_hook = hooks.have(PUT_POST | FINISH) || hooks.have(POST) && !is_event_record;
     let traces_function = plan.function.is_some() && !is_launch;
     if !has_hook && !plan.writes_later && !traces_function {
         set_leave_form(&mut plan, function);

@@ -1,11 +1,8 @@
 //! Copies whose host side the roles cannot describe: those that a struct describes, and those that
 //! tell host from device by the address.
 
-use cutape_driver::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUmemorytype, CUmemorytype_enum,
-};
 use cutape_format::layout::field;
-use cutape_registry::{CopyShape, FUNCTIONS, Transfer};
+use cutape_registry::{CopyShape, FUNCTIONS, MemoryType, Transfer, layout};
 
 use crate::file::rows::Rows;
 use crate::hot::frame::Frame;
@@ -15,162 +12,138 @@ use crate::process::memory;
 use crate::queries::is_host;
 use crate::{async_readback, snapshot};
 
-/// One side of a copy: what kind of memory, and where.
-struct Side {
-    kind: CUmemorytype,
-    host: u64,
-    device: u64,
-    offset: u64,
-    pitch: u64,
-    slice_pitch: u64,
-}
-
-impl Side {
-    /// Its address, if this side is in host memory.
-    fn host_address(&self) -> Option<u64> {
-        let start = match self.kind {
-            CUmemorytype_enum::CU_MEMORYTYPE_HOST => self.host,
-            CUmemorytype_enum::CU_MEMORYTYPE_UNIFIED if is_host(self.device) => self.device,
-            _ => return None,
-        };
-        (start != 0).then(|| start.wrapping_add(self.offset))
-    }
-}
-
-struct Copy {
+/// Where the struct of a copy has its members.
+struct Description {
+    bytes: usize,
     source: Side,
     target: Side,
-    row: u64,
-    rows: u64,
-    slices: u64,
+    row: usize,
+    rows: usize,
+    slices: usize,
+}
+
+struct Side {
+    kind: usize,
+    host: usize,
+    device: usize,
+    x: usize,
+    y: usize,
+    z: usize,
+    pitch: usize,
+    height: usize,
+}
+
+/// A member that the struct of a plane does not have; it reads as 0.
+const ABSENT: usize = usize::MAX;
+
+/// The members of one side; those that only a volume has are given by name.
+macro_rules! side {
+    ($structure:literal, $side:literal $(, $z:literal, $height:literal)?) => {
+        Side {
+            kind: layout::offset_of($structure, concat!($side, "MemoryType")),
+            host: layout::offset_of($structure, concat!($side, "Host")),
+            device: layout::offset_of($structure, concat!($side, "Device")),
+            x: layout::offset_of($structure, concat!($side, "XInBytes")),
+            y: layout::offset_of($structure, concat!($side, "Y")),
+            z: [$(layout::offset_of($structure, concat!($side, $z)),)? ABSENT][0],
+            pitch: layout::offset_of($structure, concat!($side, "Pitch")),
+            height: [$(layout::offset_of($structure, concat!($side, $height)),)? ABSENT][0],
+        }
+    };
+}
+
+macro_rules! description {
+    ($structure:literal $(, $depth:literal, $z:literal, $height:literal)?) => {
+        Description {
+            bytes: layout::size_of($structure),
+            source: side!($structure, "src" $(, $z, $height)?),
+            target: side!($structure, "dst" $(, $z, $height)?),
+            row: layout::offset_of($structure, "WidthInBytes"),
+            rows: layout::offset_of($structure, "Height"),
+            slices: [$(layout::offset_of($structure, $depth),)? ABSENT][0],
+        }
+    };
+}
+
+static PLANE: Description = const { description!("CUDA_MEMCPY2D") };
+static VOLUME: Description = const { description!("CUDA_MEMCPY3D", "Depth", "Z", "Height") };
+static PEER_VOLUME: Description =
+    const { description!("CUDA_MEMCPY3D_PEER", "Depth", "Z", "Height") };
+
+/// Longer than any of these structs.
+const LONGEST: usize = 256;
+
+/// The struct of a copy.
+struct Copy {
+    description: &'static Description,
+    bytes: [u8; LONGEST],
 }
 
 impl Copy {
-    fn memory(&self, side: &Side) -> Option<Rows> {
-        let pitch = if side.pitch == 0 {
-            self.row
-        } else {
-            side.pitch
+    /// Reads the struct; `None` if it cannot be read.
+    fn read(address: u64, shape: CopyShape) -> Option<Self> {
+        let description = match shape {
+            CopyShape::Plane => &PLANE,
+            CopyShape::Volume => &VOLUME,
+            CopyShape::PeerVolume => &PEER_VOLUME,
         };
+        let mut bytes = [0; LONGEST];
+        let target = bytes.get_mut(..description.bytes)?;
+        memory::read_all(address, target).then_some(Self { description, bytes })
+    }
+
+    fn member(&self, offset: usize) -> u64 {
+        let bytes = self.bytes.get(offset..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The host memory of a side; `None` if it is not in host memory.
+    fn host_memory(&self, side: &Side) -> Option<Rows> {
+        let device = self.member(side.device);
+        // Enums have 32 bits.
+        let start = match MemoryType::of(self.member(side.kind) & 0xffff_ffff)? {
+            MemoryType::Host => self.member(side.host),
+            MemoryType::Unified if is_host(device) => device,
+            _ => return None,
+        };
+        if start == 0 {
+            return None;
+        }
+        let row = self.member(self.description.row);
+        let pitch = self.member(side.pitch);
+        let slice_pitch = pitch.wrapping_mul(self.member(side.height));
+        let offset = self
+            .member(side.z)
+            .wrapping_mul(slice_pitch)
+            .wrapping_add(self.member(side.y).wrapping_mul(pitch))
+            .wrapping_add(self.member(side.x));
         Some(Rows {
-            address: side.host_address()?,
-            row: self.row,
-            pitch,
-            rows: self.rows,
-            slice_pitch: side.slice_pitch,
-            slices: self.slices,
+            address: start.wrapping_add(offset),
+            row,
+            pitch: if pitch == 0 { row } else { pitch },
+            rows: self.member(self.description.rows),
+            slice_pitch,
+            slices: match self.description.slices {
+                ABSENT => 1,
+                offset => self.member(offset),
+            },
         })
+    }
+
+    fn source(&self) -> Option<Rows> {
+        self.host_memory(&self.description.source)
+    }
+
+    fn target(&self) -> Option<Rows> {
+        self.host_memory(&self.description.target)
     }
 }
 
-/// Reads a struct of the program; `None` if it cannot be read.
-///
-/// # Safety
-/// Every bit pattern is a `T`.
-unsafe fn read<T: Default>(address: u64) -> Option<T> {
-    let mut value = T::default();
-    // SAFETY: `value` is valid for its size, and any bytes make a `T`, as the caller says.
-    let bytes =
-        unsafe { core::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
-    memory::read_all(address, bytes).then_some(value)
-}
-
-/// Describes a volume's copy; the two structs differ in members that do not matter here.
-macro_rules! volume {
-    ($copy:expr) => {{
-        let copy = $copy;
-        let side =
-            |kind, host: u64, device, x: usize, y: usize, z: usize, pitch: usize, height: usize| {
-                let (pitch, height) = (pitch as u64, height as u64);
-                let slice_pitch = pitch.wrapping_mul(height);
-                let offset = (z as u64)
-                    .wrapping_mul(slice_pitch)
-                    .wrapping_add((y as u64).wrapping_mul(pitch))
-                    .wrapping_add(x as u64);
-                Side {
-                    kind,
-                    host,
-                    device,
-                    offset,
-                    pitch,
-                    slice_pitch,
-                }
-            };
-        Copy {
-            source: side(
-                copy.srcMemoryType,
-                copy.srcHost as u64,
-                copy.srcDevice,
-                copy.srcXInBytes,
-                copy.srcY,
-                copy.srcZ,
-                copy.srcPitch,
-                copy.srcHeight,
-            ),
-            target: side(
-                copy.dstMemoryType,
-                copy.dstHost as u64,
-                copy.dstDevice,
-                copy.dstXInBytes,
-                copy.dstY,
-                copy.dstZ,
-                copy.dstPitch,
-                copy.dstHeight,
-            ),
-            row: copy.WidthInBytes as u64,
-            rows: copy.Height as u64,
-            slices: copy.Depth as u64,
-        }
-    }};
-}
-
-fn describe(frame: &Frame, shape: CopyShape) -> Option<Copy> {
-    let address = frame.word(0);
-    // SAFETY: the structs hold integers and raw pointers only.
-    Some(unsafe {
-        match shape {
-            CopyShape::Volume => volume!(read::<CUDA_MEMCPY3D>(address)?),
-            CopyShape::PeerVolume => volume!(read::<CUDA_MEMCPY3D_PEER>(address)?),
-            CopyShape::Plane => {
-                let copy = read::<CUDA_MEMCPY2D>(address)?;
-                let side = |kind, host: u64, device, x: usize, y: usize, pitch: usize| Side {
-                    kind,
-                    host,
-                    device,
-                    offset: (y as u64).wrapping_mul(pitch as u64).wrapping_add(x as u64),
-                    pitch: pitch as u64,
-                    slice_pitch: 0,
-                };
-                Copy {
-                    source: side(
-                        copy.srcMemoryType,
-                        copy.srcHost as u64,
-                        copy.srcDevice,
-                        copy.srcXInBytes,
-                        copy.srcY,
-                        copy.srcPitch,
-                    ),
-                    target: side(
-                        copy.dstMemoryType,
-                        copy.dstHost as u64,
-                        copy.dstDevice,
-                        copy.dstXInBytes,
-                        copy.dstY,
-                        copy.dstPitch,
-                    ),
-                    row: copy.WidthInBytes as u64,
-                    rows: copy.Height as u64,
-                    slices: 1,
-                }
-            }
-        }
-    })
-}
-
-/// The host memory that a copy of a graph reads, and that which it writes.
-pub(super) fn host_sides(copy: &CUDA_MEMCPY3D) -> [Option<Rows>; 2] {
-    let copy = volume!(copy);
-    [copy.memory(&copy.source), copy.memory(&copy.target)]
+/// The host memory that a copy of a graph reads, and that which it writes, given its
+/// `CUDA_MEMCPY3D`; `None` if that cannot be read.
+pub(super) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
+    let copy = Copy::read(address, CopyShape::Volume)?;
+    Some([copy.source(), copy.target()])
 }
 
 fn is_asynchronous(frame: &Frame) -> bool {
@@ -179,19 +152,12 @@ fn is_asynchronous(frame: &Frame) -> bool {
         .is_some_and(|function| function.stream.is_some())
 }
 
-/// The host memory that a described copy reads.
-fn source(frame: &Frame, shape: CopyShape) -> Option<Rows> {
-    let copy = describe(frame, shape)?;
-    copy.memory(&copy.source)
+/// The struct of a call that describes a copy.
+fn described(frame: &Frame, shape: CopyShape) -> Option<Copy> {
+    Copy::read(frame.word(0), shape)
 }
 
-/// The host memory that a described copy writes.
-fn target(frame: &Frame, shape: CopyShape) -> Option<Rows> {
-    let copy = describe(frame, shape)?;
-    copy.memory(&copy.target)
-}
-
-/// The same for a copy of bytes from or to any address.
+/// The host memory on one side of a copy of bytes from and to any address.
 fn unified(frame: &Frame, address: u8, transfer: Transfer) -> Option<Rows> {
     let address = frame.word(address);
     is_host(address).then(|| Rows::flat(address, frame.word(transfer.bytes)))
@@ -247,15 +213,19 @@ fn await_written(
 }
 
 pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
-    put_read(draft, 0, source(frame, shape))
+    put_read(
+        draft,
+        0,
+        described(frame, shape).and_then(|copy| copy.source()),
+    )
 }
 
 pub(super) fn enqueued(thread: &Thread, frame: &Frame, shape: CopyShape) {
-    await_written(thread, frame, 0, || target(frame, shape));
+    await_written(thread, frame, 0, || described(frame, shape)?.target());
 }
 
 pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
-    put_written(draft, frame, 0, || target(frame, shape))
+    put_written(draft, frame, 0, || described(frame, shape)?.target())
 }
 
 pub(super) fn put_unified_source(

@@ -10,7 +10,6 @@ use cutape_registry::id;
 use super::copy::host_sides;
 use crate::driver;
 use crate::file::rows::Rows;
-use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 
 /// Deeper graphs within graphs are ignored.
@@ -88,16 +87,9 @@ pub(crate) fn updated(exec: u64, graph: u64) {
 
 /// A copy of an executable graph was given new parameters, a `CUDA_MEMCPY3D` at that address.
 pub(crate) fn node_changed(exec: u64, node: u64, description: u64) {
-    let mut copy = CUDA_MEMCPY3D::default();
-    // SAFETY: `copy` is valid for its size; it holds numbers and raw pointers, so any bytes make
-    // one.
-    let bytes = unsafe {
-        core::slice::from_raw_parts_mut((&raw mut copy).cast::<u8>(), size_of::<CUDA_MEMCPY3D>())
-    };
-    if !memory::read_all(description, bytes) {
+    let Some(sides) = host_sides(description) else {
         return;
-    }
-    let sides = host_sides(&copy);
+    };
     set(exec, |copies| {
         let old = copies.iter().find(|old| old.node == node).copied();
         copies.retain(|old| old.node != node);
@@ -199,7 +191,7 @@ fn look_into(
                         is_conditional,
                         is_enabled: true,
                     };
-                    found.extend(with_sides(like, host_sides(&copy)));
+                    found.extend(with_sides(like, host_sides(place).unwrap_or_default()));
                 }
             }
             CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH => {

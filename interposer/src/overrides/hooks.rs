@@ -6,45 +6,32 @@ use cutape_registry::{
     PrimaryOp, StreamOp,
 };
 
-/// The functions of `overrides` that do something for a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The hooks of `overrides` that do something for a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hooks {
-    pub(crate) put_pre_call: bool,
-    pub(crate) pre_call: bool,
-    pub(crate) post_call: bool,
-    pub(crate) put_post_call: bool,
-    pub(crate) finish_call: bool,
+    bits: u8,
     /// A bit for each parameter whose memory they snapshot, so that the registry's roles must not.
     pub(crate) owned: u16,
 }
 
-/// One name for each hook, in the order in which they run.
-const PUT_PRE: u8 = 1;
-const PRE: u8 = 2;
-const POST: u8 = 4;
-const PUT_POST: u8 = 8;
-const FINISH: u8 = 16;
+/// The hooks, in the order in which they run.
+pub(crate) const PUT_PRE: u8 = 1;
+pub(crate) const PRE: u8 = 2;
+pub(crate) const POST: u8 = 4;
+pub(crate) const PUT_POST: u8 = 8;
+pub(crate) const FINISH: u8 = 16;
 
 impl Hooks {
     pub(crate) fn of(function: &Function) -> Self {
-        let hooks = hooks(function.family);
         Self {
-            put_pre_call: hooks & PUT_PRE != 0,
-            pre_call: hooks & PRE != 0,
-            post_call: hooks & POST != 0,
-            put_post_call: hooks & PUT_POST != 0,
-            finish_call: hooks & FINISH != 0,
+            bits: hooks(function.family),
             owned: owned(function.family),
         }
     }
 
-    /// Whether there is any.
-    pub(crate) fn any(self) -> bool {
-        self.put_pre_call
-            || self.pre_call
-            || self.post_call
-            || self.put_post_call
-            || self.finish_call
+    /// Whether one of these does something.
+    pub(crate) fn have(self, hooks: u8) -> bool {
+        self.bits & hooks != 0
     }
 }
 
