@@ -7,37 +7,20 @@ use std::path::Path;
 use crate::Failure;
 use crate::members::Facts;
 use crate::semantics::{self, Class};
-use crate::signatures::{Signatures, Types, base_name};
+use crate::signatures::{Function, Signatures, Types, base_name};
 
 const PROGRAMS: &str = "tests/programs";
 
-/// The numbers of one section; all but the last two count exported symbols.
-#[derive(Debug, Default, PartialEq)]
-struct Row {
-    plain: usize,
-    overridden: usize,
-    opaque: usize,
-    unreplayable: usize,
-    /// Documented names.
-    names: usize,
-    /// Documented names that a test program calls.
-    called: usize,
-}
-
-impl Row {
-    fn symbols(&self) -> usize {
-        self.plain + self.overridden + self.opaque + self.unreplayable
-    }
-
-    fn add(&mut self, other: &Row) {
-        self.plain += other.plain;
-        self.overridden += other.overridden;
-        self.opaque += other.opaque;
-        self.unreplayable += other.unreplayable;
-        self.names += other.names;
-        self.called += other.called;
-    }
-}
+/// The columns of the table. The last two count documented names, the others exported symbols.
+const COLUMNS: [&str; 7] = [
+    "symbols",
+    "plain",
+    "override",
+    "opaque",
+    "unreplayable",
+    "names",
+    "called",
+];
 
 /// Prints the table.
 pub(crate) fn run(root: &Path) -> Result<(), Failure> {
@@ -52,61 +35,46 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     let mut called = BTreeSet::new();
     calls_below(&root.join(PROGRAMS), &mut called)?;
 
-    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, [usize; COLUMNS.len()]> = BTreeMap::new();
+    let mut total = [0; COLUMNS.len()];
     let mut bases: BTreeSet<&str> = BTreeSet::new();
     for (function, meaning) in signatures.functions.iter().zip(&meanings) {
-        let row = rows.entry(&function.section).or_default();
-        match meaning.class {
-            Class::Plain => row.plain += 1,
-            Class::Override => row.overridden += 1,
-            Class::Opaque => row.opaque += 1,
-            Class::Unreplayable => row.unreplayable += 1,
+        let class = match meaning.class {
+            Class::Plain => 1,
+            Class::Override => 2,
+            Class::Opaque => 3,
+            Class::Unreplayable => 4,
+        };
+        let is_new = bases.insert(&function.base);
+        let is_called = is_new && called.contains(function.base.as_str());
+        for row in [rows.entry(&function.section).or_default(), &mut total] {
+            row[0] += 1;
+            row[class] += 1;
+            row[5] += usize::from(is_new);
+            row[6] += usize::from(is_called);
         }
-        if bases.insert(&function.base) {
-            row.names += 1;
-            row.called += usize::from(called.contains(function.base.as_str()));
-        }
     }
-    let mut total = Row::default();
-    for row in rows.values() {
-        total.add(row);
+    println!("{:<40} {}", "section", COLUMNS.join(" "));
+    for (section, row) in rows.into_iter().chain([("total", total)]) {
+        let cells: Vec<String> = COLUMNS
+            .iter()
+            .zip(row)
+            .map(|(column, number)| format!("{number:>0$}", column.len()))
+            .collect();
+        println!("{section:<40} {}", cells.join(" "));
     }
-    println!(
-        "{:<40} {:>7} {:>6} {:>8} {:>6} {:>12} {:>6} {:>6}",
-        "section", "symbols", "plain", "override", "opaque", "unreplayable", "names", "called"
-    );
-    for (section, row) in rows
-        .iter()
-        .map(|(section, row)| (*section, row))
-        .chain([("total", &total)])
-    {
-        println!(
-            "{section:<40} {:>7} {:>6} {:>8} {:>6} {:>12} {:>6} {:>6}",
-            row.symbols(),
-            row.plain,
-            row.overridden,
-            row.opaque,
-            row.unreplayable,
-            row.names,
-            row.called
-        );
-    }
-    let newest = signatures
-        .functions
+    let functions = &signatures.functions;
+    let newest = functions
         .iter()
         .map(|function| function.last.as_str())
-        .max()
-        .unwrap_or_default();
-    let new = signatures
-        .functions
-        .iter()
-        .filter(|function| function.first == newest)
-        .count();
-    let gone = signatures
-        .functions
-        .iter()
-        .filter(|function| function.last != newest)
-        .count();
+        .max();
+    let newest = newest.unwrap_or_default();
+    let count = |test: fn(&Function, &str) -> bool| {
+        let found = functions.iter().filter(|function| test(function, newest));
+        found.count()
+    };
+    let new = count(|function, newest| function.first == newest);
+    let gone = count(|function, newest| function.last != newest);
     println!("\n{new} symbols are new in {newest}, {gone} are no longer declared there.");
     Ok(())
 }

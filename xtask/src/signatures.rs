@@ -29,15 +29,25 @@ pub(crate) const FOLDER: &str = "registry/signatures";
 /// The headers; each has a file.
 pub(crate) const HEADERS: [&str; 5] = ["cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler"];
 
-/// The declarations of all headers.
-#[derive(Debug, Default)]
+/// The files that are not about one header.
+const OTHERS: [&str; 4] = ["enums", "structs", "typedefs", "macros"];
+
+/// The declarations of all headers; each file has some of the fields.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Signatures {
     /// In the order of their ids.
+    #[serde(rename = "function")]
     pub(crate) functions: Vec<Function>,
+    #[serde(rename = "enum")]
     pub(crate) enums: Vec<Enum>,
+    #[serde(rename = "struct")]
     pub(crate) structs: Vec<Struct>,
+    #[serde(rename = "typedef")]
     pub(crate) typedefs: Vec<Typedef>,
+    #[serde(rename = "constant")]
     pub(crate) constants: Vec<Constant>,
+    #[serde(rename = "default")]
     pub(crate) defaults: Vec<Default>,
 }
 
@@ -109,40 +119,6 @@ pub(crate) struct Default {
     pub(crate) per_thread: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FunctionFile {
-    #[serde(default)]
-    function: Vec<Function>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EnumFile {
-    #[serde(rename = "enum")]
-    entries: Vec<Enum>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StructFile {
-    #[serde(rename = "struct")]
-    entries: Vec<Struct>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TypedefFile {
-    typedef: Vec<Typedef>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MacroFile {
-    constant: Vec<Constant>,
-    default: Vec<Default>,
-}
-
 impl Signatures {
     /// The macros whose names begin with that word, as the values of an enum.
     pub(crate) fn macro_values(&self, prefix: &str) -> Vec<(String, i64)> {
@@ -163,17 +139,21 @@ impl Signatures {
 
     /// Reads the folder and checks that the ids run from 0 without a gap.
     pub(crate) fn load(root: &Path) -> Result<Self, Failure> {
-        let folder = root.join(FOLDER);
-        let mut functions = Vec::new();
-        for header in HEADERS {
-            let file: FunctionFile = read(&folder.join(format!("{header}.toml")))?;
-            functions.extend(file.function.into_iter().map(|mut function| {
-                function.header = header.to_owned();
-                function
-            }));
+        let mut all = Signatures::default();
+        for name in HEADERS.into_iter().chain(OTHERS) {
+            let mut file: Signatures = read(&root.join(FOLDER).join(format!("{name}.toml")))?;
+            for function in &mut file.functions {
+                name.clone_into(&mut function.header);
+            }
+            all.functions.append(&mut file.functions);
+            all.enums.append(&mut file.enums);
+            all.structs.append(&mut file.structs);
+            all.typedefs.append(&mut file.typedefs);
+            all.constants.append(&mut file.constants);
+            all.defaults.append(&mut file.defaults);
         }
-        functions.sort_by_key(|function| function.id);
-        for (position, function) in functions.iter().enumerate() {
+        all.functions.sort_by_key(|function| function.id);
+        for (position, function) in all.functions.iter().enumerate() {
             if usize::from(function.id) != position {
                 return Err(Failure::new(format!(
                     "{FOLDER}: ids are not 0, 1, 2, ...: {} has {} at position {position}",
@@ -181,18 +161,7 @@ impl Signatures {
                 )));
             }
         }
-        let enums: EnumFile = read(&folder.join("enums.toml"))?;
-        let structs: StructFile = read(&folder.join("structs.toml"))?;
-        let typedefs: TypedefFile = read(&folder.join("typedefs.toml"))?;
-        let macros: MacroFile = read(&folder.join("macros.toml"))?;
-        Ok(Signatures {
-            functions,
-            enums: enums.entries,
-            structs: structs.entries,
-            typedefs: typedefs.typedef,
-            constants: macros.constant,
-            defaults: macros.default,
-        })
+        Ok(all)
     }
 }
 
