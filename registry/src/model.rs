@@ -61,9 +61,10 @@ impl Function {
 /// How a function is recorded and replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Recorded and replayed from the tables alone.
+    /// The roles describe what to record. Code may still treat its family in a special way.
     Plain,
-    /// Needs hand-written code: `interposer/src/overrides/`, `replay/src/overrides/`, or both.
+    /// The roles are incomplete: `interposer/src/overrides/`, `replay/src/overrides/` or both add
+    /// the rest.
     Override,
     /// Recorded, not replayed; `reason` says why.
     Opaque,
