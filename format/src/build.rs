@@ -1,31 +1,32 @@
-//! Building a trace by hand, record by record, as a recorder would leave it: for tests of what reads traces.
+//! Building a trace by hand, record by record, as a recorder would leave it: for tests of readers.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::codec;
+use crate::codec::{self, Encode};
 use crate::layout::{
-    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC,
-    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote,
-    RecordHead, SHORT_TICKS_END, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind,
+    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, ChunkHead,
+    EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT,
+    LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote, RecordHead,
+    SHORT_TICKS_END, SnapshotHead, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind,
     record_kind, short_enter, snapshot_flag,
 };
 use crate::read::signature::{Parameter, Signatures, ValueType};
 use crate::write::{Record, close_chunk};
 
-/// Bytes behind a pointer, as they go into a record; long ones become a blob.
+/// Bytes behind a pointer, to go into a record; long ones become a blob.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSnapshot<'a> {
     /// Position of the parameter.
     pub parameter: u8,
     /// A number of [`crate::layout::field`].
     pub field: u8,
-    /// [`snapshot_flag`]; with `UNREADABLE`, `OMITTED` and `HASHED` the bytes are what the record is to hold.
+    /// [`snapshot_flag`]; with `UNREADABLE`, `OMITTED` and `HASHED` the bytes go into the record as
+    /// they are.
     pub flags: u16,
-    /// What stands there.
+    /// The bytes.
     pub bytes: &'a [u8],
 }
 
@@ -55,9 +56,9 @@ pub struct NewCall<'a> {
     pub name: &'a str,
     /// A word for each parameter; a struct by value takes as many words as it fills.
     pub arguments: &'a [u64],
-    /// What stood behind pointers before the call.
+    /// Bytes behind pointers before the call.
     pub snapshots: &'a [NewSnapshot<'a>],
-    /// Where the program continues after the call.
+    /// The address in the program that the call returns to.
     pub caller: u64,
 }
 
@@ -77,7 +78,7 @@ struct OpenChunk {
     ticks: u64,
 }
 
-/// A trace in the making. Time goes on by 10 ticks of a shared counter with each enter and each leave.
+/// Builds a trace. Each enter and each leave takes 10 ticks of a shared counter.
 ///
 /// ```
 /// use cutape_format::{NewSnapshot, NewCall, Trace, TraceBuilder};
@@ -108,15 +109,15 @@ pub struct TraceBuilder {
     short: bool,
 }
 
-/// The file head's; the first record is later.
+/// Clock of the file head and the first record.
 const START_TICKS: u64 = 1000;
 
 impl TraceBuilder {
     /// Begins a trace with that signature table.
     ///
     /// # Panics
-    /// If the table cannot be read: this is for tests, which want to know at once. So do the other functions for a function that is
-    /// not in it, a wrong number of arguments, or a `leave` without a call.
+    /// If the table cannot be read. Other methods panic for a function that is not in it, a wrong
+    /// number of arguments, or a `leave` without a call.
     pub fn new(signature_text: &str) -> Self {
         let signatures = match Signatures::parse(signature_text) {
             Ok(signatures) => signatures,
@@ -128,7 +129,7 @@ impl TraceBuilder {
             meta: Vec::new(),
             mappings: Vec::new(),
             blobs: Vec::new(),
-            // Blobs follow the signature table, so their places are known while records are made.
+            // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
             threads: BTreeMap::new(),
             ticks: START_TICKS,
@@ -138,7 +139,7 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds what is known of program or machine.
+    /// Adds a fact about program or machine.
     pub fn meta(&mut self, key: &str, value: &str) -> &mut Self {
         self.meta.push((key.to_owned(), value.to_owned()));
         self
@@ -150,25 +151,26 @@ impl TraceBuilder {
         self
     }
 
-    /// How long a chunk of calls may become, in bytes; 1 MiB unless told.
+    /// Limits chunks of calls to that many bytes; otherwise 1 MiB.
     pub fn chunk_length(&mut self, length: usize) -> &mut Self {
         self.chunk_length = length.next_multiple_of(CHUNK_ALIGNMENT as usize);
         self
     }
 
-    /// From now on writes what version 1.1 has: short records where they can say all, and what is left open as a stage.
+    /// From now on writes as version 1.1: short records where possible, thread buffers for what is
+    /// left open.
     pub fn short(&mut self) -> &mut Self {
         self.short = true;
         self
     }
 
-    /// Leaves each thread's last chunk open, as a process that was killed does.
+    /// Leaves each thread's last chunk open, as a killed process does.
     pub fn leave_open(&mut self) -> &mut Self {
         self.closed = false;
         self
     }
 
-    /// Sets the clock; the next record takes that time.
+    /// Sets the clock for the next record.
     pub fn at(&mut self, ticks: u64) -> &mut Self {
         self.ticks = ticks;
         self
@@ -236,7 +238,7 @@ impl TraceBuilder {
             body.extend_from_slice(&arguments);
             record_kind::ENTER
         };
-        self.put_snapshots(&mut body, snapshots);
+        body.extend(self.encoded_snapshots(snapshots));
         self.ticks += 10;
         self.record(event.thread, kind, id, &body);
         let thread = self.threads.entry(event.thread).or_default();
@@ -282,87 +284,73 @@ impl TraceBuilder {
             ticks: self.ticks,
             result,
         });
-        self.put_snapshots(&mut body, snapshots);
+        body.extend(self.encoded_snapshots(snapshots));
         self.ticks += 10;
         self.record(thread, record_kind::LEAVE, id, &body);
         self
     }
 
-    /// Says who a thread is.
+    /// Adds number and name of a thread.
     pub fn thread_note(&mut self, thread: u32, number: u32, name: &str) -> &mut Self {
         let mut padded = [0; 16];
         for (place, byte) in padded.iter_mut().zip(name.bytes()) {
             *place = byte;
         }
-        let body = codec::encode_to_vec(ThreadNote {
-            number,
-            name: padded,
-        });
-        self.record(thread, record_kind::NOTE, note_kind::THREAD, &body);
-        self
+        let name = padded;
+        self.note(thread, note_kind::THREAD, ThreadNote { number, name }, &[])
     }
 
-    /// Says how a kernel takes its parameters: `(offset, size)` of each.
+    /// Adds how a kernel takes its parameters: `(offset, size)` of each.
     pub fn layout_note(&mut self, thread: u32, handle: u64, layout: &[(u32, u32)]) -> &mut Self {
-        let mut body = codec::encode_to_vec(LayoutNote {
-            handle,
-            count: layout.len() as u32,
-        });
-        for &pair in layout {
-            body.extend_from_slice(&codec::encode_to_vec(pair));
-        }
-        self.record(thread, record_kind::NOTE, note_kind::LAYOUT, &body);
-        self
+        let count = layout.len() as u32;
+        let pairs: Vec<u8> = layout.iter().flat_map(codec::encode_to_vec).collect();
+        let note = LayoutNote { handle, count };
+        self.note(thread, note_kind::LAYOUT, note, &pairs)
     }
 
-    /// Says where a function comes from that no recorded call gave.
+    /// Adds the origin of a function that no recorded call returned.
     pub fn origin_note(&mut self, thread: u32, note: OriginNote, name: &str) -> &mut Self {
-        let mut body = codec::encode_to_vec(note);
-        body.extend_from_slice(name.as_bytes());
-        self.record(thread, record_kind::NOTE, note_kind::ORIGIN, &body);
-        self
+        self.note(thread, note_kind::ORIGIN, note, name.as_bytes())
     }
 
-    /// Says that bytes of an earlier copy have arrived.
+    /// Adds bytes of an earlier asynchronous copy.
     pub fn readback_note(
         &mut self,
         thread: u32,
         note: ReadbackNote,
         snapshot: NewSnapshot<'_>,
     ) -> &mut Self {
-        let mut body = codec::encode_to_vec(note);
-        self.put_snapshots(&mut body, &[snapshot]);
-        self.record(thread, record_kind::NOTE, note_kind::READBACK, &body);
-        self
+        let snapshot = self.encoded_snapshots(&[snapshot]);
+        self.note(thread, note_kind::READBACK, note, &snapshot)
     }
 
-    /// Says what host memory held that the device can read.
+    /// Adds content of host memory that the device can read.
     pub fn host_changed_note(
         &mut self,
         thread: u32,
         note: HostChangedNote,
         snapshot: NewSnapshot<'_>,
     ) -> &mut Self {
-        let mut body = codec::encode_to_vec(note);
-        self.put_snapshots(&mut body, &[snapshot]);
-        self.record(thread, record_kind::NOTE, note_kind::HOST_CHANGED, &body);
-        self
+        let snapshot = self.encoded_snapshots(&[snapshot]);
+        self.note(thread, note_kind::HOST_CHANGED, note, &snapshot)
     }
 
-    /// Says which host memory is not looked at.
+    /// Adds host memory that is not compared.
     pub fn host_skipped_note(&mut self, thread: u32, note: HostSkippedNote) -> &mut Self {
-        let body = codec::encode_to_vec(note);
-        self.record(thread, record_kind::NOTE, note_kind::HOST_SKIPPED, &body);
-        self
+        self.note(thread, note_kind::HOST_SKIPPED, note, &[])
     }
 
     /// Adds a note of text (`STOPPED`, `UNKNOWN_SYMBOL`).
     pub fn text_note(&mut self, thread: u32, kind: u16, text: &str) -> &mut Self {
-        self.record(thread, record_kind::NOTE, kind, text.as_bytes());
-        self
+        self.record(thread, record_kind::NOTE, kind, text.as_bytes())
     }
 
-    /// Adds any record, sound or not, to a thread's chunk.
+    fn note(&mut self, thread: u32, kind: u16, head: impl Encode, rest: &[u8]) -> &mut Self {
+        let body = [&codec::encode_to_vec(head), rest].concat();
+        self.record(thread, record_kind::NOTE, kind, &body)
+    }
+
+    /// Adds a record, sound or not, to a thread's chunk.
     pub fn record(&mut self, thread: u32, kind: u8, function: u16, body: &[u8]) -> &mut Self {
         self.put_record(thread, body.len(), |mut record| {
             record.put(body)?;
@@ -370,7 +358,7 @@ impl TraceBuilder {
         })
     }
 
-    /// Adds a record with so many bytes behind its head.
+    /// Adds a record with that many bytes behind its head.
     fn put_record(
         &mut self,
         thread: u32,
@@ -392,7 +380,7 @@ impl TraceBuilder {
                 ticks,
             });
         }
-        // The writer that the recorder uses, in words so that the place of the head is aligned.
+        // Words, so that the record head is aligned.
         let mut space = vec![0_u64; length / 8];
         // SAFETY: the bytes of the words, all of them, borrowed while `space` is.
         let bytes = unsafe {
@@ -408,29 +396,29 @@ impl TraceBuilder {
         self
     }
 
-    fn put_snapshots(&mut self, body: &mut Vec<u8>, snapshots: &[NewSnapshot<'_>]) {
+    fn encoded_snapshots(&mut self, snapshots: &[NewSnapshot<'_>]) -> Vec<u8> {
+        let mut encoded = Vec::new();
         for snapshot in snapshots {
-            let mut flags = snapshot.flags;
-            let blob;
-            let mut bytes = snapshot.bytes;
+            let (mut flags, mut bytes) = (snapshot.flags, snapshot.bytes.to_vec());
             if bytes.len() > INLINE_LIMIT {
-                blob = codec::encode_to_vec(BlobRef {
+                let blob = BlobRef {
                     position: self.blob_position,
                     length: bytes.len() as u64,
-                });
+                };
                 self.blob_position += allocated(bytes.len());
-                self.blobs.push(bytes.to_vec());
-                bytes = &blob;
+                self.blobs.push(bytes);
+                bytes = codec::encode_to_vec(blob);
                 flags |= snapshot_flag::BLOB;
             }
-            body.extend_from_slice(&codec::encode_to_vec(crate::layout::SnapshotHead {
+            encoded.extend(codec::encode_to_vec(SnapshotHead {
                 parameter: snapshot.parameter,
                 field: snapshot.field,
                 flags,
                 length: bytes.len() as u32,
             }));
-            body.extend_from_slice(bytes);
+            encoded.extend(bytes);
         }
+        encoded
     }
 
     /// The file's bytes.
@@ -452,32 +440,23 @@ impl TraceBuilder {
         .encode()
         .to_vec();
         file.resize(FILE_HEAD_LENGTH, 0);
-        let head = ChunkHead::new(chunk_kind::SIGNATURES);
-        put_chunk(&mut file, head, self.signature_text.as_bytes(), None, true);
-        for blob in &self.blobs {
+        let mut put = |kind: u16, body: &[u8]| {
             let head = ChunkHead {
-                first: file.len() as u64,
-                ..ChunkHead::new(chunk_kind::BLOB)
+                first: match kind {
+                    chunk_kind::BLOB => file.len() as u64,
+                    _ => 0,
+                },
+                ..ChunkHead::new(kind)
             };
-            put_chunk(&mut file, head, blob, None, true);
+            put_chunk(&mut file, head, body, 0, true);
+        };
+        put(chunk_kind::SIGNATURES, self.signature_text.as_bytes());
+        for blob in &self.blobs {
+            put(chunk_kind::BLOB, blob);
         }
-        let meta = codec::encode_to_vec(&self.meta);
-        put_chunk(
-            &mut file,
-            ChunkHead::new(chunk_kind::META),
-            &meta,
-            None,
-            true,
-        );
+        put(chunk_kind::META, &codec::encode_to_vec(&self.meta));
         if !self.mappings.is_empty() {
-            let mappings = codec::encode_to_vec(&self.mappings);
-            put_chunk(
-                &mut file,
-                ChunkHead::new(chunk_kind::MAPS),
-                &mappings,
-                None,
-                true,
-            );
+            put(chunk_kind::MAPS, &codec::encode_to_vec(&self.mappings));
         }
         for (&thread, state) in &self.threads {
             for (sequence, chunk) in (0..).zip(&state.bodies) {
@@ -488,19 +467,14 @@ impl TraceBuilder {
                     ticks: chunk.ticks,
                     ..ChunkHead::new(chunk_kind::CALLS)
                 };
-                let last = sequence as usize + 1 == state.bodies.len();
-                let length = (self.chunk_length as u64).max(allocated(chunk.body.len()));
-                if self.short && last && !self.closed {
-                    put_stage(&mut file, head, &chunk.body, length);
-                    continue;
+                let length = self.chunk_length as u64;
+                let is_last = sequence as usize + 1 == state.bodies.len();
+                if self.short && is_last && !self.closed {
+                    put_buffer(&mut file, head, &chunk.body, length);
+                } else {
+                    let close = self.closed || !is_last;
+                    put_chunk(&mut file, head, &chunk.body, length, close);
                 }
-                put_chunk(
-                    &mut file,
-                    head,
-                    &chunk.body,
-                    Some(length),
-                    self.closed || !last,
-                );
             }
         }
         file
@@ -509,13 +483,13 @@ impl TraceBuilder {
     /// Writes the trace as a recorder leaves it, not packed, over what is at `path`.
     ///
     /// # Errors
-    /// What writing the file meets.
+    /// Errors of writing the file.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.bytes())
     }
 }
 
-/// A word for each argument, with nothing above its width.
+/// A word for each argument, zero above its width.
 fn masked<'a>(parameters: impl Iterator<Item = &'a Parameter>, words: &[u64]) -> Vec<u64> {
     let widths = parameters.map(|parameter| parameter.value_type.bytes());
     words
@@ -529,52 +503,43 @@ fn allocated(body: usize) -> u64 {
     ((CHUNK_HEAD_LENGTH + body) as u64).next_multiple_of(CHUNK_ALIGNMENT)
 }
 
-fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: Option<u64>, close: bool) {
-    let length = length.unwrap_or_else(|| allocated(body.len()));
-    let start = file.len();
-    let mut place = AlignedHead(
-        ChunkHead {
-            magic: CHUNK_MAGIC,
-            length,
-            ..head
-        }
-        .encode(),
-    );
+/// Appends a chunk of at least that length.
+fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], least: u64, close: bool) {
+    let length = least.max(allocated(body.len()));
+    let end = file.len() + length as usize;
+    let mut place = AlignedHead(ChunkHead { length, ..head }.encode());
     if close {
         let closed = close_chunk(&mut place.0, body.len() as u64, crc32fast::hash(body));
         assert!(closed.is_some(), "a fresh head is sound and aligned");
     }
     file.extend_from_slice(&place.0);
     file.extend_from_slice(body);
-    file.resize(start + length as usize, 0);
+    file.resize(end, 0);
 }
 
-/// Writes the records of `body` as they stand in the stage of their thread.
-fn put_stage(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], length: u64) {
+/// Appends a thread buffer with the records of a chunk.
+fn put_buffer(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], least: u64) {
     let note = BufferNote {
         sequence: head.sequence,
         first: head.first,
         ticks: head.ticks,
         nanoseconds: head.nanoseconds,
     };
-    let mut records = RecordHead {
+    let record = RecordHead {
         length: BUFFER_NOTE_LENGTH as u32,
         kind: record_kind::NOTE,
         detail: 0,
         function: note_kind::BUFFER,
-    }
-    .word()
-    .to_le_bytes()
-    .to_vec();
-    records.extend_from_slice(&codec::encode_to_vec(note));
+    };
+    let mut records = record.word().to_le_bytes().to_vec();
+    records.extend(codec::encode_to_vec(note));
     records.resize(BUFFER_NOTE_LENGTH, 0);
     records.extend_from_slice(body);
     let head = ChunkHead {
         thread: head.thread,
         ..ChunkHead::new(chunk_kind::THREAD_BUFFER)
     };
-    let length = length.max(allocated(records.len()));
-    put_chunk(file, head, &records, Some(length), false);
+    put_chunk(file, head, &records, least, false);
 }
 
 #[repr(align(8))]

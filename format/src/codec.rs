@@ -2,7 +2,7 @@
 //!
 //! bincode ended with 2.0.1 (RUSTSEC-2025-0141, "unmaintained"; 3.0.0 does not compile on purpose).
 //! It stays because the encoding is frozen and simple, and because it can be replaced: `wincode`
-//! writes and reads the same bytes, which `tests/golden.rs` proves. Decoding has a limit, without
+//! writes and reads the same bytes, which `tests/codec.rs` proves. Decoding has a limit, without
 //! which 2.0.1 panics on a damaged length.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};

@@ -1,8 +1,8 @@
-//! Bytes that a trace names by the file they are mapped from, instead of holding them.
+//! Bytes that a trace refers to by the file that they are mapped from.
 
 use crate::codec;
 
-/// A part of a file: what a snapshot with the flag `IN_FILE` holds.
+/// A part of a file: the bytes of a snapshot with the flag `IN_FILE`.
 ///
 /// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`, each a u64 count and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,11 +13,11 @@ pub struct FileRange<'a> {
     pub length: u64,
     /// How long the whole file was.
     pub file_length: u64,
-    /// When it was last changed, in nanoseconds since 1970.
+    /// When the file was last changed, in nanoseconds since 1970.
     pub modified: u64,
-    /// Its absolute path.
+    /// The file's absolute path.
     pub path: &'a [u8],
-    /// Its GNU build id; empty if it has none.
+    /// The file's GNU build id; empty if it has none.
     pub build_id: &'a [u8],
 }
 
@@ -25,12 +25,12 @@ pub struct FileRange<'a> {
 const NUMBERS: usize = 4 * 8;
 
 impl<'a> FileRange<'a> {
-    /// How long it is encoded.
+    /// Length of the encoded form.
     pub fn encoded_length(&self) -> usize {
         NUMBERS + 8 + self.path.len() + 8 + self.build_id.len()
     }
 
-    /// Encodes into `target`, which has [`FileRange::encoded_length`] bytes; `None` if it has another length.
+    /// Encodes into `target`, which must have [`FileRange::encoded_length`] bytes.
     pub fn encode(&self, target: &mut [u8]) -> Option<()> {
         if target.len() != self.encoded_length() {
             return None;
@@ -64,7 +64,7 @@ impl<'a> FileRange<'a> {
         [self.offset, self.length, self.file_length, self.modified]
     }
 
-    /// Reads it back; what a later version has put behind it is passed over. `None` if the bytes do not hold one.
+    /// Reads it back, ignoring what a later version has added behind it. `None` if malformed.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let ([offset, length, file_length, modified], used) = codec::decode(bytes)?;
         let (path, rest) = counted(bytes.get(used..)?)?;
@@ -80,7 +80,7 @@ impl<'a> FileRange<'a> {
     }
 }
 
-/// A count and so many bytes; and what is behind.
+/// Splits off a count and that many bytes.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<8>()?;
     rest.split_at_checked(usize::try_from(u64::from_le_bytes(*count)).ok()?)
@@ -112,11 +112,14 @@ mod read {
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
-    use super::{FileRange, build_id_among};
+    use object::Endianness;
+    use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
+    use object::read::ReadCache;
+    use object::read::elf::{FileHeader, ProgramHeader};
+
+    use super::FileRange;
     use crate::layout::BlobRef;
 
-    /// Longer program headers and notes are not looked at.
-    const LONGEST_HEADERS: u64 = 1 << 20;
     /// Opening a pipe must not wait for its other end; Linux's O_NONBLOCK on x86-64.
     const O_NONBLOCK: i32 = 0o4000;
 
@@ -126,8 +129,8 @@ mod read {
             Path::new(OsStr::from_bytes(self.path))
         }
 
-        /// The blob that holds the bytes in a packed trace. Its name is half of a hash, with the highest bit set, which no
-        /// position in a file has.
+        /// The blob that holds the bytes in a packed trace. Its name is a part of a hash, with the
+        /// highest bit set, which no position in a file has.
         pub fn blob(&self) -> BlobRef {
             let mut hasher = blake3::Hasher::new();
             for number in self.numbers() {
@@ -144,11 +147,11 @@ mod read {
             }
         }
 
-        /// Reads the bytes from the file, if it still is the one that was mapped: by its build id, or, if it has none, by its
-        /// length and the time of its last change.
+        /// Reads the bytes from the file, if it is the one that was mapped: by its build id or,
+        /// without one, by its length and the time of its last change.
         ///
         /// # Errors
-        /// Why they cannot be had, for people.
+        /// Why they are unavailable, for people.
         pub fn read(&self) -> Result<Vec<u8>, String> {
             let path = self.file().display();
             let failed = |error: io::Error| format!("{path}: {error}");
@@ -188,32 +191,19 @@ mod read {
 
     /// The build id of an ELF file of 64 bits, by its program headers.
     fn build_id(file: &File) -> Option<Vec<u8>> {
-        let piece = |offset: u64, length: u64| {
-            let mut bytes = vec![0; usize::try_from(length.min(LONGEST_HEADERS)).ok()?];
-            file.read_exact_at(&mut bytes, offset).ok()?;
-            Some(bytes)
-        };
-        let number = |bytes: &[u8], at: usize| {
-            let word = bytes.get(at..)?.first_chunk::<8>()?;
-            Some(u64::from_le_bytes(*word))
-        };
-        let head = piece(0, 64)?;
-        if !head.starts_with(b"\x7fELF\x02\x01") {
-            return None;
-        }
-        // e_phoff; e_phentsize and e_phnum are two u16.
-        let sizes = number(&head, 54)?;
-        let (entry, count) = (sizes & 0xffff, sizes >> 16 & 0xffff);
-        let headers = piece(number(&head, 32)?, entry * count)?;
-        const PT_NOTE: &[u8] = &[4, 0, 0, 0];
-        headers
-            .chunks_exact((entry as usize).max(1))
-            .filter(|header| header.starts_with(PT_NOTE))
-            .find_map(|header| {
-                // p_offset and p_filesz.
-                let notes = piece(number(header, 8)?, number(header, 32)?)?;
-                build_id_among(&notes).map(<[u8]>::to_vec)
-            })
+        let data = &ReadCache::new(file);
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, data).ok()?;
+        segments.iter().find_map(|segment| {
+            let mut notes = segment.notes(endian, data).ok()??;
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                    return Some(note.desc().to_vec());
+                }
+            }
+            None
+        })
     }
 }
 

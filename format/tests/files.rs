@@ -21,7 +21,7 @@ const BUILD_ID: [u8; 20] = [0xab; 20];
 /// An ELF file with only a build id, then these bytes.
 fn library(build_id: &[u8; 20], content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 64 + 56];
-    bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     bytes[32..40].copy_from_slice(&64_u64.to_le_bytes());
     bytes[54..56].copy_from_slice(&56_u16.to_le_bytes());
     bytes[56..58].copy_from_slice(&1_u16.to_le_bytes());
