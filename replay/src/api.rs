@@ -41,6 +41,14 @@ pub(crate) fn result_name(code: Code) -> String {
     }
 }
 
+/// The error of a call that the replay itself needs.
+pub(crate) fn refused(function: &'static str, code: Code) -> Error {
+    Error::Setup {
+        function,
+        result: result_name(code),
+    }
+}
+
 /// Most parameters of a kernel, and bytes of all of them (CUDA C++ Programming Guide: 32,764 bytes).
 const LONGEST_PARAMETERS: u32 = 32 << 10;
 

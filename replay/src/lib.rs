@@ -39,9 +39,11 @@ mod guard;
 mod issue;
 mod machine;
 mod measure;
+mod options;
 mod overrides;
 mod place;
 mod plan;
+mod play;
 mod report;
 mod rerun;
 mod run;
@@ -51,6 +53,7 @@ pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
 pub use measure::timing::Measuring;
+pub use options::{Options, Selection};
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{
@@ -61,4 +64,4 @@ pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,
     Tolerance, Work, compare,
 };
-pub use run::{Options, Selection, replay};
+pub use run::replay;

@@ -1,6 +1,8 @@
 //! What the driver returned, compared with the recording.
 
+pub(crate) mod comparer;
 pub(crate) mod outcome;
-pub(crate) mod readback;
+pub(crate) mod payload;
+pub(crate) mod readbacks;
 pub(crate) mod received;
 pub(crate) mod values;

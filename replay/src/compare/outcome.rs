@@ -5,13 +5,14 @@ use cutape_registry::{Function, Kind, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
-use crate::issue::frame::{Expect, Frame, Place, handle_size, is_address_kind, length_of};
+use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Key, Resolved};
+use crate::issue::length::length_of;
+use crate::issue::length::made_length;
 use crate::issue::player::Player;
 use crate::issue::traits::{self, Traits};
 use crate::overrides;
 use crate::place::address::{Range, Way};
-use crate::plan::made_length;
 use crate::report::{Translated, What};
 
 /// Addresses that are listed in the report as translated.
@@ -56,7 +57,7 @@ impl<'t> Player<'t> {
             }
             self.settle(call, function, traits, &mut frame);
         }
-        self.recycle(frame);
+        self.issuer.recycle(frame);
     }
 
     /// Frees or keeps the memory that was lent for a call.
@@ -67,11 +68,11 @@ impl<'t> Player<'t> {
         traits: &Traits,
         frame: &mut Frame,
     ) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.issuer.recorder {
             recorder.keep(std::mem::take(&mut frame.buffers));
         }
         if traits.waits_for_context {
-            self.in_flight.done(self.enqueued_before);
+            self.lent.in_flight.done(self.current.enqueued_before);
         }
         if !traits.is_asynchronous {
             return;
@@ -82,7 +83,8 @@ impl<'t> Player<'t> {
                     && let Some(&address) = frame.args.get(position)
                 {
                     let length = length_of(call, function, length);
-                    self.in_flight
+                    self.lent
+                        .in_flight
                         .reads(address, address.saturating_add(length));
                 }
             }
@@ -91,15 +93,15 @@ impl<'t> Player<'t> {
             let buffers = self
                 .readbacks
                 .adopt(call, std::mem::take(&mut frame.buffers));
-            self.in_flight.retain(buffers);
+            self.lent.in_flight.retain(buffers);
         }
         if self.readbacks.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
             self.report.bytes_not_compared += self.readbacks.give_up();
         }
-        if self.in_flight.is_full() {
-            let before = self.in_flight.mark();
+        if self.lent.in_flight.is_full() {
+            let before = self.lent.in_flight.mark();
             if self.wait_for_device().is_ok() {
-                self.in_flight.done(before);
+                self.lent.in_flight.done(before);
             }
         }
     }
@@ -241,7 +243,7 @@ impl<'t> Player<'t> {
         found: bool,
     ) {
         let (kind, recorded) = key;
-        if is_address_kind(kind) {
+        if kind.is_address() {
             return self.add_range(call, function, frame, key, live, parent, context);
         }
         let global = matches!(
@@ -284,7 +286,7 @@ impl<'t> Player<'t> {
         // No request can put managed memory anywhere (the driver refuses to create it for a reservation): it is told
         // among the translated.
         // What is allocated in a capture is a graph's, which the driver places.
-        let of_graph = self.captures.is_captured;
+        let of_graph = self.current.is_captured;
         let placeable = function.base != "cuMemAllocManaged" && !of_graph;
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;
@@ -351,7 +353,7 @@ impl<'t> Player<'t> {
     ) {
         let expected = match self.handles.resolve(kind, recorded) {
             // One without a counterpart cannot be compared.
-            _ if kind == Kind::Device => match self.devices.ordinal(recorded as i32) {
+            _ if kind == Kind::Device => match self.machine.devices.ordinal(recorded as i32) {
                 Some(ordinal) => Some(u64::from(ordinal as u32)),
                 None => return,
             },
@@ -364,7 +366,7 @@ impl<'t> Player<'t> {
         match expected {
             Some(expected) if expected == live => {}
             Some(expected) => {
-                if self.comparing {
+                if self.is_compared() {
                     let texts = match kind {
                         Kind::Device => (format!("device {expected}"), format!("device {live}")),
                         _ => (format!("the object at {expected:#x}"), format!("{live:#x}")),
@@ -409,7 +411,7 @@ impl<'t> Player<'t> {
             self.ranges.end_reservation(value);
             return;
         }
-        if is_address_kind(kind) {
+        if kind.is_address() {
             self.ranges.end(value, call.index);
             return;
         }
@@ -461,7 +463,7 @@ impl<'t> Player<'t> {
         }
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
-                Role::Make(kind, _) | Role::Find(kind, _) if !is_address_kind(kind) => {
+                Role::Make(kind, _) | Role::Find(kind, _) if !kind.is_address() => {
                     let Some(recorded) = call.out(position).filter(|&value| value != 0) else {
                         continue;
                     };

@@ -1,26 +1,15 @@
 //! Comparing what came back with the recording, and saying what differs.
 
-use std::borrow::Cow;
-
-use cutape_format::{Bytes, Call, Snapshot};
+use cutape_format::{Call, Note, Snapshot};
 use cutape_registry::{Function, Length, Role};
 
 use crate::api::{Code, result_name};
+use crate::compare::payload::Payload;
+use crate::compare::readbacks::gather;
 use crate::issue::player::Player;
 use crate::issue::traits;
-use crate::overrides::launch::HOST_MEMORY_GIVEN;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
-
-/// Bytes of a capture, or why there are none.
-#[derive(Debug)]
-pub(crate) enum Payload<'t> {
-    Here(Cow<'t, [u8]>),
-    /// Left out by the payload policy: how many, and the start of their blake3 hash if that was kept.
-    Left(u64, Option<[u8; 16]>),
-    /// Could not be read, or the blob is damaged.
-    Unreadable,
-}
 
 /// The first bytes of a piece of memory, for a message.
 fn excerpt(bytes: &[u8], from: usize) -> String {
@@ -64,21 +53,9 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 }
 
 impl<'t> Player<'t> {
-    /// What a capture holds.
+    /// What a snapshot holds.
     pub(crate) fn payload(&self, snapshot: &Snapshot<'t>) -> Payload<'t> {
-        match snapshot.bytes {
-            Bytes::Inline(bytes) => Payload::Here(Cow::Borrowed(bytes)),
-            Bytes::Blob(_) | Bytes::InFile(_) => match self.trace.resolve(snapshot.bytes) {
-                Ok(bytes) => Payload::Here(bytes),
-                Err(damage) => {
-                    tracing::debug!("blob at {}: {}", damage.position, damage.what);
-                    Payload::Unreadable
-                }
-            },
-            Bytes::Omitted(length) => Payload::Left(length, None),
-            Bytes::Hashed(length, hash) => Payload::Left(length, Some(hash)),
-            Bytes::Unreadable => Payload::Unreadable,
-        }
+        Payload::of(self.trace, snapshot)
     }
 
     /// Reports a difference unless comparison is off for this call.
@@ -130,12 +107,7 @@ impl<'t> Player<'t> {
             lines.extend(line.map(|line| format!("{}: {line}", param.name)));
         }
         lines.extend(self.reissue_gaps(call.index));
-        if self
-            .report
-            .notes
-            .keys()
-            .any(|note| note.starts_with(HOST_MEMORY_GIVEN))
-        {
+        if self.comparer.host_memory_given {
             lines.push("launches before this call were given host memory that the program can write without a call".to_owned());
         }
         if let Some(stale) = self.report.stale.first() {
@@ -192,12 +164,12 @@ impl<'t> Player<'t> {
         if !function.returns_result {
             return true; // a number that is not a result code
         }
-        if self.asks_for_machine(call, function) {
+        if self.machine.asks_for_machine(call, function) {
             self.note_other_machine(function);
             return false;
         }
         // An error of a kernel surfaces at whatever call comes next; only its code is compared.
-        if let Some((first, code)) = self.context_error
+        if let Some((first, code)) = self.comparer.context_error
             && poisons_context(code)
             && ((received == code && call.index <= first)
                 || (recorded == code && self.surfaces(code)))
@@ -208,7 +180,7 @@ impl<'t> Player<'t> {
             ));
             return true;
         }
-        if self.comparing {
+        if self.is_compared() {
             let (expected, received) = (result_name(recorded), result_name(received));
             self.diverge(
                 call,
@@ -247,11 +219,11 @@ impl<'t> Player<'t> {
         received: &[u8],
         enqueued_by: Option<u64>,
     ) {
-        if !self.comparing {
+        if !self.is_compared() {
             return;
         }
         let length = received.len() as u64;
-        if !self.bytes_comparable {
+        if !self.comparer.bytes_comparable {
             self.report.bytes_not_compared += length;
             return;
         }
@@ -304,6 +276,48 @@ impl<'t> Player<'t> {
         }
     }
 
+    /// Compares the bytes that the recording says had arrived when this call returned.
+    pub(crate) fn read_back(&mut self, call: &Call<'t>) {
+        let mut waited = self.has_waited();
+        for note in call.notes() {
+            let Note::Readback(note, expected) = note else {
+                continue;
+            };
+            let of_graph = (note.thread, note.number, note.address);
+            let readbacks = &mut self.readbacks;
+            let readback = match readbacks.of_graphs.remove(&of_graph) {
+                Some(readback) => Some(readback),
+                None => readbacks.take(note.thread, note.number, expected.bytes.length()),
+            };
+            let Some(readback) = readback else {
+                self.report.bytes_not_compared += expected.bytes.length().unwrap_or(0);
+                continue;
+            };
+            if !waited {
+                // The call that proved it may have been left out, or may prove less here.
+                waited = true;
+                if let Err(code) = self.wait_for_device() {
+                    tracing::debug!("call {}: waiting for copies: result {code}", call.index);
+                }
+            }
+            if !self.is_compared() || !self.comparer.bytes_comparable {
+                let length = readback.pieces.iter().map(|piece| piece.1 as u64);
+                self.report.bytes_not_compared += if self.is_compared() { length.sum() } else { 0 };
+                continue;
+            }
+            let received = gather(&readback.pieces);
+            let position = usize::from(expected.parameter);
+            self.compare_bytes(
+                call,
+                readback.function,
+                position,
+                &expected,
+                &received,
+                Some(readback.call),
+            );
+        }
+    }
+
     /// Compares a value that the call gave back.
     pub(crate) fn compare_out(
         &mut self,
@@ -326,14 +340,14 @@ impl<'t> Player<'t> {
             _ => &received[..received.len().min(expected.len())],
         };
         let is_plain = traits::of(function).has_plain_output(position);
-        if is_plain && (!self.comparing || param.may_differ || expected == received) {
+        if is_plain && (!self.is_compared() || param.may_differ || expected == received) {
             return;
         }
         let expected = self.expected_here(call, param, length, expected, received);
-        if !self.comparing || param.may_differ || expected == received {
+        if !self.is_compared() || param.may_differ || expected == received {
             return;
         }
-        if self.asks_for_machine(call, function) {
+        if self.machine.asks_for_machine(call, function) {
             return self.note_other_machine(function);
         }
         let number = crate::buffer::number;
@@ -375,8 +389,8 @@ impl<'t> Player<'t> {
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
         let (expected, received) = (text(expected), text(received));
-        if self.comparing && expected != received {
-            if self.asks_for_machine(call, function) {
+        if self.is_compared() && expected != received {
+            if self.machine.asks_for_machine(call, function) {
                 return self.note_other_machine(function);
             }
             self.diverge(

@@ -15,12 +15,12 @@ use cutape_format::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::guard::position::Page;
-pub(crate) use crate::guard::position::Position;
+use crate::guard::position::{Page, Position};
+use crate::options::Options;
 use crate::plan::{Plan, plan};
 use crate::report::{CurrentCall, Died, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
-use crate::run::{Options, replay_measured, replay_watched};
+use crate::run::{replay_measured, replay_watched};
 
 /// Names the descriptors for the child: `page,pipe,last`.
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";

@@ -48,18 +48,6 @@ pub(crate) fn crashes_after_end(kind: Kind) -> bool {
     )
 }
 
-/// A kind in words.
-pub(crate) fn kind_name(kind: Kind) -> String {
-    let mut name = String::new();
-    for letter in format!("{kind:?}").chars() {
-        if letter.is_uppercase() && !name.is_empty() {
-            name.push(' ');
-        }
-        name.push(letter.to_ascii_lowercase());
-    }
-    name
-}
-
 /// Kinds that end with the context they were made in.
 fn dies_with_context(kind: Kind) -> bool {
     matches!(
@@ -275,7 +263,7 @@ impl Handles {
         let object = found.1?;
         let mut text = format!(
             "{} {value:#x}: made by {} at call {}",
-            kind_name(found.0),
+            found.0.name(),
             object.made_by,
             object.made
         );
@@ -283,7 +271,7 @@ impl Handles {
             text += &format!(", the handle value's use number {}", object.generation + 1);
         }
         if let Some((kind, parent)) = object.parent {
-            text += &format!(", of {} {parent:#x}", kind_name(kind));
+            text += &format!(", of {} {parent:#x}", kind.name());
         }
         if let Some((call, by)) = object.ended {
             text += &format!(", ended by {by} at call {call}");
@@ -446,6 +434,5 @@ mod tests {
         let mut handles = Handles::default();
         handles.insert((Kind::Event, 1), None, None, 0, 0, "cuEventCreate");
         assert_eq!(handles.resolve(Kind::Event, 1), Resolved::Missing);
-        assert_eq!(kind_name(Kind::MipmappedArray), "mipmapped array");
     }
 }

@@ -1,18 +1,13 @@
 //! What structs, address arrays and attribute values hold: recorded handles and addresses become live ones, both in what a
 //! call is given and in what is expected back.
 
-use std::collections::HashMap;
-
 use cutape_format::Call;
 use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
 use crate::buffer::number;
-use crate::issue::frame::{Skip, is_address_kind};
 use crate::issue::handles::Resolved;
 use crate::issue::player::Player;
-
-/// Contents of structs that are the driver's own: recorded bytes to those that this driver returned for them.
-pub(crate) type Tokens = HashMap<(&'static str, Vec<u8>), Vec<u8>>;
+use crate::issue::skip::Skip;
 
 /// What stands behind a pointer parameter, element after element.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +138,7 @@ impl<'t> Player<'t> {
         element: &mut [u8],
     ) -> Result<(), Skip> {
         if layout.token {
-            match self.tokens.get(&(layout.name, element.to_vec())) {
+            match self.comparer.tokens.get(&(layout.name, element.to_vec())) {
                 Some(live) => element.copy_from_slice(live),
                 None if call.succeeded() => {
                     return Err(Skip::because(format!(
@@ -225,7 +220,8 @@ impl<'t> Player<'t> {
                     .zip(received.chunks_exact(size))
                 {
                     if layout.token {
-                        self.tokens
+                        self.comparer
+                            .tokens
                             .insert((layout.name, element.to_vec()), here.to_vec());
                     }
                     // Padding, and what is left of a union, may hold anything.
@@ -252,13 +248,13 @@ impl<'t> Player<'t> {
         let recorded = number(value);
         let live = match meaning {
             Meaning::Plain | Meaning::Unknown => return,
-            Meaning::Handle(Kind::Device) => match self.devices.ordinal(recorded as i32) {
+            Meaning::Handle(Kind::Device) => match self.machine.devices.ordinal(recorded as i32) {
                 Some(ordinal) => u64::from(ordinal as u32),
                 None => number(here),
             },
             _ if recorded == 0 && meaning != Meaning::MayDiffer => return,
             Meaning::Address => self.ranges.translate(recorded),
-            Meaning::Handle(kind) if is_address_kind(kind) => self.ranges.translate(recorded),
+            Meaning::Handle(kind) if kind.is_address() => self.ranges.translate(recorded),
             Meaning::Handle(kind) => match self.handles.resolve(kind, recorded) {
                 Resolved::Live(live) | Resolved::Dead(live) => live,
                 Resolved::Unknown if kind == Kind::Stream && recorded <= 2 => recorded,

@@ -3,10 +3,12 @@
 use std::sync::OnceLock;
 
 use cutape_format::Call;
-use cutape_registry::{FUNCTIONS, Function, Kind, Role, Waits};
+use cutape_registry::{
+    ContextOp, EventOp, FUNCTIONS, Family, Function, Kind, MemoryOp, PrimaryOp, Role, StreamOp,
+    Waits,
+};
 
 use crate::issue::structs::is_plain_output;
-use crate::overrides::{self, Play};
 use crate::plan::not_reissued;
 
 /// What a call has to do with captures of streams.
@@ -23,8 +25,6 @@ pub(crate) enum CaptureStep {
 /// A function's traits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
-    /// What plays it; `None`: the registry's roles alone.
-    pub play: Option<Play>,
     pub reissued: bool,
     /// Asks whether work is done.
     pub is_query: bool,
@@ -60,21 +60,28 @@ impl Traits {
 fn find_out(function: &'static Function) -> Traits {
     let any = |wanted: fn(Role) -> bool| function.params.iter().any(|param| wanted(param.role));
     Traits {
-        play: overrides::of(function),
         reissued: not_reissued(function).is_none(),
-        is_query: matches!(function.base, "cuStreamQuery" | "cuEventQuery"),
+        is_query: matches!(
+            function.family,
+            Family::Stream(StreamOp::Query) | Family::Event(EventOp::Query)
+        ),
         is_asynchronous: function.stream.is_some() && function.waits == Waits::No,
         gives: any(|role| matches!(role, Role::Make(..) | Role::Find(..) | Role::FindMany(..))),
         destroys: any(|role| matches!(role, Role::Destroy(_))),
         names_memory: any(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
         finds_global: any(|role| matches!(role, Role::Find(Kind::Global, _))),
         reads_host: any(|role| matches!(role, Role::HostRead(_))),
-        waits_for_context: function.waits == Waits::Context || function.base == "cuMemFree",
-        is_of_contexts: overrides::context::FOLLOWED.contains(&function.base),
-        is_init: function.base == "cuInit",
-        capture: match function.base {
-            "cuStreamBeginCapture" | "cuStreamBeginCaptureToGraph" => CaptureStep::Begins,
-            "cuStreamEndCapture" | "cuStreamDestroy" => CaptureStep::Ends,
+        waits_for_context: function.waits == Waits::Context
+            || function.family == Family::Memory(MemoryOp::Free),
+        is_of_contexts: matches!(
+            function.family,
+            Family::Context(ContextOp::Detach)
+                | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
+        ),
+        is_init: function.family == Family::Init,
+        capture: match function.family {
+            Family::Stream(StreamOp::BeginCapture) => CaptureStep::Begins,
+            Family::Stream(StreamOp::EndCapture | StreamOp::Destroy) => CaptureStep::Ends,
             _ => CaptureStep::Other,
         },
         plain_outputs: function
@@ -130,9 +137,9 @@ mod tests {
     fn functions_are_told_apart_by_what_they_do() {
         let traits = |name| of(cutape_registry::function(name).expect(name));
         let query = traits("cuStreamQuery_ptsz");
-        assert!(query.is_query && query.reissued && !query.gives && query.play.is_none());
+        assert!(query.is_query && query.reissued && !query.gives);
         let launch = traits("cuLaunchKernel");
-        assert!(launch.is_asynchronous && launch.play.is_some() && !launch.reads_host);
+        assert!(launch.is_asynchronous && !launch.reads_host);
         let copy = traits("cuMemcpyHtoDAsync_v2");
         assert!(copy.is_asynchronous && copy.reads_host && copy.names_memory);
         assert!(traits("cuStreamCreate").gives && traits("cuStreamDestroy_v2").destroys);

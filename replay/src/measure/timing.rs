@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function};
 
 use crate::measure::clock::{Clock, nanoseconds, ticks};
@@ -59,6 +60,11 @@ impl Measure {
             last: (0, 0, 0),
             is_open: false,
         })
+    }
+
+    /// When a call had returned in the recording, or was entered if it never did.
+    pub(crate) fn returned_at(call: &Call) -> u64 {
+        call.leave.map_or(call.ticks, |leave| leave.ticks)
     }
 
     /// Whether the time of single calls in the driver is wanted.

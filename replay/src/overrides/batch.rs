@@ -5,8 +5,9 @@ use cutape_registry::{Function, Kind};
 
 use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
 use crate::buffer::{Buffer, number};
-use crate::issue::frame::{Frame, Skip};
+use crate::issue::frame::Frame;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 
 /// A CUDA_MEMCPY3D_BATCH_OP: its size, its operands, its extent.
 const OPERATION_BYTES: usize = 112;

@@ -13,12 +13,12 @@ pub(crate) fn set_flags<'t>(
     function: &'static Function,
 ) -> Played {
     let device = live_device(player, call, 0);
-    let steps_back = player.held.contains(&device)
+    let steps_back = player.machine.held.contains(&device)
         && player.report.placed.allocations == 0
         && player.api.release_primary(device).is_ok();
     let played = player.plain(call, function);
     if steps_back && player.api.retain_primary(device).is_err() {
-        player.held.remove(&device);
+        player.machine.held.remove(&device);
     }
     played
 }
@@ -26,16 +26,8 @@ pub(crate) fn set_flags<'t>(
 /// The device that stands for the one of a parameter; -1 for none, which no book knows.
 fn live_device(player: &Player<'_>, call: &Call<'_>, position: usize) -> i32 {
     let recorded = call.argument(position) as i32;
-    player.devices.ordinal(recorded).unwrap_or(-1)
+    player.machine.devices.ordinal(recorded).unwrap_or(-1)
 }
-
-/// The documented names of what [`after`] follows.
-pub(crate) const FOLLOWED: &[&str] = &[
-    "cuCtxDetach",
-    "cuDevicePrimaryCtxRelease",
-    "cuDevicePrimaryCtxReset",
-    "cuDevicePrimaryCtxRetain",
-];
 
 /// Follows a call that succeeded, in the recording and here.
 pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
@@ -47,16 +39,16 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
                 .out(0)
                 .map(|context| player.handles.resolve(Kind::Context, context));
             if let Some(Resolved::Live(live)) = context {
-                player.primaries.insert(device, live);
+                player.machine.primaries.insert(device, live);
             }
-            if player.held.contains(&device) && player.api.release_primary(device).is_ok() {
-                player.held.remove(&device);
+            if player.machine.held.contains(&device) && player.api.release_primary(device).is_ok() {
+                player.machine.held.remove(&device);
             }
         }
         "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
             let device = live_device(player, call, 0);
             if function.base == "cuDevicePrimaryCtxReset" {
-                player.held.remove(&device);
+                player.machine.held.remove(&device);
             }
             if player.api.primary_is_active(device) == Ok(false) {
                 primary_ended(player, call, function, device);
@@ -84,7 +76,7 @@ fn primary_ended<'t>(
     function: &'static Function,
     device: i32,
 ) {
-    let primary = player.primaries.remove(&device);
+    let primary = player.machine.primaries.remove(&device);
     let Some(live) = primary else { return };
     let ended: Vec<Key> = player
         .handles

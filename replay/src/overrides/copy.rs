@@ -5,10 +5,12 @@ use cutape_registry::{Function, Kind, Meaning, Role};
 
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, number};
-use crate::compare::readback::gather;
-use crate::compare::values::Payload;
-use crate::issue::frame::{Frame, Skip};
-use crate::issue::player::{Played, Player, is_asynchronous};
+use crate::compare::payload::Payload;
+use crate::compare::readbacks::gather;
+use crate::issue::frame::Frame;
+use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
+use crate::issue::traits;
 use crate::place::address::Found;
 
 // CUmemorytype.
@@ -396,7 +398,7 @@ fn finish<'t>(
                 let received = gather(&arriving);
                 player.compare_bytes(call, function, position, &expected, &received, None);
             }
-            None if is_asynchronous(function) => {
+            None if traits::of(function).is_asynchronous => {
                 player.readbacks.expect_pieces(call, function, arriving);
             }
             None => {

@@ -16,8 +16,8 @@ pub(crate) fn by_bus_id<'t>(
         .out(0)
         .filter(|_| call.succeeded())
         .map(|device| device as i32)
-        .filter(|&device| !player.devices.is_same(device))
-        .and_then(|device| player.devices.ordinal(device));
+        .filter(|&device| !player.machine.devices.is_same(device))
+        .and_then(|device| player.machine.devices.ordinal(device));
     let Some(text) = device.and_then(|device| player.api.bus_id(device).ok()) else {
         return player.plain(call, function);
     };

@@ -3,8 +3,8 @@
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::issue::frame::Skip;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.
@@ -18,12 +18,12 @@ pub(crate) fn proc_address<'t>(
     let received = frame
         .place(1)
         .map(|place| crate::buffer::number(&frame.received(place)));
-    if player.comparing
+    if player.is_compared()
         && call.succeeded()
         && result == 0
         && let (Some(recorded), Some(received)) = (call.out(1), received)
         && (recorded == 0) != (received == 0)
-        && !player.asks_for_machine(call, function)
+        && !player.machine.asks_for_machine(call, function)
     {
         let text = |address: u64| if address == 0 { "not found" } else { "found" }.to_owned();
         let texts = (text(recorded), text(received));

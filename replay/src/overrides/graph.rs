@@ -6,11 +6,12 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, number};
+use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
-use crate::compare::values::Payload;
-use crate::issue::frame::{Expect, Frame, Skip};
+use crate::issue::frame::{Expect, Frame};
 use crate::issue::handles::Resolved;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
 use crate::report::What;
@@ -90,7 +91,7 @@ pub(crate) fn launch<'t>(
             Payload::Unreadable => {}
         }
         for &(row, length) in &rows {
-            player.in_flight.reads(row, row + length as u64);
+            player.lent.in_flight.reads(row, row + length as u64);
         }
     }
     let frame = player.marshal(call, function, &[])?;
@@ -340,7 +341,7 @@ pub(crate) fn user_object<'t>(
     };
     let pointer = match call.argument(POINTER) {
         0 => 0,
-        _ => player.nothing.address(),
+        _ => player.lent.nothing(),
     };
     let presets = [(POINTER, pointer), (DESTROY, stub)];
     let frame = player.marshal(call, function, &presets)?;

@@ -13,8 +13,9 @@ use std::mem::offset_of;
 
 use crate::buffer::{Buffer, number};
 use crate::compare::received::read_memory;
-use crate::issue::frame::{Frame, Skip};
+use crate::issue::frame::Frame;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 use crate::overrides::{callback, copy, launch};
 use crate::place::address::{Range, Way};

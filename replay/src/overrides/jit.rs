@@ -3,9 +3,9 @@
 use cutape_format::{Call, layout::field};
 
 use crate::buffer::{Buffer, number};
-use crate::compare::values::Payload;
-use crate::issue::frame::Skip;
+use crate::compare::payload::Payload;
 use crate::issue::player::Player;
+use crate::issue::skip::Skip;
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;

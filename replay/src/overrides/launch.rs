@@ -1,25 +1,21 @@
 //! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed translated.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Function, Kind};
-use rustc_hash::FxBuildHasher;
 
 use crate::buffer::{Buffer, number};
-use crate::compare::values::Payload;
-use crate::issue::frame::{Frame, Skip};
+use crate::compare::payload::Payload;
+use crate::issue::frame::Frame;
+use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
 const BUFFER_POINTER: u64 = 1;
 const BUFFER_SIZE: u64 = 2;
-/// Most kernel parameters that a stand-in array provides; each can be as long as all parameters together.
-const PARAMETERS: usize = 1024;
-const PARAMETER_BYTES: usize = 32 << 10;
-
 /// A CUlaunchConfig: its members that are looked at, and its size.
 const CONFIG_BYTES: usize = 56;
 const CONFIG_STREAM: std::ops::Range<usize> = 32..40;
@@ -40,10 +36,10 @@ const DEVICE_UPDATABLE_KERNEL_NODE: u64 = 13;
 pub(crate) struct Parameters {
     pub kernel_params: u64,
     pub extra: u64,
-    /// What the two point into, but for `prepared`.
+    /// What the two point into, unless it is memory of the kernel's.
     pub buffers: Vec<Buffer>,
-    /// From [`Kernels`], with the recorded handle.
-    prepared: Option<(u64, Buffer)>,
+    /// The live function, and whose memory it is.
+    given: Option<(u64, Option<usize>)>,
 }
 
 impl Parameters {
@@ -53,145 +49,17 @@ impl Parameters {
         address
     }
 
-    /// Gives memory back after the launch: the driver has copied the parameters when it returns.
+    /// After the launch: the driver has copied the parameters when it returns.
+    #[inline]
     fn release(self, player: &mut Player<'_>) {
-        let prepared = self.prepared;
-        match (&mut player.recorder, prepared) {
-            // What is going to be repeated keeps its memory.
-            (Some(recorder), prepared) => {
-                recorder.keep(
-                    self.buffers
-                        .into_iter()
-                        .chain(prepared.map(|known| known.1)),
-                );
-            }
-            (None, Some((handle, buffer))) => player.kernels.put_back(handle, buffer),
-            (None, None) => {}
+        if let Some((_, Some(number))) = self.given {
+            player.issuer.kernels.take_back(number);
+        }
+        // What is going to be repeated keeps its memory.
+        if let Some(recorder) = &mut player.issuer.recorder {
+            recorder.keep(self.buffers);
         }
     }
-}
-
-/// How a function takes its parameters, and memory for them.
-#[derive(Debug)]
-struct Kernel {
-    /// The state of the handles in which the object was looked up.
-    changes: u64,
-    /// The live handle, and the call that made the recorded one: together the object.
-    object: (u64, u64),
-    /// Where each parameter begins. Empty if neither the driver nor the trace says.
-    offsets: Vec<u32>,
-    /// The last parameter ends where the packed ones end.
-    is_whole: bool,
-    /// Bytes of all parameters together.
-    length: usize,
-    /// An array of pointers, and the parameters behind it. Empty while launches use them.
-    spare: Vec<Buffer>,
-}
-
-impl Kernel {
-    /// Where the parameters are behind the array.
-    fn at(&self) -> usize {
-        ((self.offsets.len() + 1) * 8).next_multiple_of(64)
-    }
-
-    /// New memory for parameters.
-    fn memory(&self) -> Buffer {
-        // The driver may take more parameters than the trace knows: room for the longest.
-        let mut memory = Buffer::zeroed(self.at() + self.length + PARAMETER_BYTES);
-        let base = memory.address() + self.at() as u64;
-        // One pointer more, so that a driver that looks behind the last finds memory.
-        let offsets = self.offsets.iter().copied().chain([0]);
-        let words = memory.bytes_mut().chunks_exact_mut(8);
-        for (word, offset) in words.zip(offsets) {
-            word.copy_from_slice(&(base + u64::from(offset)).to_le_bytes());
-        }
-        memory
-    }
-}
-
-/// What is known of functions that were launched, by recorded handle.
-#[derive(Debug, Default)]
-pub(crate) struct Kernels {
-    known: HashMap<u64, Kernel, FxBuildHasher>,
-}
-
-impl Kernels {
-    fn put_back(&mut self, handle: u64, buffer: Buffer) {
-        if let Some(kernel) = self.known.get_mut(&handle) {
-            kernel.spare.push(buffer);
-        }
-    }
-}
-
-/// Puts parameters behind an array of pointers; false if it is not known where each begins.
-fn point_at(
-    player: &mut Player<'_>,
-    (handle, takes_extra): (u64, bool),
-    packed: &[u8],
-    built: &mut Parameters,
-) -> bool {
-    let changes = player.handles.changes_of_functions();
-    let length = packed.len();
-    let current = |kernel: &&mut Kernel| (kernel.changes, kernel.length) == (changes, length);
-    let kernel = match player.kernels.known.get_mut(&handle).filter(current) {
-        Some(kernel) => kernel,
-        None => match look_up(player, handle, packed.len()) {
-            Some(kernel) => kernel,
-            None => return false,
-        },
-    };
-    // A driver may refuse a list of another length than the function takes, and so must this one.
-    if kernel.offsets.is_empty() || (takes_extra && !kernel.is_whole) {
-        return false;
-    }
-    let mut memory = kernel.spare.pop().unwrap_or_else(|| kernel.memory());
-    let place = memory.bytes_mut().get_mut(kernel.at()..);
-    let Some(place) = place.and_then(|place| place.get_mut(..packed.len())) else {
-        return false;
-    };
-    place.copy_from_slice(packed);
-    built.kernel_params = memory.address();
-    built.prepared = Some((handle, memory));
-    true
-}
-
-/// Finds out how a function takes its parameters, which are `length` bytes.
-#[cold]
-fn look_up<'p>(player: &'p mut Player<'_>, handle: u64, length: usize) -> Option<&'p mut Kernel> {
-    let object = player.handles.live_object(Kind::Function, handle)?;
-    let object = (object.live?, object.made);
-    let changes = player.handles.changes_of_functions();
-    let known = player.kernels.known.remove(&handle);
-    let known = known.filter(|known| known.object == object && known.length == length);
-    let mut kernel = known.unwrap_or_else(|| {
-        let is_whole = |layout: &Vec<(u32, u32)>| {
-            let ends = layout
-                .iter()
-                .map(|&(offset, size)| u64::from(offset) + u64::from(size));
-            ends.max() == Some(length as u64)
-        };
-        let is_kernel = player.handles.is_live_kernel(object.0);
-        // A question about a function may load it, which is not for the time of a capture.
-        let asked = match player.captures.any_open() {
-            true => None,
-            false => player.api.parameters_of(object.0, is_kernel),
-        };
-        let recorded = || player.layouts.get(&handle).cloned();
-        let layout = asked.filter(is_whole).or_else(recorded).unwrap_or_default();
-        Kernel {
-            changes,
-            object,
-            is_whole: is_whole(&layout),
-            offsets: layout
-                .iter()
-                .map(|known| known.0.min(length as u32))
-                .collect(),
-            length,
-            spare: Vec::new(),
-        }
-    });
-    kernel.changes = changes;
-    Some(player.kernels.known.entry(handle).or_insert(kernel))
 }
 
 /// cuLaunchKernel.
@@ -204,22 +72,29 @@ pub(crate) fn kernel<'t>(
     const STREAM: usize = 8;
     const KERNEL_PARAMS: usize = 9;
     const EXTRA: usize = 10;
-    let mut args = [0; EXTRA + 1];
-    call.arguments(&mut args);
+    let mut args: [u64; EXTRA + 1] = player.current.decoded.arguments();
     let given = Given {
         handle: args[FUNCTION],
         has_params: args[KERNEL_PARAMS] != 0,
         params: KERNEL_PARAMS,
         extra: (args[EXTRA] != 0).then_some(EXTRA),
         takes_extra: true,
+        keeps_memory: false,
     };
     let parameters = rebuild(player, call, given)?;
-    args[FUNCTION] = player.live_handle(call, Kind::Function, args[FUNCTION])?;
-    args[STREAM] = player.live_handle(call, Kind::Stream, args[STREAM])?;
+    args[FUNCTION] = match parameters.given {
+        Some((live, _)) => live,
+        None => player.live_handle(call, Kind::Function, args[FUNCTION])?,
+    };
+    let stream = player.live_handle(call, Kind::Stream, args[STREAM]);
     args[KERNEL_PARAMS] = parameters.kernel_params;
     args[EXTRA] = parameters.extra;
-    let result = player.issue_with(call, function, &args)?;
+    let issued = stream.and_then(|stream| {
+        args[STREAM] = stream;
+        player.issue_with(call, function, &args)
+    });
     parameters.release(player);
+    let result = issued?;
     // A launch that succeeded gives nothing back and ends nothing.
     if result != 0 || !call.succeeded() {
         player.conclude(call, function, Frame::default(), result);
@@ -302,6 +177,7 @@ fn parameters<'t>(
         params,
         extra: extra.filter(|&position| call.argument(position) != 0),
         takes_extra: extra.is_some(),
+        keeps_memory: false,
     };
     rebuild(player, call, given)
 }
@@ -315,18 +191,16 @@ pub(crate) fn node_parameters<'t>(
     given: (bool, bool),
 ) -> Result<Parameters, Skip> {
     // Without a layout only the packed form can be given.
-    let takes_extra = player.layouts.get(&handle).is_none_or(Vec::is_empty);
+    let takes_extra = player.issuer.kernels.layout(handle).is_empty();
     let given = Given {
         handle,
         has_params: given.0,
         params: position,
         extra: given.1.then_some(position),
         takes_extra,
+        keeps_memory: true,
     };
-    let mut built = rebuild(player, call, given)?;
-    let prepared = built.prepared.take();
-    built.buffers.extend(prepared.map(|known| known.1));
-    Ok(built)
+    rebuild(player, call, given)
 }
 
 /// What a call gave as parameters of a kernel.
@@ -339,6 +213,8 @@ struct Given {
     extra: Option<usize>,
     /// Whether the call can be given `extra`.
     takes_extra: bool,
+    /// The driver may read the parameters after the call.
+    keeps_memory: bool,
 }
 
 fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result<Parameters, Skip> {
@@ -348,6 +224,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         params,
         extra,
         takes_extra,
+        keeps_memory,
     } = given;
     let mut built = Parameters::default();
     if !has_params && extra.is_none() {
@@ -355,17 +232,20 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
-        built.kernel_params = stub(player);
+        built.kernel_params = player.lent.stub();
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
         return Ok(built);
     }
-    let packed = recorded(player, call, params)
+    let inline = player.current.decoded.kernel_parameters;
+    let packed = inline
+        .map(Cow::Borrowed)
+        .or_else(|| recorded(player, call, params))
         .or_else(|| extra.and_then(|extra| recorded(player, call, extra)));
     let Some(mut packed) = packed else {
         let unreadable = call
             .snapshot(params, field::KERNEL_PARAMETERS)
             .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
-        if call.succeeded() && (unreadable || has_layout(player, handle)) {
+        if call.succeeded() && (unreadable || !player.issuer.kernels.layout(handle).is_empty()) {
             return Err(Skip::because("its parameters are not in the trace"));
         }
         // No parameters, or a launch that was refused before they mattered.
@@ -381,13 +261,13 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
                 }
                 built.extra = built.lend(Buffer::of_words(&[0, 0]));
             }
-            None => built.kernel_params = stub(player),
+            None => built.kernel_params = player.lent.stub(),
         }
         return Ok(built);
     };
     note_host_memory(player, &packed);
     if player.ranges.any_translated() || player.captures.has_moved_conditions() {
-        let layout = player.layouts.get(&handle).cloned().unwrap_or_default();
+        let layout = player.issuer.kernels.layout(handle).to_vec();
         let packed = packed.to_mut();
         if let Some((address, words)) = player.ranges.translate_words(packed, &layout) {
             player.name_stale(call, address, words);
@@ -395,19 +275,32 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         player.captures.translate_conditions(packed, &layout);
     }
     if packed.is_empty() {
-        built.kernel_params = stub(player);
-    } else if !point_at(player, (handle, takes_extra), &packed, &mut built) {
-        match takes_extra {
-            true => built.extra = built.lend(as_list(&packed)),
-            false => built.kernel_params = as_one(&mut built, &packed),
+        built.kernel_params = player.lent.stub();
+        return Ok(built);
+    }
+    let wish = Wish {
+        handle,
+        takes_extra,
+        keeps_memory: keeps_memory || player.issuer.recorder.is_some(),
+        is_capturing: player.captures.any_open(),
+    };
+    let known = (&player.handles, &*player.api);
+    match player.issuer.kernels.give(known, wish, &packed) {
+        Some(given) => {
+            built.kernel_params = given.kernel_params;
+            let number = match given.memory {
+                Memory::Shared(number) => Some(number),
+                Memory::Own(buffer) => {
+                    built.buffers.push(buffer);
+                    None
+                }
+            };
+            built.given = Some((given.function, number));
         }
+        None if takes_extra => built.extra = built.lend(as_list(&packed)),
+        None => built.kernel_params = as_one(&mut built, &packed),
     }
     Ok(built)
-}
-
-fn has_layout(player: &Player<'_>, handle: u64) -> bool {
-    let layout = player.layouts.get(&handle);
-    layout.is_some_and(|layout| !layout.is_empty())
 }
 
 /// The packed parameters that were recorded with a parameter.
@@ -450,9 +343,6 @@ fn as_one(built: &mut Parameters, packed: &[u8]) -> u64 {
     built.lend(Buffer::of_words(&[base, base + packed.len() as u64]))
 }
 
-/// How the note about that begins.
-pub(crate) const HOST_MEMORY_GIVEN: &str = "parameters of launches hold addresses of memory of";
-
 /// Says which host memory a kernel was given of which the trace does not say what the program itself has written there.
 fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
     let mut told = Vec::new();
@@ -463,22 +353,12 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
         let made_by = range.made_by;
         if !player.has_host_memory(range) && !told.contains(&made_by) {
             told.push(made_by);
+            player.comparer.host_memory_given = true;
             player.report.note(format!(
-                "{HOST_MEMORY_GIVEN} {made_by} that the program can write without a call: what it wrote there is not recorded",
+                "parameters of launches hold addresses of memory of {made_by} that the program can write without a call: what it wrote there is not recorded",
             ));
         }
     }
-}
-
-/// An array of pointers to zeros, for launches whose parameters nobody reads; made once.
-fn stub(player: &mut Player<'_>) -> u64 {
-    if player.stub == 0 {
-        let zeros = Buffer::zeroed(PARAMETER_BYTES);
-        let array = Buffer::of_words(&[zeros.address(); PARAMETERS]);
-        player.stub = array.address();
-        player.kept.extend([zeros, array]);
-    }
-    player.stub
 }
 
 /// Rebuilds a launch configuration with live stream and attributes.
@@ -585,21 +465,5 @@ mod tests {
         let base = buffer.address();
         assert_eq!(words(&buffer, 8), [1, base + 64, 2, base + 48, 0, 0, 5, 0]);
         assert_eq!(buffer.bytes()[64..], [7; 5]);
-    }
-
-    #[test]
-    fn parameters_are_pointed_at_by_the_layout() {
-        let kernel = Kernel {
-            changes: 0,
-            object: (0, 0),
-            offsets: vec![0, 8, 16],
-            is_whole: true,
-            length: 24,
-            spare: Vec::new(),
-        };
-        let memory = kernel.memory();
-        let base = memory.address() + 64;
-        assert_eq!(words(&memory, 5), [base, base + 8, base + 16, base, 0]);
-        assert!(memory.len() >= kernel.at() + kernel.length);
     }
 }

@@ -4,8 +4,8 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::Function;
 
 use crate::buffer::{Buffer, number};
-use crate::issue::frame::Skip;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::{jit, module};
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
@@ -57,7 +57,7 @@ fn load<'t>(
     let mut frame = player.marshal(call, function, &presets)?;
     frame.buffers.extend(buffers);
     // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the library lives.
-    player.kept.extend(image);
+    player.lent.kept.extend(image);
     player.reissue(call, function, frame)
 }
 

@@ -5,19 +5,11 @@ use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, number};
 use crate::compare::received::read_memory;
-use crate::issue::frame::Skip;
+use crate::issue::links::LinkState;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::{jit, module};
 use crate::place::address::{Range, Way};
-
-/// What a link state needs while it lives.
-#[derive(Debug, Default)]
-pub(crate) struct LinkState {
-    /// Options given to cuLinkCreate, with their logs: the driver writes there until the state is destroyed.
-    _buffers: Vec<Buffer>,
-    /// Recorded address of the cubin.
-    cubin: Option<u64>,
-}
 
 /// cuLinkCreate.
 pub(crate) fn create<'t>(
@@ -43,7 +35,7 @@ pub(crate) fn create<'t>(
         );
     } else {
         // A driver that took the options all the same may write into the logs.
-        player.kept.extend(options.buffers);
+        player.lent.kept.extend(options.buffers);
     }
     Ok(())
 }
@@ -129,7 +121,7 @@ pub(crate) fn complete<'t>(
 ) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     // Another driver makes another cubin, and so does one driver for another device: its size is no divergence.
-    let alike = player.compiles_alike();
+    let alike = player.machine.compiles_alike();
     let result = player.issue(call, function, &frame)?;
     let read = |position| {
         frame

@@ -8,11 +8,12 @@ use crate::api::{
     INVALID_VALUE, Location,
 };
 use crate::buffer::Buffer;
-use crate::issue::frame::{Frame, Skip};
+use crate::issue::frame::Frame;
+use crate::issue::length::made_length;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
-use crate::plan::made_length;
 
 /// Longest registration that is replayed in memory of the replayer's own.
 const LONGEST: u64 = 64 << 30;
@@ -225,7 +226,7 @@ pub(crate) fn register<'t>(
             let page = crate::plan::PAGE;
             let own = Buffer::zeroed((length + 2 * page) as usize);
             let live = own.address().next_multiple_of(page) + start % page;
-            player.kept.push(own);
+            player.lent.kept.push(own);
             let issued = Frame {
                 args: vec![live, length, call.argument(2)],
                 ..Frame::default()

@@ -7,9 +7,9 @@ use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
-use crate::compare::values::Payload;
-use crate::issue::frame::Skip;
+use crate::compare::payload::Payload;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::overrides::jit;
 use crate::place::address::Found;
 

@@ -4,9 +4,9 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, id};
 
 use crate::buffer::{Buffer, number};
-use crate::compare::values::Payload;
-use crate::issue::frame::Skip;
+use crate::compare::payload::Payload;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::place::address::{Found, Way};
 use crate::report::What;
 
@@ -150,7 +150,7 @@ fn scattered<'t>(
         .map(|capture| player.payload(&capture));
     if let Some(Payload::Here(recorded)) = recorded
         && result == 0
-        && player.comparing
+        && player.is_compared()
     {
         let mut rest: &[u8] = &recorded;
         for (known, here) in types.iter().zip(answers.bytes().chunks_exact(room)) {

@@ -4,9 +4,9 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
 use crate::buffer::number;
-use crate::compare::values::Payload;
-use crate::issue::frame::Skip;
+use crate::compare::payload::Payload;
 use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
 use crate::place::address::Found;
 
 /// A CUstreamBatchMemOpParams: its size, its operation, the address of waits and writes.

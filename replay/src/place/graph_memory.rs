@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_format::Call;
-
 use crate::buffer::Buffer;
-use crate::issue::frame::Skip;
-use crate::issue::player::Player;
 
 /// Most bytes that stand in for pageable memory of the program in all graphs together.
 const LARGEST: u64 = 16 << 30;
@@ -48,51 +44,6 @@ impl GraphMemory {
         let live = buffer.address();
         self.pieces.insert((address, length), buffer);
         Some(live)
-    }
-}
-
-impl<'t> Player<'t> {
-    /// Where host memory lies that a copy in a graph reads or writes: pinned memory where it was put back, pageable memory
-    /// in a stand-in that stays.
-    pub(crate) fn graph_host(&mut self, address: u64, length: u64) -> Result<u64, Skip> {
-        if let Some(live) = self.live_host(address, length) {
-            return Ok(live);
-        }
-        self.captures.memory.place(address, length).ok_or_else(|| {
-            Skip::because("copies of more host memory in graphs than replay provides")
-        })
-    }
-
-    /// The same for rows of host memory: the distance from recorded to live addresses is one for all.
-    pub(crate) fn graph_rows(&mut self, rows: &[(u64, usize)]) -> Result<Vec<(u64, usize)>, Skip> {
-        let start = rows.iter().map(|row| row.0).min().unwrap_or(0);
-        let end = rows
-            .iter()
-            .map(|row| row.0.saturating_add(row.1 as u64))
-            .max()
-            .unwrap_or(0);
-        let live = self.graph_host(start, end - start)?;
-        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
-        Ok(rows.iter().map(moved).collect())
-    }
-
-    /// Where the rows that a launched graph copies are, if any of its nodes was re-issued with them.
-    pub(crate) fn find_graph_rows(&self, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
-        let start = rows.iter().map(|row| row.0).min()?;
-        let end = rows
-            .iter()
-            .map(|row| row.0.saturating_add(row.1 as u64))
-            .max()?;
-        let live = self
-            .live_host(start, end - start)
-            .or_else(|| self.captures.memory.find(start, end - start))?;
-        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
-        Some(rows.iter().map(moved).collect())
-    }
-
-    /// True while the call in hand is captured into a graph instead of being carried out.
-    pub(crate) fn is_captured(&self, _call: &Call<'t>) -> bool {
-        self.captures.is_captured
     }
 }
 

@@ -3,27 +3,19 @@
 //! A note says what changed, so only bytes that differ from what earlier notes of the allocation said are written: bytes that
 //! a kernel still in flight was about to write, here and in the recording, are left to it.
 
-use std::collections::HashMap;
-
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Call, Note, Snapshot};
 use cutape_registry::Kind;
 
 use crate::buffer::Buffer;
+use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
-use crate::compare::values::Payload;
 use crate::issue::player::Player;
+use crate::issue::skip::Skip;
 use crate::place::address::{Found, Range};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
-
-/// What notes have said of each allocation.
-#[derive(Debug, Default)]
-pub(crate) struct HostMemory {
-    /// By recorded start: index of the call that made the allocation, and its bytes.
-    shadows: HashMap<u64, (u64, Buffer)>,
-}
 
 impl<'t> Player<'t> {
     /// Puts into place what host memory held before a call, or what it holds `after` one that waited for the device.
@@ -41,11 +33,49 @@ impl<'t> Player<'t> {
 
     /// Whether the trace says what a range holds, or will when the graph that is being captured is launched.
     pub(crate) fn has_host_memory(&self, range: &Range) -> bool {
-        let known = &self.host_memory.shadows;
+        let known = &self.lent.shadows;
         let is_recorded = known
             .get(&range.start)
             .is_some_and(|known| known.0 == range.made);
-        is_recorded || (self.captures.is_captured && !known.is_empty())
+        is_recorded || (self.current.is_captured && !known.is_empty())
+    }
+
+    /// Where host memory lies that a copy in a graph reads or writes: pinned memory where it was put back, pageable memory
+    /// in a stand-in that stays.
+    pub(crate) fn graph_host(&mut self, address: u64, length: u64) -> Result<u64, Skip> {
+        if let Some(live) = self.live_host(address, length) {
+            return Ok(live);
+        }
+        self.captures.memory.place(address, length).ok_or_else(|| {
+            Skip::because("copies of more host memory in graphs than replay provides")
+        })
+    }
+
+    /// The same for rows of host memory: the distance from recorded to live addresses is one for all.
+    pub(crate) fn graph_rows(&mut self, rows: &[(u64, usize)]) -> Result<Vec<(u64, usize)>, Skip> {
+        let start = rows.iter().map(|row| row.0).min().unwrap_or(0);
+        let end = rows
+            .iter()
+            .map(|row| row.0.saturating_add(row.1 as u64))
+            .max()
+            .unwrap_or(0);
+        let live = self.graph_host(start, end - start)?;
+        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
+        Ok(rows.iter().map(moved).collect())
+    }
+
+    /// Where the rows that a launched graph copies are, if any of its nodes was re-issued with them.
+    pub(crate) fn find_graph_rows(&self, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
+        let start = rows.iter().map(|row| row.0).min()?;
+        let end = rows
+            .iter()
+            .map(|row| row.0.saturating_add(row.1 as u64))
+            .max()?;
+        let live = self
+            .live_host(start, end - start)
+            .or_else(|| self.captures.memory.find(start, end - start))?;
+        let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
+        Some(rows.iter().map(moved).collect())
     }
 
     fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, snapshot: &Snapshot<'t>) {
@@ -53,7 +83,7 @@ impl<'t> Player<'t> {
             Payload::Here(bytes) => bytes,
             Payload::Left(_, hash) => return self.bytes_are_missing(hash),
             Payload::Unreadable => {
-                self.bytes_comparable = false;
+                self.comparer.bytes_comparable = false;
                 self.report
                     .note("changes of host memory that the trace has lost: bytes are not compared");
                 return;
@@ -78,7 +108,7 @@ impl<'t> Player<'t> {
             return;
         }
         self.look_for_stale(call, &bytes);
-        let known = self.host_memory.shadows.remove(&range.start);
+        let known = self.lent.shadows.remove(&range.start);
         let known = known.filter(|(made, _)| *made == range.made);
         let mut shadow = match known {
             Some((_, shadow)) => shadow,
@@ -101,9 +131,7 @@ impl<'t> Player<'t> {
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;
-        self.host_memory
-            .shadows
-            .insert(range.start, (range.made, shadow));
+        self.lent.shadows.insert(range.start, (range.made, shadow));
     }
 
     fn tell_skipped(&mut self, note: HostSkippedNote) {

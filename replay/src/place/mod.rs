@@ -4,5 +4,6 @@ pub(crate) mod address;
 pub(crate) mod graph_memory;
 pub(crate) mod host_memory;
 pub(crate) mod in_flight;
+pub(crate) mod lent;
 pub(crate) mod placement;
 pub(crate) mod unavailable;

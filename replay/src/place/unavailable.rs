@@ -8,16 +8,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cutape_format::{Bytes, Call, layout::field};
-use cutape_registry::{Class, Function, Kind, Role};
+use cutape_format::{Bytes, Call, Trace, layout::field};
+use cutape_registry::{Class, Family, Function, Kind, Role, VirtualMemoryOp, layout::offset_of};
 use rustc_hash::FxBuildHasher;
 
 use crate::buffer::number;
-use crate::compare::values::Payload;
-use crate::issue::frame::{LOOKED_AT, Skip, is_address_kind, length_of};
-use crate::issue::player::Player;
-use crate::place::address::{Found, Range};
-use crate::plan::{Plan, made_length};
+use crate::compare::payload::Payload;
+use crate::issue::handles::Handles;
+use crate::issue::length::length_of;
+use crate::issue::length::made_length;
+use crate::issue::marshal::LOOKED_AT;
+use crate::issue::skip::Skip;
+use crate::place::address::{Found, Range, Ranges};
+use crate::plan::Plan;
 
 /// Addresses that are remembered of one allocation.
 const ADDRESSES_KEPT: usize = 1 << 16;
@@ -49,19 +52,6 @@ fn made_elsewhere(function: &str) -> Option<&'static Function> {
     cutape_registry::function(function).filter(|function| function.class == Class::Unreplayable)
 }
 
-/// True if memory may be absent at a replay.
-pub(crate) fn any_in(plan: &Plan) -> bool {
-    let makes_memory = |function: &Function| {
-        function.params.iter().any(|param| {
-            matches!(param.role, Role::Make(kind, _) if kind == Kind::Allocation || is_address_kind(kind))
-        })
-    };
-    plan.unreplayable
-        .iter()
-        .filter_map(|known| made_elsewhere(&known.function))
-        .any(makes_memory)
-}
-
 /// An allocation of this replay: where it starts in the recording, and the call that made it.
 type Place = (u64, u64);
 
@@ -70,11 +60,33 @@ type Place = (u64, u64);
 pub(crate) struct Unavailable {
     /// By start: behind the last byte, and why.
     ranges: BTreeMap<u64, (u64, Cause)>,
+    /// Whether there may be such memory, so that the addresses that copies bring are remembered.
+    may_exist: bool,
     /// Addresses that copies have put into memory.
     held: HashMap<Place, BTreeSet<u64>, FxBuildHasher>,
 }
 
 impl Unavailable {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let is_memory = |kind: Kind| kind == Kind::Allocation || kind.is_address();
+        let makes_memory = |function: &Function| {
+            let mut params = function.params.iter();
+            params.any(|param| matches!(param.role, Role::Make(kind, _) if is_memory(kind)))
+        };
+        let left_out = plan.unreplayable.iter();
+        let mut elsewhere = left_out.filter_map(|known| made_elsewhere(&known.function));
+        Self {
+            may_exist: elsewhere.any(makes_memory),
+            ..Self::default()
+        }
+    }
+
+    /// True if the trace has calls that make memory elsewhere.
+    #[inline]
+    pub(crate) fn may_exist(&self) -> bool {
+        self.may_exist
+    }
+
     /// True if no memory is absent now.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -106,20 +118,10 @@ impl Unavailable {
         let first = self.first_in(start, end)?;
         self.ranges.get(&first).map(|range| range.1)
     }
-}
 
-fn place(range: &Range) -> Place {
-    (range.start, range.made)
-}
-
-fn words(bytes: &[u8], step: usize) -> impl Iterator<Item = u64> + '_ {
-    bytes.windows(8).step_by(step).map(number)
-}
-
-impl<'t> Player<'t> {
     /// What a handle that the replay could not make is absent for, if it was made elsewhere.
-    pub(crate) fn cause_of_missing(&self, kind: Kind, value: u64) -> Option<Cause> {
-        let object = self.handles.get((kind, value))?;
+    pub(crate) fn cause_of_missing(handles: &Handles, kind: Kind, value: u64) -> Option<Cause> {
+        let object = handles.get((kind, value))?;
         made_elsewhere(object.made_by).map(|_| Cause {
             call: object.made,
             function: object.made_by,
@@ -127,26 +129,33 @@ impl<'t> Player<'t> {
     }
 
     /// A call is left out: books the memory that is absent for it, and the end of what was.
-    pub(crate) fn note_unavailable(&mut self, call: &Call<'t>, function: &'static Function) {
-        if !call.succeeded() {
+    pub(crate) fn note(&mut self, call: &Call, function: &'static Function, handles: &Handles) {
+        if !self.may_exist || !call.succeeded() {
             return;
         }
-        match function.base {
-            // The address, the length; the allocation.
-            "cuMemMap" => {
-                if let Some(cause) = self.cause_of_missing(Kind::Allocation, call.argument(3)) {
-                    self.unavailable
-                        .insert(call.argument(0), call.argument(1), cause);
+        match function.family {
+            Family::VirtualMemory(VirtualMemoryOp::Map {
+                address,
+                size,
+                allocation,
+            }) => {
+                let of = |position: u8| call.argument(usize::from(position));
+                let cause = Self::cause_of_missing(handles, Kind::Allocation, of(allocation));
+                if let Some(cause) = cause {
+                    self.insert(of(address), of(size), cause);
                 }
                 return;
             }
-            "cuMemUnmap" => return self.unavailable.end(call.argument(0), call.argument(1)),
+            Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) => {
+                let of = |position: u8| call.argument(usize::from(position));
+                return self.end(of(address), of(size));
+            }
             _ => {}
         }
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
                 Role::Make(kind, _)
-                    if is_address_kind(kind) && function.class == Class::Unreplayable =>
+                    if kind.is_address() && function.class == Class::Unreplayable =>
                 {
                     let Some(start) = call.out(position).filter(|&start| start != 0) else {
                         continue;
@@ -159,39 +168,26 @@ impl<'t> Player<'t> {
                         call: call.index,
                         function: function.name,
                     };
-                    self.unavailable.insert(start, length, cause);
+                    self.insert(start, length, cause);
                 }
-                Role::Destroy(kind) if is_address_kind(kind) => {
-                    self.unavailable.end(call.argument(position), 1);
+                Role::Destroy(kind) if kind.is_address() => {
+                    self.end(call.argument(position), 1);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Leaves a call out that needs memory which is absent.
-    pub(crate) fn needs_nothing_unavailable(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-    ) -> Result<(), Skip> {
-        let Some(cause) = self.absence(call, function) else {
-            return Ok(());
-        };
-        if self.would_write_here(call, function) {
-            self.bytes_comparable = false;
-            self.report.note(
-                "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
-            );
-        }
-        Err(cause.skip("memory"))
-    }
-
     /// True if a call that is left out may have written memory that does exist.
-    fn would_write_here(&self, call: &Call<'t>, function: &'static Function) -> bool {
+    pub(crate) fn would_write_here(
+        &self,
+        call: &Call,
+        function: &'static Function,
+        ranges: &Ranges,
+    ) -> bool {
         let mut params = function.params.iter();
         if let Some(target) = params.position(|param| matches!(param.role, Role::DeviceWrite(_))) {
-            return self.absent_at(call.argument(target), 1).is_none();
+            return self.at(ranges, call.argument(target), 1).is_none();
         }
         let mut params = function.params.iter();
         let is_for_host = params.any(|param| matches!(param.role, Role::HostWrite(_)));
@@ -202,7 +198,18 @@ impl<'t> Player<'t> {
     }
 
     /// What keeps a call from being re-issued.
-    fn absence(&self, call: &Call<'t>, function: &'static Function) -> Option<Cause> {
+    pub(crate) fn absence(
+        &self,
+        call: &Call,
+        function: &'static Function,
+        ranges: &Ranges,
+    ) -> Option<Cause> {
+        let mapping = match function.family {
+            Family::VirtualMemory(
+                VirtualMemoryOp::SetAccess { size, .. } | VirtualMemoryOp::Unmap { size, .. },
+            ) => Some(call.argument(usize::from(size))),
+            _ => None,
+        };
         let of_params = function
             .params
             .iter()
@@ -211,60 +218,61 @@ impl<'t> Player<'t> {
                 let value = call.argument(position);
                 let length = match param.role {
                     // Of mappings the length stands behind the address.
-                    Role::DeviceRead(_)
-                        if matches!(function.base, "cuMemSetAccess" | "cuMemUnmap") =>
-                    {
-                        call.argument(1)
-                    }
+                    Role::DeviceRead(_) if mapping.is_some() => mapping.unwrap_or_default(),
                     Role::DeviceRead(length) | Role::DeviceWrite(length) => {
                         length_of(call, function, length)
                     }
                     Role::Pointer | Role::HostAddress => 1,
-                    Role::Use(kind) | Role::Destroy(kind) if is_address_kind(kind) => 1,
+                    Role::Use(kind) | Role::Destroy(kind) if kind.is_address() => 1,
                     _ => return None,
                 };
-                self.absent_at(value, length)
+                self.at(ranges, value, length)
             });
-        of_params.or_else(|| self.absence_in_captures(call, function))
+        of_params.or_else(|| self.absence_in_snapshots(call, function, ranges))
     }
 
     /// As above, of what stood behind the pointers that it was given.
-    fn absence_in_captures(&self, call: &Call<'t>, function: &'static Function) -> Option<Cause> {
+    fn absence_in_snapshots(
+        &self,
+        call: &Call,
+        function: &'static Function,
+        ranges: &Ranges,
+    ) -> Option<Cause> {
         call.snapshots().find_map(|capture| {
             let Bytes::Inline(bytes) = capture.bytes else {
                 return None;
             };
             if capture.field == field::KERNEL_PARAMETERS {
-                return self.reach(bytes);
+                return self.reach(ranges, bytes);
             }
             let role = function.params.get(usize::from(capture.parameter))?.role;
             let is_structure = matches!(role, Role::In(_) | Role::InOut(_));
             is_structure
-                .then(|| words(bytes, 8).find_map(|word| self.absent_at(word, 1)))
+                .then(|| words(bytes, 8).find_map(|word| self.at(ranges, word, 1)))
                 .flatten()
         })
     }
 
     /// Why memory is absent, unless something else has come there.
-    fn absent_at(&self, address: u64, length: u64) -> Option<Cause> {
-        let cause = self.unavailable.find(address, length)?;
-        match self.ranges.find(address) {
+    fn at(&self, ranges: &Ranges, address: u64, length: u64) -> Option<Cause> {
+        let cause = self.find(address, length)?;
+        match ranges.find(address) {
             Found::Live(range, _) if range.kind != Kind::Reservation => None,
             _ => Some(cause),
         }
     }
 
     /// Absent memory that a kernel can get at from its parameters.
-    fn reach(&self, packed: &[u8]) -> Option<Cause> {
+    fn reach(&self, ranges: &Ranges, packed: &[u8]) -> Option<Cause> {
         let mut seen = BTreeSet::new();
         let mut next: Vec<u64> = words(packed, 4).collect();
         while let Some(address) = next.pop() {
-            if let Some(cause) = self.absent_at(address, 1) {
+            if let Some(cause) = self.at(ranges, address, 1) {
                 return Some(cause);
             }
-            if let Found::Live(range, _) = self.ranges.find(address)
+            if let Found::Live(range, _) = ranges.find(address)
                 && seen.insert(place(range))
-                && let Some(held) = self.unavailable.held.get(&place(range))
+                && let Some(held) = self.held.get(&place(range))
             {
                 next.extend(held);
             }
@@ -273,7 +281,12 @@ impl<'t> Player<'t> {
     }
 
     /// Remembers the addresses that a copy puts into device memory.
-    pub(crate) fn note_addresses(&mut self, call: &Call<'t>, function: &'static Function) {
+    pub(crate) fn note_addresses(
+        &mut self,
+        call: &Call,
+        function: &'static Function,
+        (ranges, trace): (&Ranges, &Trace),
+    ) {
         if !call.succeeded() {
             return;
         }
@@ -284,7 +297,7 @@ impl<'t> Player<'t> {
         let Some(target) = role(|role| matches!(role, Role::DeviceWrite(_))) else {
             return;
         };
-        let Found::Live(range, _) = self.ranges.find(call.argument(target)) else {
+        let Found::Live(range, _) = ranges.find(call.argument(target)) else {
             return;
         };
         let target = place(range);
@@ -293,19 +306,19 @@ impl<'t> Player<'t> {
             return;
         };
         let capture = call.snapshot(source, field::POINTEE);
-        let addresses: Vec<u64> = match capture.map(|capture| self.payload(&capture)) {
+        let addresses: Vec<u64> = match capture.map(|capture| Payload::of(trace, &capture)) {
             Some(Payload::Here(bytes)) => {
                 let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
-                let span = self.ranges.span();
+                let span = ranges.span();
                 words(looked_at, 8)
                     .filter(|word| span.contains(word))
-                    .filter(|&word| matches!(self.ranges.find(word), Found::Live(..)))
+                    .filter(|&word| matches!(ranges.find(word), Found::Live(..)))
                     .collect()
             }
             Some(_) => return,
-            None => match self.ranges.find(call.argument(source)) {
+            None => match ranges.find(call.argument(source)) {
                 Found::Live(range, _) => {
-                    let held = self.unavailable.held.get(&place(range));
+                    let held = self.held.get(&place(range));
                     held.into_iter().flatten().copied().collect()
                 }
                 _ => return,
@@ -314,7 +327,7 @@ impl<'t> Player<'t> {
         if addresses.is_empty() {
             return;
         }
-        let held = self.unavailable.held.entry(target).or_default();
+        let held = self.held.entry(target).or_default();
         for address in addresses {
             if held.len() < ADDRESSES_KEPT {
                 held.insert(address);
@@ -323,14 +336,22 @@ impl<'t> Player<'t> {
     }
 }
 
+fn place(range: &Range) -> Place {
+    (range.start, range.made)
+}
+
+fn words(bytes: &[u8], step: usize) -> impl Iterator<Item = u64> + '_ {
+    bytes.windows(8).step_by(step).map(number)
+}
+
 /// How long memory is that a call made elsewhere, from what it was given; 0 if that does not say.
 fn given_length(call: &Call, function: &Function) -> u64 {
-    // CUDA_EXTERNAL_MEMORY_BUFFER_DESC: offset, size.
-    let described = match function.base {
-        "cuExternalMemoryGetMappedBuffer" => call
-            .snapshot(2, field::POINTEE)
+    const SIZE: usize = offset_of("CUDA_EXTERNAL_MEMORY_BUFFER_DESC", "size");
+    let described = match function.family {
+        Family::ExternalBuffer { description } => call
+            .snapshot(usize::from(description), field::POINTEE)
             .and_then(|capture| capture.bytes.inline())
-            .and_then(|bytes| bytes.get(8..16))
+            .and_then(|bytes| bytes.get(SIZE..SIZE + 8))
             .map(number),
         _ => None,
     };

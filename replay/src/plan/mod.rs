@@ -8,6 +8,7 @@ use cutape_format::{Bytes, Call, Trace};
 use cutape_registry::{Class, Function, Kind, Role};
 use serde::Serialize;
 
+use crate::issue::length::made_length;
 use crate::place::placement::{SLOT, slots_around, union};
 use crate::plan::needs::{Needs, Observer};
 
@@ -83,29 +84,6 @@ pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
             .zip(&call.signature.parameters)
             .all(|(ours, its)| ours.width.bytes() == its.value_type.bytes());
     same.then_some(function)
-}
-
-/// How long the memory is that a call made, from its arguments; 0 if they do not say.
-pub(crate) fn made_length(call: &Call, function: &Function) -> u64 {
-    if function.base == "cuMemAllocPitch" {
-        let pitch = call.out(1).unwrap_or(0);
-        return pitch.saturating_mul(call.argument_named("Height").unwrap_or(0));
-    }
-    if function
-        .params
-        .iter()
-        .any(|param| matches!(param.role, Role::Find(Kind::Global, _)))
-    {
-        return call
-            .signature
-            .parameter("bytes")
-            .and_then(|position| call.out(position))
-            .unwrap_or(0);
-    }
-    ["bytesize", "size"]
-        .iter()
-        .find_map(|name| call.argument_named(name))
-        .unwrap_or(0)
 }
 
 /// True for device memory that a replay maps itself.

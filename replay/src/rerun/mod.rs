@@ -25,9 +25,10 @@ use serde::{Deserialize, Serialize};
 use crate::api::result_name;
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::guard::Position;
+use crate::guard::position::Position;
 use crate::issue::player::Player;
 use crate::plan::function_of;
+use crate::play::play;
 use crate::report::{Report, Skipped, tally};
 
 pub use outputs::{Element, Mismatch, Tolerance, compare};
@@ -145,19 +146,6 @@ impl fmt::Debug for Rerun {
     }
 }
 
-/// Plays one call of a replay that measures.
-pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
-    let Some(mut rerun) = player.rerun.take() else {
-        return player.play(call);
-    };
-    let played = match rerun.job.each {
-        true => rerun.play_each(player, call),
-        false => rerun.play_together(player, call),
-    };
-    player.rerun = Some(rerun);
-    played
-}
-
 fn cannot(why: String) -> Error {
     Error::Measure { why }
 }
@@ -176,6 +164,18 @@ impl Rerun {
             snapshot: None,
             steps: Vec::new(),
             buffers: Vec::new(),
+        }
+    }
+
+    /// Plays one call of a replay that measures.
+    pub(crate) fn play<'t>(
+        &mut self,
+        player: &mut Player<'t>,
+        call: &Call<'t>,
+    ) -> Result<(), Error> {
+        match self.job.each {
+            true => self.play_each(player, call),
+            false => self.play_together(player, call),
         }
     }
 
@@ -210,7 +210,7 @@ impl Rerun {
                     tally(&mut self.outcome.not_repeated, name, reason, call.index);
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
-                player.play(call)?;
+                play(player, call)?;
                 self.follow_mappings(call);
             }
         }
@@ -261,7 +261,7 @@ impl Rerun {
     /// Measures a selected launch by itself, on the memory that it has in the trace.
     fn play_each<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
         if !self.job.calls.contains(&call.index) {
-            player.play(call)?;
+            play(player, call)?;
             self.follow_mappings(call);
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl Rerun {
         if let Some(reason) = once {
             let name = &call.signature.name;
             tally(&mut self.outcome.not_repeated, name, reason, call.index);
-            return player.play(call);
+            return play(player, call);
         }
         self.save(player, call)?;
         self.record(player, call)?;
@@ -466,9 +466,9 @@ impl Rerun {
 
     /// Plays a call and keeps what the driver was given.
     fn record<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
-        player.recorder = Some(Recorder::default());
-        let played = player.play(call);
-        let recorder = player.recorder.take().unwrap_or_default();
+        player.issuer.recorder = Some(Recorder::default());
+        let played = play(player, call);
+        let recorder = player.issuer.recorder.take().unwrap_or_default();
         played?;
         let name = &call.signature.name;
         if let Some(code) = recorder.failed {
@@ -479,7 +479,7 @@ impl Rerun {
             )));
         }
         let issued = calls_of(&recorder.steps).next().is_some();
-        let why = match (player.captures.is_captured, issued) {
+        let why = match (player.current.is_captured, issued) {
             (true, _) => "it is captured into a graph",
             (false, false) => "the replay does not issue it",
             (false, true) => {

@@ -8,8 +8,8 @@ use cutape_registry::Function;
 
 use crate::api::{Api, Code, NOT_READY, result_name};
 use crate::buffer::Buffer;
-use crate::guard::Position;
-use crate::issue::player::is_query;
+use crate::guard::position::Position;
+use crate::issue::traits;
 
 /// How long the device may take until a query reports that its work is done.
 const PATIENCE_SECONDS: u64 = 30;
@@ -110,7 +110,7 @@ pub(super) fn issue(
                 }
                 position.call.store(issued.index, Ordering::Relaxed);
                 let mut code = call_driver(api, issued)?;
-                if code == NOT_READY && is_query(issued.function) {
+                if code == NOT_READY && traits::of(issued.function).is_query {
                     code = wait_until_ready(api, issued)?;
                 }
                 if code != 0 {

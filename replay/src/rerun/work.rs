@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::api::{Api, Code, result_name};
-use crate::guard::Position;
+use crate::guard::position::Position;
 use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
 use crate::rerun::steps::{Step, calls_of, issue};

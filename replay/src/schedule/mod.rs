@@ -2,4 +2,5 @@
 
 mod order;
 mod overlap;
+mod running;
 pub(crate) mod threads;

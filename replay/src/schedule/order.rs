@@ -19,7 +19,6 @@ use crate::issue::traits::{self, Functions, Traits};
 struct Held<'t> {
     returned: u64,
     step: Step<'t>,
-    function: &'static Function,
 }
 
 /// The calls of a trace in the order of a replay.
@@ -83,7 +82,7 @@ impl<'t> Steps<'t> {
         }
         let mut held = self.held.swap_remove(first.0);
         if let Order::Overlapping(overlap) = &self.order {
-            overlap.add_recycled(&mut held.step, held.function, held.returned);
+            overlap.add_recycled(&mut held.step, held.returned);
         }
         Some(held.step)
     }
@@ -109,7 +108,11 @@ impl<'t> Steps<'t> {
             Order::Overlapping(overlap) => overlap.enter(&call, function, oldest),
             Order::Lockstep { .. } => Vec::new(),
         };
-        let step = Step { call, after };
+        let step = Step {
+            call,
+            function,
+            after,
+        };
         let (Some(leave), Some(function)) = (step.call.leave, function) else {
             return Some(step);
         };
@@ -119,7 +122,6 @@ impl<'t> Steps<'t> {
         self.held.push(Held {
             returned: leave.ticks,
             step,
-            function,
         });
         None
     }

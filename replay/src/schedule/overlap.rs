@@ -11,9 +11,8 @@ use cutape_format::Call;
 use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
-use crate::issue::frame::is_address_kind;
+use crate::issue::length::made_length;
 use crate::issue::traits;
-use crate::plan::made_length;
 
 /// A thread, and how many of its calls must be done.
 pub(crate) type Done = (u32, u64);
@@ -22,6 +21,8 @@ pub(crate) type Done = (u32, u64);
 #[derive(Debug)]
 pub(crate) struct Step<'t> {
     pub call: Call<'t>,
+    /// `None` if this build does not know it.
+    pub function: Option<&'static Function>,
     pub after: Vec<Done>,
 }
 
@@ -36,7 +37,7 @@ impl Lengths {
     /// Takes note of what a call makes.
     fn see(&mut self, call: &Call, function: &'static Function) {
         for (kind, value) in given(call, function) {
-            if is_address_kind(kind) {
+            if kind.is_address() {
                 self.0.insert(value, made_length(call, function));
             }
         }
@@ -57,7 +58,7 @@ impl Lengths {
                 };
                 let value = call.argument(position);
                 let length = self.0.get(&value).copied().unwrap_or(0);
-                Some((kind, value, if is_address_kind(kind) { length } else { 0 }))
+                Some((kind, value, if kind.is_address() { length } else { 0 }))
             });
         ends.collect()
     }
@@ -78,15 +79,15 @@ fn given(call: &Call, function: &'static Function) -> impl Iterator<Item = (Kind
 /// True if a call gives out again what the other call has given back.
 fn recycles(call: &Call, function: &'static Function, ended: &[Ended]) -> bool {
     given(call, function).any(|(kind, value)| {
-        ended.iter().any(|&(other, end, length)| {
-            match is_address_kind(kind) && is_address_kind(other) {
+        ended.iter().any(
+            |&(other, end, length)| match kind.is_address() && other.is_address() {
                 true => {
                     let made = made_length(call, function).max(1);
                     value < end.saturating_add(length.max(1)) && end < value.saturating_add(made)
                 }
                 false => kind == other && value == end,
-            }
-        })
+            },
+        )
     })
 }
 
@@ -198,7 +199,10 @@ impl Overlap {
     }
 
     /// Lets a call that gives out handles wait for those that were destroying what had them.
-    pub(crate) fn add_recycled(&self, step: &mut Step, function: &'static Function, returned: u64) {
+    pub(crate) fn add_recycled(&self, step: &mut Step, returned: u64) {
+        let Some(function) = step.function else {
+            return;
+        };
         for destroy in &self.destroys {
             let overlaps = destroy.entered < returned && destroy.returned > step.call.ticks;
             let own = destroy.done.0 == step.call.thread;

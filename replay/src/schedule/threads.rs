@@ -20,9 +20,12 @@ use cutape_format::Trace;
 use super::order::Steps;
 use super::overlap::{Done, Step};
 use crate::error::Error;
-use crate::guard::Position;
-use crate::issue::player::Player;
-use crate::run::{Options, Running, is_selected, start};
+use crate::guard::position::Position;
+use crate::issue::current::Decoded;
+use crate::issue::player::{self, Player};
+use crate::play;
+use crate::rerun::Rerun;
+use crate::schedule::running::{Running, start};
 
 /// Calls that are read together. To wake the reader costs the playing thread a system call.
 const BATCH: usize = 1024;
@@ -41,28 +44,26 @@ fn patience(overlapping: bool) -> Duration {
     }
 }
 
-/// A step, and whether it is compared.
-type Next<'t> = (Step<'t>, bool);
+/// A step, and what the reader has found out about its call.
+type Next<'t> = (Step<'t>, Decoded<'t>);
 
 /// Plays the calls before the index `end`; gives the player back.
 pub(crate) fn play<'t>(
     trace: &'t Trace,
     player: Player<'t>,
-    options: &Options,
+    rerun: Option<Rerun>,
     end: u64,
     tell: &mut dyn FnMut(),
-) -> Result<Player<'t>, Error> {
+) -> Result<(Player<'t>, Option<Rerun>), Error> {
+    let options = player.options;
     let threads = trace.thread_count();
-    let position = Arc::clone(&player.position);
-    let blank = || {
-        options
-            .threads
-            .then(|| Box::new(player.blank(trace, options)))
-    };
+    let position = Arc::clone(&player.issuer.position);
+    let blank = || options.threads.then(|| Box::new(player.blank()));
     let mut blanks: Vec<_> = (0..threads).map(|_| blank()).collect();
     let shared = Arc::new(Shared {
         table: Mutex::new(Table {
             player: Some(Box::new(player)),
+            rerun,
             wanting: VecDeque::new(),
             threads: (0..threads).map(|_| State::default()).collect(),
             queued: 0,
@@ -86,8 +87,8 @@ pub(crate) fn play<'t>(
         scope.spawn(move || {
             let _reader = reader;
             let steps = Steps::new(trace, end, options.threads).map(|step| {
-                let compared = is_selected(options, &step.call);
-                (step, compared)
+                let decoded = Decoded::new(&step.call, step.function, options.selects(&step.call));
+                (step, decoded)
             });
             read(scope, running, shared, steps, &mut blanks);
         });
@@ -102,7 +103,7 @@ pub(crate) fn play<'t>(
         source: std::io::Error::other("panicked"),
     })?;
     player.report.in_call_order();
-    Ok(*player)
+    Ok((*player, table.rerun.take()))
 }
 
 /// What a thread that sleeps waits for.
@@ -137,6 +138,8 @@ struct State<'t> {
 struct Table<'t> {
     /// `None` while a thread has it.
     player: Option<Box<Player<'t>>>,
+    /// A measurement that each call is handed to.
+    rerun: Option<Rerun>,
     /// The threads that wait for it, in order.
     wanting: VecDeque<usize>,
     threads: Vec<State<'t>>,
@@ -250,28 +253,27 @@ struct Shared<'t> {
     keep_going: bool,
 }
 
-/// With what a thread lends the player and gets it back.
-pub(crate) struct Lease<'t> {
+/// With what a thread lends the player.
+struct Lease<'t> {
     shared: Arc<Shared<'t>>,
     thread: usize,
-    /// Takes the player's place meanwhile.
-    pub blank: Box<Player<'t>>,
+    /// Takes the player's place meanwhile; `None` while it does.
+    blank: Option<Box<Player<'t>>>,
 }
 
-impl<'t> Lease<'t> {
-    /// Lends the player, does something, and gets it back. `player` is a blank one meanwhile.
-    pub(crate) fn without<T>(
-        mut self,
-        player: &mut Player<'t>,
-        work: impl FnOnce() -> T,
-    ) -> (T, Self) {
-        std::mem::swap(player, &mut *self.blank);
-        self.shared.give(self.blank);
-        let result = work();
+impl<'t> player::Lease<'t> for Lease<'t> {
+    fn lend(&mut self, player: &mut Player<'t>) {
+        if let Some(mut lent) = self.blank.take() {
+            std::mem::swap(player, &mut *lent);
+            self.shared.give(lent);
+        }
+    }
+
+    fn take_back(&mut self, player: &mut Player<'t>) {
         let table = self.shared.lock();
-        self.blank = self.shared.take(table, self.thread, &mut Wakes::default());
-        std::mem::swap(player, &mut *self.blank);
-        (result, self)
+        let mut own = self.shared.take(table, self.thread, &mut Wakes::default());
+        std::mem::swap(player, &mut *own);
+        self.blank = Some(own);
     }
 }
 
@@ -395,24 +397,36 @@ impl<'t> Shared<'t> {
     fn play_all(self: &Arc<Self>, thread: usize, blank: Option<Box<Player<'t>>>) {
         let _end = EndOnPanic(self);
         let _ = self.gates[thread].thread.set(std::thread::current());
-        let mut lease = blank.map(|blank| Lease {
-            shared: Arc::clone(self),
-            thread,
-            blank,
-        });
+        let lease = |blank| -> Box<dyn player::Lease<'t> + 't> {
+            let shared = Arc::clone(self);
+            let blank = Some(blank);
+            Box::new(Lease {
+                shared,
+                thread,
+                blank,
+            })
+        };
+        let mut lease = blank.map(lease);
         let mut wakes = Wakes::default();
         let mut table = self.lock();
         while let Some((mut calls, found)) = self.next_calls(table, thread, &mut wakes) {
             table = found;
-            for (step, compared) in &mut calls {
-                let Some(ready) = self.wait_for_turn(table, thread, step, &mut wakes) else {
+            for (step, decoded) in &mut calls {
+                let Some(mut ready) = self.wait_for_turn(table, thread, step, &mut wakes) else {
                     return;
                 };
+                let mut rerun = ready.rerun.take();
                 let mut player = self.take(ready, thread, &mut wakes);
                 player.lease = lease.take();
-                let outcome = player.play_selected(&step.call, *compared);
+                play::begin(&mut player, &step.call, decoded);
+                let outcome = match &mut rerun {
+                    Some(rerun) => rerun.play(&mut player, &step.call),
+                    None => play::play(&mut player, &step.call),
+                };
+                play::end(&mut player, &step.call);
                 lease = player.lease.take();
                 table = self.lock();
+                table.rerun = rerun;
                 self.is_done(&mut table, (thread, player), outcome, &mut wakes);
             }
             table.spent.push(calls);

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use cutape_format::{Call, Note};
+use cutape_format::Call;
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
 use crate::compare::received::read_memory;
-use crate::issue::player::Player;
 
 /// Where the bytes of a copy lie.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ pub(crate) struct Readbacks {
     /// By thread and number of the copy in its thread.
     waiting: HashMap<(u32, u64), Readback>,
     /// Those of launched graphs: by thread and number of the launch, and the recorded address, since a launch brings several.
-    of_graphs: HashMap<(u32, u64, u64), Readback>,
+    pub of_graphs: HashMap<(u32, u64, u64), Readback>,
     lent: usize,
 }
 
@@ -137,7 +136,12 @@ impl Readbacks {
     }
 
     /// The first pieces of a copy that are that many bytes together, where a batch brings several; else all of it.
-    fn take(&mut self, thread: u32, number: u64, length: Option<u64>) -> Option<Readback> {
+    pub(crate) fn take(
+        &mut self,
+        thread: u32,
+        number: u64,
+        length: Option<u64>,
+    ) -> Option<Readback> {
         let whole = self.waiting.get_mut(&(thread, number))?;
         let mut bytes = 0;
         let first = whole.pieces.iter().position(|piece| {
@@ -165,48 +169,4 @@ pub(crate) fn gather(pieces: &[(u64, usize)]) -> Vec<u8> {
         .iter()
         .flat_map(|&(address, length)| read_memory(address, length))
         .collect()
-}
-
-impl<'t> Player<'t> {
-    /// Compares the bytes that the recording says had arrived when this call returned.
-    pub(crate) fn arrive(&mut self, call: &Call<'t>) {
-        let mut waited = self.has_waited();
-        for note in call.notes() {
-            let Note::Readback(note, expected) = note else {
-                continue;
-            };
-            let of_graph = (note.thread, note.number, note.address);
-            let readbacks = &mut self.readbacks;
-            let readback = match readbacks.of_graphs.remove(&of_graph) {
-                Some(readback) => Some(readback),
-                None => readbacks.take(note.thread, note.number, expected.bytes.length()),
-            };
-            let Some(readback) = readback else {
-                self.report.bytes_not_compared += expected.bytes.length().unwrap_or(0);
-                continue;
-            };
-            if !waited {
-                // The call that proved it may have been left out, or may prove less here.
-                waited = true;
-                if let Err(code) = self.wait_for_device() {
-                    tracing::debug!("call {}: waiting for copies: result {code}", call.index);
-                }
-            }
-            if !self.comparing || !self.bytes_comparable {
-                let length = readback.pieces.iter().map(|piece| piece.1 as u64);
-                self.report.bytes_not_compared += if self.comparing { length.sum() } else { 0 };
-                continue;
-            }
-            let received = gather(&readback.pieces);
-            let position = usize::from(expected.parameter);
-            self.compare_bytes(
-                call,
-                readback.function,
-                position,
-                &expected,
-                &received,
-                Some(readback.call),
-            );
-        }
-    }
 }

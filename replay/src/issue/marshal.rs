@@ -1,0 +1,511 @@
+//! Makes the arguments of a call: numbers, live handles and addresses, and memory for what is behind
+//! pointers.
+
+use cutape_format::{Call, layout::field};
+use cutape_registry::{Function, Kind, Length, Role, Width, structure};
+
+use crate::buffer::{Buffer, number};
+use crate::compare::payload::Payload;
+use crate::compare::received::read_memory;
+use crate::issue::frame::{Expect, Frame, Place, handle_size};
+use crate::issue::handles::{Resolved, crashes_after_end};
+use crate::issue::length::length_of;
+use crate::issue::player::Player;
+use crate::issue::skip::Skip;
+use crate::issue::traits;
+use crate::machine::devices::Here;
+use crate::place::address::{Found, Range};
+use crate::place::unavailable::Unavailable;
+use crate::report::Stale;
+
+/// Longest memory that is lent to the driver for one parameter.
+const LONGEST: u64 = 64 << 30;
+
+/// Room for the value of any attribute.
+const LONGEST_ATTRIBUTE: usize = 256;
+
+/// Bytes of one copy that are searched for addresses.
+pub(crate) const LOOKED_AT: usize = 16 << 20;
+
+impl<'t> Player<'t> {
+    /// Builds the arguments. `preset` gives those of some parameters, by position, as an override made them.
+    pub(crate) fn marshal(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        preset: &[(usize, u64)],
+    ) -> Result<Frame, Skip> {
+        let mut frame = self.issuer.frame();
+        match self.fill(&mut frame, call, function, preset) {
+            Ok(()) => Ok(frame),
+            Err(skip) => {
+                self.issuer.recycle(frame);
+                Err(skip)
+            }
+        }
+    }
+
+    fn fill(
+        &mut self,
+        frame: &mut Frame,
+        call: &Call<'t>,
+        function: &'static Function,
+        preset: &[(usize, u64)],
+    ) -> Result<(), Skip> {
+        // The size of a global is needed even where the program did not ask for it.
+        let finds_global = traits::of(function).finds_global
+            && function.params.iter().enumerate().any(|(position, param)| {
+                matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
+            });
+        for (position, param) in function.params.iter().enumerate() {
+            if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
+                frame.args.push(value);
+                continue;
+            }
+            let value = self.current.decoded.argument(call, position);
+            let length = |length| length_of(call, function, length);
+            let out = |frame: &mut Frame, expect, length: u64| {
+                if value == 0 {
+                    return Ok(0);
+                }
+                lend_zeroed(frame, position, expect, length)
+            };
+            let argument = match param.role {
+                Role::Value if matches!(param.width, Width::Memory(_)) => {
+                    frame.lend_copy(&call.argument_bytes(position))
+                }
+                Role::Value if param.c_type == "CUmemLocation" => {
+                    self.location_live(call, value)?
+                }
+                Role::Value => value,
+                Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
+                Role::Make(kind, parent) => {
+                    out(frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
+                }
+                Role::Find(kind, parent) => {
+                    out(frame, Expect::Found(kind, parent), handle_size(kind) as u64)?
+                }
+                Role::FindMany(kind, parent, count) => {
+                    let bytes = length(count).saturating_mul(handle_size(kind) as u64);
+                    out(frame, Expect::Found(kind, parent), bytes)?
+                }
+                Role::Get(kind) => out(frame, Expect::Got(kind), handle_size(kind) as u64)?,
+                Role::UseMany(kind, _) => match self.input(call, position, 0)? {
+                    None => 0,
+                    Some(bytes) => {
+                        let mut live = Vec::with_capacity(bytes.len());
+                        for handle in bytes.chunks_exact(handle_size(kind)) {
+                            let value = self.live_handle(call, kind, number(handle))?;
+                            live.extend_from_slice(&value.to_le_bytes()[..handle.len()]);
+                        }
+                        frame.lend_copy(&live)
+                    }
+                },
+                Role::In(size) => match self.input(call, position, length(size))? {
+                    None => 0,
+                    Some(mut bytes) => {
+                        if matches!(size, Length::ByAttribute(..)) {
+                            if bytes.is_empty() && call.succeeded() {
+                                return Err(Skip::because(
+                                    "sets an attribute that this build does not know",
+                                ));
+                            }
+                            self.input_live(call, param, size, &mut bytes)?;
+                            // The driver may read the whole union.
+                            bytes.resize(LONGEST_ATTRIBUTE.max(bytes.len()), 0);
+                        } else {
+                            self.input_live(call, param, size, &mut bytes)?;
+                        }
+                        frame.lend_copy(&bytes)
+                    }
+                },
+                Role::InOut(size) => match self.input(call, position, length(size))? {
+                    None => 0,
+                    Some(mut bytes) => {
+                        self.input_live(call, param, size, &mut bytes)?;
+                        let address = out(frame, Expect::Value, bytes.len() as u64)?;
+                        if let Some(buffer) = frame.buffers.last_mut() {
+                            buffer.bytes_mut().copy_from_slice(&bytes);
+                        }
+                        address
+                    }
+                },
+                Role::Out(size) if value == 0 && finds_global => {
+                    lend_zeroed(frame, position, Expect::Ignore, length(size))?
+                }
+                Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
+                    // An attribute that this build does not know may be longer than what is compared of it.
+                    let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
+                    frame.places.push(Place {
+                        position,
+                        expect: Expect::Value,
+                        address,
+                        length: usable(length(size))?.min(LONGEST_ATTRIBUTE),
+                    });
+                    address
+                }
+                Role::Out(size) => out(frame, Expect::Value, length(size))?,
+                Role::Text(size) => out(frame, Expect::Text, length(size))?,
+                Role::OutString => out(frame, Expect::DriverString, 8)?,
+                Role::String => match self.input(call, position, 0)? {
+                    None => 0,
+                    Some(mut bytes) => {
+                        bytes.push(0);
+                        frame.lend_copy(&bytes)
+                    }
+                },
+                Role::HostRead(size) => self.host_source(call, frame, position, length(size))?,
+                Role::HostWrite(size) => self.host_target(frame, position, value, length(size))?,
+                Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(call, value)?,
+                Role::HostAddress => self.ranges.translate(value),
+                Role::Pointer if value == 0 => 0,
+                Role::Pointer => self.live_address(call, value)?,
+                Role::Image | Role::Callback if value == 0 => 0,
+                Role::Image | Role::Callback => {
+                    return Err(Skip::because(format!(
+                        "what {} points at is not known",
+                        param.name
+                    )));
+                }
+            };
+            frame.args.push(argument);
+        }
+        Ok(())
+    }
+
+    /// The bytes behind an input pointer; `None` for NULL.
+    pub(crate) fn input(
+        &mut self,
+        call: &Call<'t>,
+        position: usize,
+        wanted: u64,
+    ) -> Result<Option<Vec<u8>>, Skip> {
+        if call.argument(position) == 0 {
+            return Ok(None);
+        }
+        match call
+            .snapshot(position, field::POINTEE)
+            .map(|capture| self.payload(&capture))
+        {
+            Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
+            Some(Payload::Left(..)) => Err(Skip::because(
+                "the trace was recorded without the bytes that it needs",
+            )),
+            None if wanted == 0 => Ok(Some(Vec::new())),
+            Some(Payload::Unreadable) => Err(Skip::because(
+                "memory that it reads could not be read when it was recorded",
+            )),
+            None => Err(Skip::because("what it reads is not in the trace")),
+        }
+    }
+
+    /// Where a copy finds its host bytes.
+    fn host_source(
+        &mut self,
+        call: &Call<'t>,
+        frame: &mut Frame,
+        position: usize,
+        length: u64,
+    ) -> Result<u64, Skip> {
+        let value = call.argument(position);
+        if value == 0 {
+            return Ok(0);
+        }
+        if length == 0 {
+            return Ok(frame.lend(Buffer::zeroed(0)));
+        }
+        let bytes = match call
+            .snapshot(position, field::POINTEE)
+            .map(|capture| self.payload(&capture))
+        {
+            Some(Payload::Here(bytes)) => bytes,
+            Some(Payload::Left(_, hash)) => {
+                self.bytes_are_missing(hash);
+                vec![0; usable(length)?].into()
+            }
+            _ => {
+                return Err(Skip::because(
+                    "host memory that it reads could not be read when it was recorded",
+                ));
+            }
+        };
+        if (bytes.len() as u64) < length {
+            return Err(Skip::because(
+                "the trace holds fewer host bytes than it reads",
+            ));
+        }
+        self.look_for_stale(call, &bytes);
+        let kept = match self.is_captured(call) {
+            true => Some(self.graph_host(value, length)?),
+            false => self.live_host(value, length),
+        };
+        if let Some(address) = kept {
+            self.store_host(address, &bytes);
+            return Ok(address);
+        }
+        Ok(frame.lend(Buffer::of(&bytes)))
+    }
+
+    /// Names copied bytes that look like addresses of memory that lies elsewhere now.
+    pub(crate) fn look_for_stale(&mut self, call: &Call<'t>, bytes: &[u8]) {
+        let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
+        if let Some((address, words)) = self.ranges.stale_words(looked_at, 8) {
+            self.name_stale(call, address, words);
+        }
+    }
+
+    /// Puts into the report that a call carries addresses which nobody replaces.
+    pub(crate) fn name_stale(&mut self, call: &Call<'t>, address: u64, words: u64) {
+        let memory = match self.ranges.find(address) {
+            Found::Live(range, _) => range.describe(),
+            _ => String::new(),
+        };
+        self.report.stale(Stale {
+            call: call.index,
+            function: call.signature.name.clone(),
+            words,
+            address,
+            memory,
+        });
+    }
+
+    /// Where a copy puts its host bytes.
+    fn host_target(
+        &mut self,
+        frame: &mut Frame,
+        position: usize,
+        value: u64,
+        length: u64,
+    ) -> Result<u64, Skip> {
+        if value == 0 {
+            return Ok(0);
+        }
+        if self.current.is_captured {
+            // Its bytes come with each launch of the graph.
+            return self.graph_host(value, length);
+        }
+        if let Some(address) = self.live_host(value, length) {
+            let length = usable(length)?;
+            frame.places.push(Place {
+                position,
+                expect: Expect::Bytes,
+                address,
+                length,
+            });
+            return Ok(address);
+        }
+        lend_zeroed(frame, position, Expect::Bytes, length)
+    }
+
+    /// Where pinned or registered host memory is at replay; `None` if the bytes do not lie in any.
+    pub(crate) fn live_host(&self, address: u64, length: u64) -> Option<u64> {
+        match self.ranges.find(address) {
+            Found::Live(
+                Range {
+                    kind: Kind::HostMemory | Kind::Registration,
+                    live,
+                    ..
+                },
+                offset,
+            ) if self.ranges.covers(address, length) => Some(live.wrapping_add(offset)),
+            _ => None,
+        }
+    }
+
+    /// Puts recorded bytes into pinned memory as the program had done before the call; waits for copies still reading it.
+    pub(crate) fn store_host(&mut self, address: u64, bytes: &[u8]) {
+        if read_memory(address, bytes.len()) == bytes {
+            return;
+        }
+        let end = address.saturating_add(bytes.len() as u64);
+        if self.lent.in_flight.may_read(address, end) {
+            let before = self.lent.in_flight.mark();
+            if self.wait_for_device().is_ok() {
+                self.lent.in_flight.done(before);
+            }
+        }
+        // SAFETY: the caller found these bytes inside a live range of host memory of this process.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+        if let Some(recorder) = &mut self.issuer.recorder {
+            recorder.stored(address, bytes);
+        }
+    }
+
+    /// The live handle of a recorded one.
+    pub(crate) fn live_handle(
+        &mut self,
+        call: &Call<'t>,
+        kind: Kind,
+        value: u64,
+    ) -> Result<u64, Skip> {
+        if kind == Kind::Device {
+            return self.live_device(value);
+        }
+        if value == 0 {
+            return Ok(0);
+        }
+        if kind.is_address() {
+            return Ok(self.ranges.translate(value));
+        }
+        match self.handles.resolve(kind, value) {
+            Resolved::Live(live) => Ok(live),
+            other => self.handle_not_live(call, kind, value, other),
+        }
+    }
+
+    /// What stands in for a recorded handle that is not alive.
+    fn handle_not_live(
+        &mut self,
+        call: &Call<'t>,
+        kind: Kind,
+        value: u64,
+        resolved: Resolved,
+    ) -> Result<u64, Skip> {
+        // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+        if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
+            return Ok(value);
+        }
+        let name = kind.name();
+        match resolved {
+            Resolved::Live(live) => Ok(live),
+            Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
+                "would use a destroyed {name} (crashes the driver)"
+            ))),
+            Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
+                Err(Skip::because(format!(
+                    "would use a destroyed {name} whose handle value the driver has given to another one at replay"
+                )))
+            }
+            Resolved::Dead(live) => Ok(live),
+            Resolved::Missing => Err(
+                match Unavailable::cause_of_missing(&self.handles, kind, value) {
+                    Some(cause) => cause.skip(name),
+                    None => Skip::because(format!(
+                        "needs {} {name} that replay could not make",
+                        article(name)
+                    )),
+                },
+            ),
+            Resolved::Unknown => match kind {
+                _ if call.succeeded() => Err(Skip::because(format!(
+                    "needs {} {name} that no re-issued call made",
+                    article(name)
+                ))),
+                _ if crashes_after_end(kind) => Err(Skip::because(format!(
+                    "would use a value that is no {name} (crashes the driver)"
+                ))),
+                // The driver says what a value is not without following it into our own memory.
+                _ => Ok(self.lent.nothing()),
+            },
+        }
+    }
+
+    /// The ordinal of the device that stands for a recorded one.
+    fn live_device(&self, value: u64) -> Result<u64, Skip> {
+        match self.machine.devices.live(value as i32) {
+            Here::Ordinal(here) => Ok(u64::from(here as u32)),
+            Here::None => Err(Skip::because(format!(
+                "names device {value} of the recorded machine, for which no device stands here"
+            ))),
+        }
+    }
+
+    /// A location by value, its type below its number.
+    fn location_live(&mut self, call: &Call<'t>, value: u64) -> Result<u64, Skip> {
+        let mut bytes = value.to_le_bytes();
+        if let Some(layout) = structure("CUmemLocation") {
+            self.struct_live(call, "location", layout, &mut bytes)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The live address of recorded device memory.
+    pub(crate) fn live_address(&self, call: &Call<'t>, address: u64) -> Result<u64, Skip> {
+        match self.ranges.find(address) {
+            _ if address == 0 => Ok(0),
+            Found::Live(range, offset) => Ok(range.live.wrapping_add(offset)),
+            Found::Freed(range) if !range.is_translated() => Ok(address),
+            Found::Freed(range) => Ok(range.live.wrapping_add(address - range.start)),
+            Found::Unknown if self.placement.reserves(address, 1) => Ok(address),
+            Found::Unknown if call.succeeded() => {
+                Err(Skip::because("uses memory that no re-issued call made"))
+            }
+            Found::Unknown if is_mapped(address) => Err(Skip::because(
+                "names memory that no call made, at an address that the replaying process uses itself",
+            )),
+            Found::Unknown => Ok(address),
+        }
+    }
+}
+
+/// True if this process has something mapped there.
+fn is_mapped(address: u64) -> bool {
+    let page = address / crate::plan::PAGE * crate::plan::PAGE;
+    let mut residency = 0u8;
+    // SAFETY: mincore looks at no memory of ours but the one byte that it is given for one page.
+    let result = unsafe {
+        libc::mincore(
+            page as *mut libc::c_void,
+            crate::plan::PAGE as usize,
+            &raw mut residency,
+        )
+    };
+    result == 0
+}
+
+fn usable(length: u64) -> Result<usize, Skip> {
+    if length > LONGEST {
+        return Err(Skip::because(format!(
+            "more than {LONGEST} bytes of host memory in one copy"
+        )));
+    }
+    usize::try_from(length).map_err(|_| Skip::because("more host memory than there is"))
+}
+
+pub(crate) fn lend_zeroed(
+    frame: &mut Frame,
+    position: usize,
+    expect: Expect,
+    length: u64,
+) -> Result<u64, Skip> {
+    let length = usable(length)?;
+    let address = frame.lend_zeros(length);
+    frame.places.push(Place {
+        position,
+        expect,
+        address,
+        length,
+    });
+    Ok(address)
+}
+
+/// What stands before the name of a kind.
+fn article(name: &str) -> &'static str {
+    match name.starts_with(['a', 'e', 'i', 'o']) {
+        true => "an",
+        false => "a",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_this_process_is_told_from_none() {
+        let here = 7u32;
+        assert!(is_mapped(&raw const here as u64));
+        assert!(!is_mapped(0x10));
+        assert!(!is_mapped(u64::MAX - 5));
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused() {
+        assert!(usable(u64::MAX).is_err());
+        assert_eq!(usable(4096), Ok(4096));
+        assert_eq!(
+            (handle_size(Kind::Device), handle_size(Kind::Stream)),
+            (4, 8)
+        );
+    }
+}

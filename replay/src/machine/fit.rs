@@ -1,0 +1,202 @@
+//! Matches the trace to this machine before the first call is issued.
+//!
+//! The handles of primary contexts are known before the call that retains them: the runtime library
+//! learns a primary context's handle from a private table of the driver and makes it current before
+//! it retains it (seen with cudart 13 on driver 580). So what `cuDevicePrimaryCtxRetain` returned
+//! anywhere in the recording stands for the device's primary context from the start. The replay
+//! holds each of these until the program does.
+
+use cutape_registry::Kind;
+
+use crate::api::{refused, result_name};
+use crate::error::Error;
+use crate::issue::player::Player;
+use crate::machine::check::{
+    is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
+};
+use crate::place::placement::Placement;
+use crate::report::Difference;
+
+impl Player<'_> {
+    /// What must be done before the first call.
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
+        self.report.machine = of_driver(self.trace, self.plan, &self.api);
+        if is_other_kind(self.trace, &self.api) {
+            self.comparer.bytes_comparable = false;
+            self.report.note(
+                "recorded on another kind of driver, and the null driver runs no kernels: bytes are not compared",
+            );
+        }
+        // Where the program saw what an uninitialised driver answers, the devices have to wait for its cuInit.
+        if self.plan.needs.starts_uninitialised || self.plan.calls == 0 {
+            return self.refuse_misfit();
+        }
+        match self.api.init() {
+            Ok(()) => self.set_up(),
+            Err(code) if self.plan.first_init.is_some() => self.no_driver(code),
+            Err(code) => Err(refused("cuInit", code)),
+        }
+    }
+
+    /// Looks at the machine and puts the recorded address space in place. Needs `cuInit`.
+    pub(crate) fn set_up(&mut self) -> Result<(), Error> {
+        self.machine.is_ready = true;
+        self.fit()?;
+        self.know_primaries()?;
+        let needed = !self.plan.device_slots.is_empty() || !self.plan.host_regions.is_empty();
+        let devices = self.devices_in_use();
+        let first = devices.first().filter(|_| self.options.placement && needed);
+        let held = first.map(|&first| Ok((first, self.hold_primary(first)?)));
+        let held = held.transpose()?;
+        self.fit_memory()?;
+        let Some((first, context)) = held else {
+            return Ok(());
+        };
+        let before = self.current_context()?;
+        self.set_current(context)?;
+        // CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+        let node = self.api.device_attribute(134, first).unwrap_or(0);
+        self.placement = Placement::reserve(&self.api, self.plan, devices, node);
+        self.set_current(before)?;
+        if !self.placement.taken.is_empty() && self.options.refuse_conflicts {
+            return Err(Error::Conflict {
+                taken: self.placement.taken.clone(),
+                total: self.plan.device_slots.len() + self.plan.host_regions.len(),
+            });
+        }
+        Ok(())
+    }
+
+    fn current_context(&self) -> Result<u64, Error> {
+        let context = self.api.current_context();
+        context.map_err(|code| refused("cuCtxGetCurrent", code))
+    }
+
+    fn set_current(&self, context: u64) -> Result<(), Error> {
+        let set = self.api.set_current(context);
+        set.map_err(|code| refused("cuCtxSetCurrent", code))
+    }
+
+    /// Compares driver, devices and what the trace needs, matches the devices, and refuses what does not fit.
+    /// Needs `cuInit`, and no call to have been re-issued that depends on it.
+    pub(crate) fn fit(&mut self) -> Result<(), Error> {
+        self.machine.devices =
+            match_devices(self.trace, self.plan, &self.api, &self.options.devices)?;
+        let is_of_driver = |known: &Difference| {
+            matches!(
+                known.what.as_str(),
+                "driver" | "driver version" | "driver library"
+            )
+        };
+        self.machine.is_other_driver = self.report.machine.iter().any(is_of_driver);
+        let found = of_devices(self.trace, self.plan, &self.machine.devices);
+        self.report.machine.extend(found);
+        if let Some(map) = self.machine.devices.text() {
+            self.report.note(format!("devices (recorded=here): {map}"));
+        }
+        self.refuse_misfit()
+    }
+
+    /// Compares the memory that is free with what the trace needs, on the devices whose primary contexts are held.
+    pub(crate) fn fit_memory(&mut self) -> Result<(), Error> {
+        for (&ordinal, &needed) in &self.plan.needs.device_bytes {
+            let Some(here) = self.machine.devices.ordinal(ordinal) else {
+                continue;
+            };
+            if !self.machine.held.contains(&here) {
+                continue;
+            }
+            let before = self.current_context()?;
+            let context = self.hold_primary(here)?;
+            self.set_current(context)?;
+            let free = self.api.free_memory();
+            self.set_current(before)?;
+            if let Ok(free) = free
+                && needed > free
+            {
+                let found = too_little_memory(ordinal, needed, free, "free");
+                let named = |known: &Difference| known.fatal && known.what == found.what;
+                if !self.report.machine.iter().any(named) {
+                    self.report.machine.push(found);
+                }
+            }
+        }
+        self.refuse_misfit()
+    }
+
+    /// An error with every reason why this machine does not fit, unless the replay is forced.
+    pub(crate) fn refuse_misfit(&self) -> Result<(), Error> {
+        let reasons: Vec<String> = self
+            .report
+            .machine
+            .iter()
+            .filter(|difference| difference.fatal)
+            .map(Difference::text)
+            .collect();
+        if reasons.is_empty() || self.options.force {
+            return Ok(());
+        }
+        Err(Error::Machine { reasons })
+    }
+
+    /// Takes up that the driver cannot be initialised here, where it could be recorded.
+    pub(crate) fn no_driver(&mut self, code: i32) -> Result<(), Error> {
+        let why = "there may be no device, or the driver may not fit the kernel's module";
+        let found = reason("cuInit", "CUDA_SUCCESS", result_name(code), why);
+        self.report.machine.push(found);
+        self.refuse_misfit()
+    }
+
+    /// Retains the primary context of each device whose handle is recorded, and books the handles. Needs `cuInit`.
+    pub(crate) fn know_primaries(&mut self) -> Result<(), Error> {
+        for &(recorded, device, call) in &self.plan.primary_contexts {
+            // A device that is not here: the calls that use it are left out by name.
+            let Some(here) = self
+                .machine
+                .devices
+                .pair(device)
+                .and(self.machine.devices.ordinal(device))
+            else {
+                continue;
+            };
+            let live = self.hold_primary(here)?;
+            self.handles.find(
+                (Kind::Context, recorded),
+                Some(live),
+                None,
+                0,
+                call,
+                "cuDevicePrimaryCtxRetain",
+            );
+        }
+        Ok(())
+    }
+
+    /// The devices here that stand for those that the trace uses; the first one if it uses none.
+    pub(crate) fn devices_in_use(&self) -> Vec<i32> {
+        let used = self.plan.needs.devices.iter();
+        let mut here: Vec<i32> = used
+            .filter(|&&device| self.machine.devices.pair(device).is_some())
+            .filter_map(|&device| self.machine.devices.ordinal(device))
+            .collect();
+        if here.is_empty() && self.machine.devices.counts().1 > 0 {
+            here.push(0);
+        }
+        here
+    }
+
+    /// Holds a device's primary context; returns its live handle.
+    pub(crate) fn hold_primary(&mut self, device: i32) -> Result<u64, Error> {
+        let context = self
+            .api
+            .retain_primary(device)
+            .map_err(|code| refused("cuDevicePrimaryCtxRetain", code))?;
+        if !self.machine.held.insert(device) {
+            // Held already; one reference is enough.
+            self.api
+                .release_primary(device)
+                .map_err(|code| refused("cuDevicePrimaryCtxRelease", code))?;
+        }
+        Ok(context)
+    }
+}

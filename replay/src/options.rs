@@ -1,0 +1,84 @@
+//! How to replay.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cutape_format::Call;
+
+use crate::measure::timing::Measuring;
+
+/// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
+pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
+
+/// How to replay.
+#[derive(Clone)]
+pub struct Options {
+    /// The libcuda to use.
+    pub driver: PathBuf,
+    /// Stop before the call of that index.
+    pub until: Option<u64>,
+    /// Compare only these calls, and stop behind the last of them.
+    pub calls: Option<Selection>,
+    /// Go on after a divergence.
+    pub keep_going: bool,
+    /// Measure instead of comparing bytes; the calls in `calls` if there are such.
+    pub timing: Measuring,
+    /// Let recorded threads run at once as far as they did when recorded, instead of taking turns.
+    pub threads: bool,
+    /// Go on although the machine does not fit.
+    pub force: bool,
+    /// How long one call may take before the guard ends the process.
+    pub watchdog: Duration,
+    /// Put memory at its recorded address.
+    pub placement: bool,
+    /// Devices by ordinal, recorded and here; the others are matched by what they are.
+    pub devices: Vec<(u32, u32)>,
+    /// Give up at once if an address range is taken, so that a fresh process can try.
+    pub refuse_conflicts: bool,
+}
+
+impl Options {
+    /// Everything as recorded, on that driver.
+    pub fn new(driver: PathBuf) -> Self {
+        Self {
+            driver,
+            until: None,
+            calls: None,
+            keep_going: false,
+            timing: Measuring::Nothing,
+            threads: false,
+            force: false,
+            watchdog: Duration::from_secs(60),
+            placement: true,
+            devices: Vec::new(),
+            refuse_conflicts: false,
+        }
+    }
+}
+
+impl Options {
+    /// Whether a call is compared, or measured.
+    pub(crate) fn selects(&self, call: &Call<'_>) -> bool {
+        self.calls.as_ref().is_none_or(|selected| selected(call))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Options")
+            .field("driver", &self.driver)
+            .field("until", &self.until)
+            .field("calls", &self.calls.is_some())
+            .field("keep_going", &self.keep_going)
+            .field("timing", &self.timing)
+            .field("threads", &self.threads)
+            .field("force", &self.force)
+            .field("watchdog", &self.watchdog)
+            .field("placement", &self.placement)
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! Host memory of the replay that the driver uses beyond one call.
+
+use std::collections::HashMap;
+
+use crate::buffer::Buffer;
+use crate::issue::kernels::PARAMETER_BYTES;
+use crate::place::in_flight::InFlight;
+
+/// Most kernel parameters that the stub array points at.
+const PARAMETERS: usize = 1024;
+/// Bytes of the driver's structs that a value may be taken for.
+const NOTHING: usize = 4096;
+
+/// Memory that the driver may use after the call that it was lent for.
+#[derive(Debug, Default)]
+pub(crate) struct LentMemory {
+    /// As long as the replay runs: images that the driver uses in place.
+    pub kept: Vec<Buffer>,
+    /// Of asynchronous calls, until the device has been waited for.
+    pub in_flight: InFlight,
+    /// What the notes of the trace say of host memory that the device reads without a copy. By
+    /// recorded start: index of the call that made the allocation, and its bytes.
+    pub shadows: HashMap<u64, (u64, Buffer)>,
+    /// Zeros.
+    nothing: Option<Buffer>,
+    /// Pointers to zeros.
+    stub: Option<Buffer>,
+}
+
+impl LentMemory {
+    /// Zeros, for a handle that stands for no object.
+    pub(crate) fn nothing(&mut self) -> u64 {
+        let nothing = self.nothing.get_or_insert_with(|| Buffer::zeroed(NOTHING));
+        nothing.address()
+    }
+
+    /// An array of pointers to zeros, for launches whose parameters the driver does not read.
+    pub(crate) fn stub(&mut self) -> u64 {
+        let stub = self.stub.get_or_insert_with(|| {
+            let zeros = Buffer::zeroed(PARAMETER_BYTES);
+            let array = Buffer::of_words(&[zeros.address(); PARAMETERS]);
+            self.kept.push(zeros);
+            array
+        });
+        stub.address()
+    }
+}

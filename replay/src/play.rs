@@ -1,0 +1,172 @@
+//! Playing one call: what is looked at before and after it goes to the driver.
+
+use cutape_format::{Call, Note};
+use cutape_registry::{Family, Function, Kind, LaunchOp, id, layout::offset_of};
+
+use crate::api::DEINITIALIZED;
+use crate::buffer::number;
+use crate::error::Error;
+use crate::issue::current::{Current, Decoded};
+use crate::issue::player::{Played, Player};
+use crate::issue::skip::Skip;
+use crate::issue::traits::{self, CaptureStep, Traits};
+use crate::measure::timing::Measure;
+use crate::overrides;
+
+/// A call is taken up.
+#[inline]
+pub(crate) fn begin<'t>(player: &mut Player<'t>, call: &Call<'t>, decoded: &Decoded<'t>) {
+    player.current.decoded = *decoded;
+    if !decoded.compared {
+        player.report.calls_not_compared += 1;
+    } else if let Some(measure) = &mut player.issuer.measure {
+        measure.begin(call.index, call.ticks);
+    }
+}
+
+/// It is done.
+#[inline]
+pub(crate) fn end<'t>(player: &mut Player<'t>, call: &Call<'t>) {
+    if player.is_compared()
+        && let Some(measure) = &mut player.issuer.measure
+    {
+        measure.end(call.index, Measure::returned_at(call));
+    }
+}
+
+/// Plays the call that was taken up.
+pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+    let Some(function) = player.current.decoded.function else {
+        let name = &call.signature.name;
+        let reason = "this build does not know the function";
+        player.report.skip(name, reason, call.index);
+        return Ok(());
+    };
+    let traits = traits::of(function);
+    player.current = Current {
+        enqueued_before: player.lent.in_flight.mark(),
+        is_captured: false,
+        has_waited: false,
+        ..player.current
+    };
+    let has_notes = player.current.decoded.has_notes;
+    if has_notes {
+        take_notes(player, call);
+        player.put_host_memory(call, false);
+    }
+    if let Err(Skip(reason)) = attempt(player, call, function, traits) {
+        player.report.skip(function.name, &reason, call.index);
+        player.unavailable.note(call, function, &player.handles);
+        player.forgo(call, function);
+    }
+    if has_notes {
+        player.read_back(call);
+        player.put_host_memory(call, true);
+    }
+    if traits.is_init
+        && !player.machine.is_ready
+        && call.succeeded()
+        && player.api.device_count().is_ok()
+    {
+        player.set_up()?;
+    }
+    Ok(())
+}
+
+#[cold]
+fn take_notes<'t>(player: &mut Player<'t>, call: &Call<'t>) {
+    for note in call.notes() {
+        match note {
+            Note::Layout(handle, layout) => player.issuer.kernels.note(handle, layout),
+            Note::Origin(origin, name) => overrides::origin::adopt(player, call, origin, &name),
+            Note::UnknownSymbol(name) => player.report.unknown(&name),
+            _ => {}
+        }
+    }
+}
+
+#[inline]
+fn attempt<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    traits: &Traits,
+) -> Played {
+    if call.leave.is_none() {
+        return Err(Skip::because("in flight when the recording ended"));
+    }
+    follow_captures(player, call, function, traits.capture)?;
+    if call.result() == Some(DEINITIALIZED) && function.returns_result {
+        return Err(Skip::because(
+            "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
+        ));
+    }
+    if !traits.reissued {
+        return Err(Skip::because(function.reason));
+    }
+    if player.unavailable.may_exist() {
+        player.needs_nothing_unavailable(call, function)?;
+    }
+    if player.issuer.polls_again(call, function, traits.is_query) {
+        player.issuer.count_answer(function);
+        return Ok(());
+    }
+    match overrides::of(function) {
+        Some(play) => play(player, call, function),
+        None => player.plain(call, function),
+    }
+}
+
+/// Before a call: follows which captures are open, and finds out whether the call is captured.
+#[inline]
+fn follow_captures<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    function: &'static Function,
+    step: CaptureStep,
+) -> Result<(), Skip> {
+    match step {
+        CaptureStep::Begins => {
+            if call.succeeded() {
+                player.captures.open.insert(call.argument(0));
+            }
+        }
+        // A capture that failed has ended, too.
+        CaptureStep::Ends => {
+            player.captures.open.remove(&call.argument(0));
+        }
+        CaptureStep::Other if !player.captures.any_open() => {}
+        CaptureStep::Other => {
+            let stream = function.stream.map(|at| call.argument(usize::from(at)));
+            if let Some(stream) = stream.or_else(|| config_stream(call, function)) {
+                let live = player.live_handle(call, Kind::Stream, stream)?;
+                player.current.is_captured = is_capturing(player, function, live);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a live stream captures. Asking is allowed in every mode, and ends no capture
+/// (cuStreamIsCapturing).
+fn is_capturing(player: &Player<'_>, function: &Function, stream: u64) -> bool {
+    let mut status = 0u32;
+    let ask = match function.per_thread {
+        true => id::cuStreamIsCapturing_ptsz,
+        false => id::cuStreamIsCapturing,
+    };
+    // SAFETY: the stream is one of the driver's, and `status` is valid for writing an enum.
+    let result = unsafe { player.api.call(ask, &[stream, &raw mut status as u64]) };
+    matches!(result, Ok(0)) && status != 0
+}
+
+/// The stream in a launch configuration.
+fn config_stream(call: &Call, function: &Function) -> Option<u64> {
+    const STREAM: usize = offset_of("CUlaunchConfig", "hStream");
+    let Family::Launch(LaunchOp::Config(launch)) = function.family else {
+        return None;
+    };
+    let position = usize::from(launch.config);
+    let config = call.snapshot(position, cutape_format::layout::field::POINTEE)?;
+    config.bytes.inline()?.get(STREAM..STREAM + 8).map(number)
+}
