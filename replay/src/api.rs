@@ -44,7 +44,7 @@ pub(crate) fn result_name(code: Code) -> String {
 /// The error of a call that the replay itself needs.
 pub(crate) fn refused(function: &'static str, code: Code) -> Error {
     Error::Setup {
-        function,
+        function: function.into(),
         result: result_name(code),
     }
 }

@@ -1,10 +1,14 @@
 //! Why a replay could not be done at all.
 
-use std::io;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// Why a replay could not be done at all; what was done and differed is in the report.
-#[derive(Debug, thiserror::Error)]
+use serde::{Deserialize, Serialize};
+
+/// Why a replay could not be done at all. Differences from the recording are in the report.
+///
+/// A guarded child writes it into the pipe to its parent.
+#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The driver cannot be loaded.
@@ -12,7 +16,7 @@ pub enum Error {
     Driver {
         /// Which library.
         path: PathBuf,
-        /// What the loader said.
+        /// What the loader reported.
         why: String,
     },
     /// The machine does not fit.
@@ -21,31 +25,31 @@ pub enum Error {
         /// Every reason.
         reasons: Vec<String>,
     },
-    /// The devices cannot be matched as was asked for.
+    /// The devices cannot be matched as requested.
     #[error("devices: {problem}; those of the trace: {recorded}; those of this machine: {here}")]
     Devices {
         /// What is wrong with the map.
         problem: String,
         /// The recorded devices.
         recorded: String,
-        /// The devices that are here.
+        /// The devices of this machine.
         here: String,
     },
-    /// The driver refuses something that the replayer itself needs.
-    #[error("the driver answers {result} to {function}, which the replay itself needs")]
+    /// The driver refuses a call that the replay itself needs.
+    #[error("the driver returned {result} to {function}, which the replay itself needs")]
     Setup {
         /// The function.
-        function: &'static str,
+        function: Cow<'static, str>,
         /// The result's name.
         result: String,
     },
-    /// A child process cannot be started or talked to.
-    #[error("the replaying process: {what}: {source}")]
+    /// A child process or a thread cannot be started or talked to.
+    #[error("the replaying process: {what}: {why}")]
     Child {
         /// What was tried.
-        what: &'static str,
-        /// What the operating system said.
-        source: io::Error,
+        what: Cow<'static, str>,
+        /// What the operating system reported.
+        why: String,
     },
     /// A child process ended without a report.
     #[error("the replaying process ended without a report ({how})")]
@@ -67,4 +71,14 @@ pub enum Error {
         /// How many ranges are needed.
         total: usize,
     },
+}
+
+impl Error {
+    /// Something that the operating system refused.
+    pub(crate) fn child(what: &'static str, why: impl ToString) -> Self {
+        Self::Child {
+            what: what.into(),
+            why: why.to_string(),
+        }
+    }
 }

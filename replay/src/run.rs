@@ -63,7 +63,7 @@ pub(crate) fn replay_measured(
     position: &Arc<Position>,
     rerun: Rerun,
 ) -> Result<Outcome, Error> {
-    let rerun = Some(rerun);
+    let rerun = Some(Box::new(rerun));
     let (player, rerun) = play_all(trace, plan, options, position, &mut |_| {}, rerun)?;
     let mut outcome = rerun.map(|rerun| rerun.outcome).unwrap_or_default();
     outcome.report = player.report;
@@ -76,8 +76,8 @@ fn play_all<'t>(
     options: &'t Options,
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
-    rerun: Option<Rerun>,
-) -> Result<(Player<'t>, Option<Rerun>), Error> {
+    rerun: Option<Box<Rerun>>,
+) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
     let until = options.until.unwrap_or(u64::MAX);
     let (end, chosen) = match &options.calls {
         None => (until, plan.calls.min(until)),

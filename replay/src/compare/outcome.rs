@@ -1,12 +1,12 @@
 //! What a call has done: its results compared, its objects and memory entered into the books.
 
 use cutape_format::{Bytes, Call, layout::field};
-use cutape_registry::{Function, Kind, Parent, Role};
+use cutape_registry::{Family, Function, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
-use crate::issue::handles::{Key, Resolved};
+use crate::issue::handles::{Belongs, By, Key, Resolved};
 use crate::issue::length::length_of;
 use crate::issue::length::made_length;
 use crate::issue::player::Player;
@@ -216,12 +216,7 @@ impl<'t> Player<'t> {
         };
         let value = call.argument(usize::from(position));
         match function.params.get(usize::from(position))?.role {
-            Role::Use(Kind::Function)
-                if self
-                    .handles
-                    .get((Kind::Function, value))
-                    .is_none_or(|object| !object.alive) =>
-            {
+            Role::Use(Kind::Function) if !self.handles.is_live((Kind::Function, value)) => {
                 Some((Kind::Kernel, value))
             }
             Role::Use(kind) => Some((kind, value)),
@@ -259,12 +254,11 @@ impl<'t> Player<'t> {
                 "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
             );
         }
+        let (belongs, by) = (Belongs { parent, context }, By::call(call, function));
         if found {
-            self.handles
-                .find(key, Some(live), parent, context, call.index, function.name);
+            self.handles.find(key, Some(live), belongs, by);
         } else {
-            self.handles
-                .insert(key, Some(live), parent, context, call.index, function.name);
+            self.handles.insert(key, Some(live), belongs, by);
         }
     }
 
@@ -287,7 +281,8 @@ impl<'t> Player<'t> {
         // among the translated.
         // What is allocated in a capture is a graph's, which the driver places.
         let of_graph = self.current.is_captured;
-        let placeable = function.base != "cuMemAllocManaged" && !of_graph;
+        let is_managed = function.family == Family::Memory(MemoryOp::AllocateManaged);
+        let placeable = !is_managed && !of_graph;
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;
             self.report.placed.at_recorded_address += u64::from(start == live);
@@ -334,7 +329,7 @@ impl<'t> Player<'t> {
             },
             owner,
             made: call.index,
-            made_by: function.name,
+            made_by: function,
             ended: None,
             flags,
         });
@@ -390,14 +385,12 @@ impl<'t> Player<'t> {
                     Kind::Context => 0,
                     _ => self.api.current_context().unwrap_or(0),
                 };
-                self.handles.find(
-                    (kind, recorded),
-                    Some(live),
-                    None,
+                let belongs = Belongs {
+                    parent: None,
                     context,
-                    call.index,
-                    function.name,
-                );
+                };
+                let by = By::call(call, function);
+                self.handles.find((kind, recorded), Some(live), belongs, by);
             }
         }
     }
@@ -415,14 +408,15 @@ impl<'t> Player<'t> {
             self.ranges.end(value, call.index);
             return;
         }
-        let context = (kind == Kind::Context)
-            .then(|| {
-                self.handles
-                    .get((kind, value))
-                    .and_then(|object| object.live)
-            })
-            .flatten();
-        let ended = self.handles.end((kind, value), call.index, function.name);
+        let context = match kind {
+            Kind::Context => self
+                .handles
+                .get((kind, value))
+                .and_then(|known| known.handle),
+            _ => None,
+        };
+        let by = By::call(call, function);
+        let ended = self.handles.end((kind, value), by);
         let owns_memory = |key: &Key| matches!(key.0, Kind::Module | Kind::Library | Kind::Context);
         if ended.iter().any(owns_memory) {
             self.end_ranges(call.index, &ended, context);
@@ -441,7 +435,7 @@ impl<'t> Player<'t> {
                     range.kind,
                     Kind::Memory | Kind::HostMemory | Kind::Registration | Kind::Global
                 )
-                && range.made_by != "cuMemAllocManaged"
+                && !range.is_managed()
         };
         let ended = self
             .ranges
@@ -469,14 +463,9 @@ impl<'t> Player<'t> {
                     };
                     let made = matches!(param.role, Role::Make(..));
                     if made || self.handles.get((kind, recorded)).is_none() {
-                        self.handles.insert(
-                            (kind, recorded),
-                            None,
-                            None,
-                            0,
-                            call.index,
-                            function.name,
-                        );
+                        let by = By::call(call, function);
+                        let key = (kind, recorded);
+                        self.handles.insert(key, None, Belongs::default(), by);
                     }
                 }
                 Role::Destroy(kind) => {

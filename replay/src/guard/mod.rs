@@ -56,22 +56,12 @@ pub struct Measurements {
     pub results: serde_json::Value,
 }
 
-/// What a child says before it ends.
+/// What a child writes into the pipe before it exits.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     Report(Box<Report>),
-    /// What was measured.
     Measurements(Box<Measurements>),
-    /// Some ranges are taken: try another child.
-    Conflict,
-    /// The machine does not fit.
-    Machine(Vec<String>),
-    /// The devices cannot be matched: the problem, those of the trace, those that are here.
-    Devices(String, String, String),
-    /// The calls cannot be measured, as text.
-    Unmeasured(String),
-    /// Anything else, as text.
-    Failed(String),
+    Failed(Error),
 }
 
 /// True if this process's addresses are randomised.
@@ -98,11 +88,11 @@ pub fn run_guarded(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
     match guarded(trace, plan, command, guard, progress)? {
-        (Ended::Spoke(Message::Report(report)), attempts) => Ok(Report {
+        (Ended::Reported(Message::Report(report)), attempts) => Ok(Report {
             attempts,
             ..*report
         }),
-        (Ended::Spoke(_), _) => Err(unexpected()),
+        (Ended::Reported(_), _) => Err(unexpected()),
         (Ended::Died(report), _) => Ok(*report),
     }
 }
@@ -120,11 +110,11 @@ pub fn rerun_guarded(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Measurements, Error> {
     match guarded(trace, plan, command, guard, progress)? {
-        (Ended::Spoke(Message::Measurements(mut measurements)), attempts) => {
+        (Ended::Reported(Message::Measurements(mut measurements)), attempts) => {
             measurements.outcome.report.attempts = attempts;
             Ok(*measurements)
         }
-        (Ended::Spoke(_), _) => Err(unexpected()),
+        (Ended::Reported(_), _) => Err(unexpected()),
         (Ended::Died(report), _) => Err(Error::Measure {
             why: report.died.map_or_else(String::new, |died| {
                 format!("the measuring process {}", died.text)
@@ -141,7 +131,7 @@ fn unexpected() -> Error {
 
 /// How a child ended.
 enum Ended {
-    Spoke(Message),
+    Reported(Message),
     Died(Box<Report>),
 }
 
@@ -165,26 +155,11 @@ fn guarded(
         };
         let (message, status, page, hung) = one_child(command, guard, tried, progress)?;
         match message {
-            Some(Message::Conflict) if !last => continue,
-            Some(Message::Conflict) => {
-                return Err(Error::Conflict {
-                    taken: Vec::new(),
-                    total: 0,
-                });
-            }
-            Some(Message::Machine(reasons)) => return Err(Error::Machine { reasons }),
-            Some(Message::Devices(problem, recorded, here)) => {
-                return Err(Error::Devices {
-                    problem,
-                    recorded,
-                    here,
-                });
-            }
-            Some(Message::Failed(how)) => return Err(Error::NoReport { how }),
-            Some(Message::Unmeasured(why)) => return Err(Error::Measure { why }),
-            Some(message) => return Ok((Ended::Spoke(message), attempt)),
+            Some(Message::Failed(Error::Conflict { .. })) if !last => continue,
+            Some(Message::Failed(error)) => return Err(error),
+            Some(message) => return Ok((Ended::Reported(message), attempt)),
             None if hung || status.signal().is_some() => {
-                let report = obituary(trace, plan, status, &page, hung, attempt);
+                let report = crash_report(trace, plan, status, &page, hung, attempt);
                 return Ok((Ended::Died(Box::new(report)), attempt));
             }
             None => {
@@ -249,7 +224,7 @@ struct Attempt {
 }
 
 /// The report of a child that could not write one.
-fn obituary(
+fn crash_report(
     trace: &Trace,
     plan: &Plan,
     status: ExitStatus,
@@ -322,7 +297,7 @@ fn one_child(
     tried: Attempt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<End, Error> {
-    let failed = |what| move |source| Error::Child { what, source };
+    let failed = |what| move |error: io::Error| Error::child(what, error);
     let page = Page::create().map_err(failed("sharing a page"))?;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
     let text = format!(
@@ -480,15 +455,7 @@ fn as_child(
     let position = Arc::new(Position::Shared(page));
     let message = match work(&plan, &options, &position) {
         Ok(message) => message,
-        Err(Error::Measure { why }) => Message::Unmeasured(why),
-        Err(Error::Conflict { .. }) => Message::Conflict,
-        Err(Error::Machine { reasons }) => Message::Machine(reasons),
-        Err(Error::Devices {
-            problem,
-            recorded,
-            here,
-        }) => Message::Devices(problem, recorded, here),
-        Err(error) => Message::Failed(error.to_string()),
+        Err(error) => Message::Failed(error),
     };
     let Ok(text) = serde_json::to_vec(&message) else {
         return 2;
@@ -553,8 +520,9 @@ mod tests {
             watchdog: Duration::from_secs(20),
         };
         let mut command = Command::new("/bin/sh");
-        let script =
-            format!(r#"fd=${{{VARIABLE}#*,}}; printf '"Conflict"' > /proc/self/fd/${{fd%,*}}"#);
+        let script = format!(
+            r#"fd=${{{VARIABLE}#*,}}; printf '{{"Failed":{{"NoReport":{{"how":"x"}}}}}}' > /proc/self/fd/${{fd%,*}}"#
+        );
         command.args(["-c", &script]);
         let (message, ..) = one_child(
             command,
@@ -566,6 +534,9 @@ mod tests {
             &mut |_| {},
         )
         .unwrap();
-        assert!(matches!(message, Some(Message::Conflict)), "{message:?}");
+        assert!(
+            matches!(message, Some(Message::Failed(Error::NoReport { .. }))),
+            "{message:?}"
+        );
     }
 }

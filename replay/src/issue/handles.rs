@@ -1,27 +1,70 @@
-//! Which object of the replay a recorded handle stands for.
+//! Which object of the replay a recorded handle stands for: the live handle of each object of the model.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::Cell;
 
-use cutape_registry::Kind;
-use rustc_hash::FxBuildHasher;
+use cutape_format::Call;
+use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site};
+use cutape_registry::{Class, Function, Kind};
+use rustc_hash::FxHashMap;
 
 /// A handle of the recording.
 pub(crate) type Key = (Kind, u64);
 
-/// What a handle value stands for now.
-#[derive(Clone, Debug)]
-pub(crate) struct Object {
-    /// The live handle; `None` if the replay could not make it.
-    pub live: Option<u64>,
-    pub alive: bool,
-    /// How many objects had this value before.
-    pub generation: u32,
+/// What the replay keeps with an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    /// The live handle; `None` if the replay could not make the object.
+    pub handle: Option<u64>,
+    /// What made it.
+    pub by: By,
+}
+
+/// What makes or ends an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    /// Index of the call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: &'static str,
+    /// The call cannot be re-issued even in principle: what it makes exists elsewhere.
+    pub is_elsewhere: bool,
+}
+
+impl By {
+    pub(crate) fn call(call: &Call, function: &'static Function) -> Self {
+        Self {
+            call: call.index,
+            function: function.name,
+            is_elsewhere: function.class == Class::Unreplayable,
+        }
+    }
+
+    /// Something else than the call itself made it, at that call.
+    pub(crate) fn other(call: u64, function: &'static str) -> Self {
+        Self {
+            call,
+            function,
+            is_elsewhere: false,
+        }
+    }
+
+    fn site(self) -> Site {
+        Site {
+            index: self.call,
+            function: self.function,
+            thread: 0,
+            caller: 0,
+            result: Some(0),
+        }
+    }
+}
+
+/// What a new object belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Belongs {
     pub parent: Option<Key>,
     /// The live context that it goes with; 0 if none.
     pub context: u64,
-    pub made: u64,
-    pub made_by: &'static str,
-    pub ended: Option<(u64, &'static str)>,
 }
 
 /// What a recorded handle is good for.
@@ -66,217 +109,245 @@ fn dies_with_context(kind: Kind) -> bool {
 }
 
 /// All handles of the recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Handles {
-    objects: HashMap<Key, Object, FxBuildHasher>,
-    /// How many alive objects have a live handle.
-    live: HashMap<Key, u32, FxBuildHasher>,
-    /// The alive objects by what they hang on.
-    children: HashMap<Key, Keys, FxBuildHasher>,
-    /// The alive objects that end with a context, by its live handle.
-    in_context: HashMap<u64, Keys, FxBuildHasher>,
-    /// How often a function or kernel was made or ended.
-    changes: u64,
+    objects: Objects<Live>,
+    /// How many objects that live have a live handle.
+    live: FxHashMap<Key, u32>,
+    /// Contexts by live handle.
+    contexts: FxHashMap<u64, ObjectId>,
+    /// What goes with a context although it belongs to something else, by the context's live handle:
+    /// functions of kernels.
+    also_in_context: FxHashMap<u64, Vec<ObjectId>>,
+    /// The stream that was resolved last: recorded handle, live handle, version of streams.
+    last_stream: Cell<Option<(u64, u64, u64)>>,
 }
 
-type Keys = HashSet<Key, FxBuildHasher>;
+impl Default for Handles {
+    fn default() -> Self {
+        Self {
+            objects: Objects::new(Retention::PerHandle),
+            live: FxHashMap::default(),
+            contexts: FxHashMap::default(),
+            also_in_context: FxHashMap::default(),
+            last_stream: Cell::new(None),
+        }
+    }
+}
 
 impl Handles {
     /// A call found an object that may be known already.
-    pub(crate) fn find(
-        &mut self,
-        key: Key,
-        live: Option<u64>,
-        parent: Option<Key>,
-        context: u64,
-        made: u64,
-        made_by: &'static str,
-    ) {
-        match self.objects.get(&key) {
-            Some(old) if old.alive && (old.live == live || live.is_none()) => {}
-            _ => self.insert(key, live, parent, context, made, made_by),
+    pub(crate) fn find(&mut self, key: Key, live: Option<u64>, belongs: Belongs, by: By) {
+        let known = self.objects.live(key.0, key.1);
+        let known = known.and_then(|id| self.objects.get(id));
+        match known {
+            Some(known) if known.data.handle == live || live.is_none() => {}
+            _ => self.insert(key, live, belongs, by),
         }
     }
 
-    /// A call made an object; what had the handle before has ended unnoticed.
-    pub(crate) fn insert(
-        &mut self,
-        key: Key,
-        live: Option<u64>,
-        parent: Option<Key>,
-        context: u64,
-        made: u64,
-        made_by: &'static str,
-    ) {
-        if self.objects.get(&key).is_some_and(|old| old.alive) {
-            self.end(key, made, made_by);
-        }
-        self.changed(key.0);
-        let generation = self.objects.get(&key).map_or(0, |old| old.generation + 1);
-        if let Some(live) = live {
-            *self.live.entry((key.0, live)).or_default() += 1;
-        }
-        if let Some(parent) = parent {
-            self.children.entry(parent).or_default().insert(key);
-        }
-        if context != 0 && dies_with_context(key.0) {
-            self.in_context.entry(context).or_default().insert(key);
-        }
-        let object = Object {
-            live,
-            alive: true,
-            generation,
-            parent,
-            context,
-            made,
-            made_by,
-            ended: None,
+    /// A call made an object; what had the handle before has ended without a call that shows it.
+    pub(crate) fn insert(&mut self, key: Key, live: Option<u64>, belongs: Belongs, by: By) {
+        let (kind, handle) = key;
+        let owner = belongs.parent.and_then(|parent| {
+            let owner = self.objects.find(parent.0, parent.1);
+            owner.live()
+        });
+        let in_context = belongs.context != 0 && dies_with_context(kind);
+        let context = self.contexts.get(&belongs.context);
+        let context = context.copied().filter(|_| in_context);
+        let new = NewObject {
+            kind,
+            handle,
+            origin: Origin::Created,
+            created: by.site(),
+            created_ticks: 0,
+            parent: owner.or(context),
+            context: None,
         };
-        self.objects.insert(key, object);
+        let data = Live { handle: live, by };
+        let (id, ended) = self.objects.create(new, data);
+        self.count_ended(&ended);
+        if let Some(live) = live {
+            *self.live.entry((kind, live)).or_default() += 1;
+            if kind == Kind::Context {
+                self.contexts.insert(live, id);
+            }
+        }
+        if in_context
+            && belongs
+                .parent
+                .is_some_and(|parent| !dies_with_context(parent.0))
+        {
+            let others = self.also_in_context.entry(belongs.context).or_default();
+            others.retain(|&other| self.objects.end_of(other).is_none());
+            others.push(id);
+        }
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&Object> {
-        self.objects.get(&key)
+    fn object(&self, key: Key) -> Option<&Object<Live>> {
+        let id = self.objects.find(key.0, key.1).known()?;
+        self.objects.get(id)
     }
 
-    fn changed(&mut self, kind: Kind) {
-        self.changes += u64::from(matches!(kind, Kind::Function | Kind::Kernel));
+    /// The newest object that had the handle.
+    pub(crate) fn get(&self, key: Key) -> Option<Live> {
+        self.object(key).map(|object| object.data)
     }
 
-    /// While this number stays the same, every handle of a function or kernel stands for what it stood for.
+    /// True if an object that lives has the handle.
+    pub(crate) fn is_live(&self, key: Key) -> bool {
+        self.objects.live(key.0, key.1).is_some()
+    }
+
+    /// While this number stays the same, every handle of a function or kernel stands for what it
+    /// stood for.
     #[inline]
     pub(crate) fn changes_of_functions(&self) -> u64 {
-        self.changes
+        self.objects.version(Kind::Function) + self.objects.version(Kind::Kernel)
     }
 
-    /// The object for which [`Handles::resolve`] says [`Resolved::Live`].
-    pub(crate) fn live_object(&self, kind: Kind, value: u64) -> Option<&Object> {
-        let of = |kind| {
-            let object = self.objects.get(&(kind, value))?;
-            (object.alive && object.live.is_some()).then_some(object)
-        };
-        let kernel = || (kind == Kind::Function).then(|| of(Kind::Kernel)).flatten();
-        of(kind).or_else(kernel)
+    /// The live function or kernel that a handle stands for where a function is expected.
+    pub(crate) fn live_function(&self, handle: u64) -> Option<Live> {
+        let id = self.objects.resolve(Kind::Function, handle).live()?;
+        self.objects.get(id).map(|object| object.data)
     }
 
-    /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver API).
+    /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver
+    /// API).
     pub(crate) fn resolve(&self, kind: Kind, value: u64) -> Resolved {
-        let of = |kind| match self.objects.get(&(kind, value)) {
-            Some(Object { live: None, .. }) => Resolved::Missing,
-            Some(Object {
-                live: Some(live),
-                alive: true,
-                ..
-            }) => Resolved::Live(*live),
-            Some(Object {
-                live: Some(live),
-                alive: false,
-                ..
-            }) => Resolved::Dead(*live),
-            None => Resolved::Unknown,
+        let found = self.objects.resolve(kind, value);
+        let Some(object) = found.known().and_then(|id| self.objects.get(id)) else {
+            return Resolved::Unknown;
         };
-        let own = of(kind);
-        if kind != Kind::Function || matches!(own, Resolved::Live(_)) {
-            return own;
+        match (object.data.handle, found.live()) {
+            (None, _) => Resolved::Missing,
+            (Some(live), Some(_)) => Resolved::Live(live),
+            (Some(live), None) => Resolved::Dead(live),
         }
-        match of(Kind::Kernel) {
-            Resolved::Unknown => own,
-            kernel => kernel,
+    }
+
+    /// The live handle of a stream, for calls that follow each other on one.
+    #[inline]
+    pub(crate) fn live_stream(&self, value: u64) -> Option<u64> {
+        let version = self.objects.version(Kind::Stream);
+        match self.last_stream.get() {
+            Some((known, live, at)) if known == value && at == version => Some(live),
+            _ => self.look_up_stream(value, version),
         }
+    }
+
+    #[cold]
+    fn look_up_stream(&self, value: u64, version: u64) -> Option<u64> {
+        let Resolved::Live(live) = self.resolve(Kind::Stream, value) else {
+            return None;
+        };
+        self.last_stream.set(Some((value, live, version)));
+        Some(live)
+    }
+
+    fn count(&self, kind: Kind, live: u64) -> u32 {
+        self.live.get(&(kind, live)).copied().unwrap_or(0)
     }
 
     /// True if an object that lives has that live handle: a dead one of the same value would hit it.
     pub(crate) fn is_taken(&self, kind: Kind, live: u64) -> bool {
-        let count = |kind| self.live.get(&(kind, live)).copied().unwrap_or(0);
-        count(kind) > 0 || (kind == Kind::Function && count(Kind::Kernel) > 0)
+        self.count(kind, live) > 0 || (kind == Kind::Function && self.count(Kind::Kernel, live) > 0)
     }
 
     /// True if an array lives.
     pub(crate) fn any_array(&self) -> bool {
-        let is_array = |kind: Kind| matches!(kind, Kind::Array | Kind::MipmappedArray);
-        let mut objects = self.objects.iter();
-        objects.any(|(key, object)| object.alive && is_array(key.0))
+        let lives = |kind| !self.objects.all_live(kind).is_empty();
+        lives(Kind::Array) || lives(Kind::MipmappedArray)
     }
 
     /// True if a live handle is that of a kernel, and of no function.
     pub(crate) fn is_live_kernel(&self, live: u64) -> bool {
-        let count = |kind| self.live.get(&(kind, live)).copied().unwrap_or(0);
-        count(Kind::Kernel) > 0 && count(Kind::Function) == 0
+        self.count(Kind::Kernel, live) > 0 && self.count(Kind::Function, live) == 0
     }
 
-    /// Ends an object and everything that hangs on it; returns the keys that ended.
-    pub(crate) fn end(&mut self, key: Key, call: u64, by: &'static str) -> Vec<Key> {
-        let mut ended = Vec::new();
-        let mut queue = vec![key];
-        while let Some(key) = queue.pop() {
-            let Some(object) = self.objects.get_mut(&key) else {
-                continue;
-            };
-            if !object.alive {
-                continue;
+    /// Ends an object and everything that belongs to it; returns the keys that ended.
+    pub(crate) fn end(&mut self, key: Key, by: By) -> Vec<Key> {
+        let Some(id) = self.objects.live(key.0, key.1) else {
+            return Vec::new();
+        };
+        let live = self.objects.get(id).and_then(|object| object.data.handle);
+        let ended = self.objects.end(id, by.site());
+        let mut keys = self.count_ended(&ended);
+        if key.0 == Kind::Context
+            && let Some(live) = live
+        {
+            self.contexts.remove(&live);
+            keys.extend(self.end_also_in_context(live, by));
+        }
+        keys
+    }
+
+    /// Ends everything of a live context, which itself stays known (a primary context that was
+    /// released or reset).
+    pub(crate) fn end_context_content(&mut self, context: u64, by: By) -> Vec<Key> {
+        let Some(&id) = self.contexts.get(&context) else {
+            return Vec::new();
+        };
+        let ended = self.objects.end_children(id, by.site());
+        let mut keys = self.count_ended(&ended);
+        keys.extend(self.end_also_in_context(context, by));
+        keys
+    }
+
+    fn end_also_in_context(&mut self, context: u64, by: By) -> Vec<Key> {
+        let others = self.also_in_context.remove(&context).unwrap_or_default();
+        let mut keys = Vec::new();
+        for id in others {
+            if self.objects.end_of(id).is_none() {
+                let ended = self.objects.end(id, by.site());
+                keys.extend(self.count_ended(&ended));
             }
-            object.alive = false;
-            object.ended = Some((call, by));
-            let (live, parent, context) = (object.live, object.parent, object.context);
-            self.changed(key.0);
-            if let Some(live) = live
-                && let Some(count) = self.live.get_mut(&(key.0, live))
+        }
+        keys
+    }
+
+    fn count_ended(&mut self, ended: &[ObjectId]) -> Vec<Key> {
+        let objects = ended.iter().filter_map(|&id| self.objects.get(id));
+        let mut keys = Vec::new();
+        for object in objects {
+            keys.push((object.kind, object.handle));
+            if let Some(live) = object.data.handle
+                && let Some(count) = self.live.get_mut(&(object.kind, live))
             {
                 *count = count.saturating_sub(1);
             }
-            ended.push(key);
-            if let Some(siblings) = parent.and_then(|parent| self.children.get_mut(&parent)) {
-                siblings.remove(&key);
-            }
-            if let Some(others) = self.in_context.get_mut(&context) {
-                others.remove(&key);
-            }
-            queue.extend(self.children.remove(&key).into_iter().flatten());
-            if key.0 == Kind::Context
-                && let Some(content) = live.and_then(|live| self.in_context.remove(&live))
-            {
-                queue.extend(content);
-            }
         }
-        ended
-    }
-
-    /// Ends everything of a live context, which itself stays known (a primary context that was released or reset).
-    pub(crate) fn end_context_content(
-        &mut self,
-        context: u64,
-        call: u64,
-        by: &'static str,
-    ) -> Vec<Key> {
-        let keys = self.in_context.remove(&context).unwrap_or_default();
-        keys.into_iter()
-            .flat_map(|key| self.end(key, call, by))
-            .collect()
+        keys
     }
 
     /// Where a handle comes from and where it ended, in one line.
     pub(crate) fn describe(&self, kind: Kind, value: u64) -> Option<String> {
-        let mut found = (kind, self.objects.get(&(kind, value)));
-        if found.1.is_none() && kind == Kind::Function {
-            found = (Kind::Kernel, self.objects.get(&(Kind::Kernel, value)));
-        }
-        let object = found.1?;
+        let kernel = || {
+            self.object((Kind::Kernel, value))
+                .filter(|_| kind == Kind::Function)
+        };
+        let object = self.object((kind, value)).or_else(kernel)?;
+        let name = object.kind.name();
+        let made = object.created;
         let mut text = format!(
-            "{} {value:#x}: made by {} at call {}",
-            found.0.name(),
-            object.made_by,
-            object.made
+            "{name} {value:#x}: made by {} at call {}",
+            made.function, made.index
         );
-        if object.generation > 0 {
-            text += &format!(", the handle value's use number {}", object.generation + 1);
+        if object.handle_use > 1 {
+            text += &format!(", the handle value's use number {}", object.handle_use);
         }
-        if let Some((kind, parent)) = object.parent {
-            text += &format!(", of {} {parent:#x}", kind.name());
+        let parent = object.parent.and_then(|parent| self.objects.get(parent));
+        if let Some(parent) = parent.filter(|parent| parent.kind != Kind::Context) {
+            text += &format!(", of {} {:#x}", parent.kind.name(), parent.handle);
         }
-        if let Some((call, by)) = object.ended {
-            text += &format!(", ended by {by} at call {call}");
+        if let Some(end) = &object.end {
+            text += &format!(
+                ", ended by {} at call {}",
+                end.site.function, end.site.index
+            );
         }
-        if object.live.is_none() {
+        if object.data.handle.is_none() {
             text += ", not made at replay";
         }
         Some(text)
@@ -287,144 +358,100 @@ impl Handles {
 mod tests {
     use super::*;
 
+    const CONTEXT: Key = (Kind::Context, 0x1);
+
+    fn by(call: u64, name: &'static str) -> By {
+        By::other(call, name)
+    }
+
+    /// Handles with an object of each line, made by some call: key, live handle, parent, live context.
+    fn handles(objects: &[(Key, u64, Option<Key>, u64)]) -> Handles {
+        let mut handles = Handles::default();
+        for &(key, live, parent, context) in objects {
+            let belongs = Belongs { parent, context };
+            handles.insert(key, Some(live), belongs, by(1, "cuInit"));
+        }
+        handles
+    }
+
     #[test]
     fn handle_values_are_recycled() {
-        let mut handles = Handles::default();
         let key = (Kind::Stream, 0x10);
-        assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Unknown);
-        handles.insert(key, Some(0x99), None, 7, 1, "cuStreamCreate");
-        assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Live(0x99));
-        assert_eq!(
-            handles.resolve(Kind::Event, 0x10),
-            Resolved::Unknown,
-            "kinds are apart"
-        );
-        handles.end(key, 2, "cuStreamDestroy");
-        assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Dead(0x99));
+        let mut handles = handles(&[(key, 0x99, None, 7)]);
+        let resolved = |handles: &Handles| handles.resolve(Kind::Stream, 0x10);
+        assert_eq!(resolved(&handles), Resolved::Live(0x99));
+        assert_eq!(handles.resolve(Kind::Event, 0x10), Resolved::Unknown);
+        handles.end(key, by(2, "cuStreamDestroy_v2"));
+        assert_eq!(resolved(&handles), Resolved::Dead(0x99));
         assert!(!handles.is_taken(Kind::Stream, 0x99));
-        handles.insert(key, Some(0x77), None, 7, 3, "cuStreamCreate");
-        assert_eq!(handles.resolve(Kind::Stream, 0x10), Resolved::Live(0x77));
-        assert_eq!(handles.get(key).map(|object| object.generation), Some(1));
+        let create = by(3, "cuStreamCreate");
+        handles.insert(key, Some(0x77), Belongs::default(), create);
+        assert_eq!(resolved(&handles), Resolved::Live(0x77));
+        let text = handles.describe(Kind::Stream, 0x10).unwrap();
         assert!(
-            handles
-                .describe(Kind::Stream, 0x10)
-                .unwrap()
-                .contains("use number 2")
+            text.ends_with("at call 3, the handle value's use number 2"),
+            "{text}"
         );
     }
 
     #[test]
-    fn what_hangs_on_an_object_ends_with_it() {
-        let mut handles = Handles::default();
-        let context = (Kind::Context, 0x1);
-        handles.insert(context, Some(0xc), None, 0, 0, "cuCtxCreate_v4");
-        handles.insert(
-            (Kind::Module, 0x2),
-            Some(0x20),
-            None,
-            0xc,
-            1,
-            "cuModuleLoadData",
-        );
-        handles.insert(
-            (Kind::Function, 0x3),
-            Some(0x30),
-            Some((Kind::Module, 0x2)),
-            0xc,
-            2,
-            "cuModuleGetFunction",
-        );
-        handles.insert(
-            (Kind::Library, 0x4),
-            Some(0x40),
-            None,
-            0,
-            3,
-            "cuLibraryLoadData",
-        );
-        handles.insert(
-            (Kind::Kernel, 0x5),
-            Some(0x50),
-            Some((Kind::Library, 0x4)),
-            0,
-            4,
-            "cuLibraryGetKernel",
-        );
-        let mut ended = handles.end(context, 9, "cuCtxDestroy");
+    fn what_belongs_to_an_object_ends_with_it() {
+        let (module, library) = ((Kind::Module, 0x2), (Kind::Library, 0x4));
+        let (function, kernel) = ((Kind::Function, 0x3), (Kind::Kernel, 0x5));
+        let of_kernel = (Kind::Function, 0x6);
+        let mut handles = handles(&[
+            (CONTEXT, 0xc, None, 0),
+            (module, 0x20, None, 0xc),
+            (function, 0x30, Some(module), 0xc),
+            (library, 0x40, None, 0),
+            (kernel, 0x50, Some(library), 0),
+            (of_kernel, 0x60, Some(kernel), 0xc),
+        ]);
+        let mut ended = handles.end(CONTEXT, by(9, "cuCtxDestroy_v2"));
         ended.sort();
-        assert_eq!(ended, [context, (Kind::Module, 0x2), (Kind::Function, 0x3)]);
-        assert_eq!(handles.resolve(Kind::Function, 0x3), Resolved::Dead(0x30));
-        assert_eq!(
-            handles.resolve(Kind::Function, 0x5),
-            Resolved::Live(0x50),
-            "a kernel as a function"
-        );
-        handles.end((Kind::Library, 0x4), 10, "cuLibraryUnload");
+        assert_eq!(ended, [CONTEXT, module, function, of_kernel]);
+        for (handle, resolved) in [
+            (0x3, Resolved::Dead(0x30)),
+            // A kernel as a function.
+            (0x5, Resolved::Live(0x50)),
+            (0x6, Resolved::Dead(0x60)),
+        ] {
+            assert_eq!(handles.resolve(Kind::Function, handle), resolved);
+        }
+        let unload = by(10, "cuLibraryUnload");
+        assert_eq!(handles.end(library, unload), [library, kernel]);
         assert_eq!(handles.resolve(Kind::Function, 0x5), Resolved::Dead(0x50));
-        assert!(
-            handles
-                .end((Kind::Library, 0x4), 11, "cuLibraryUnload")
-                .is_empty(),
-            "only once"
-        );
+        assert!(handles.end(library, unload).is_empty(), "only once");
     }
 
     #[test]
     fn what_has_ended_or_moved_does_not_end_again() {
-        let mut handles = Handles::default();
         let (old, new) = ((Kind::Module, 0x2), (Kind::Module, 0x9));
         let function = (Kind::Function, 0x3);
-        for round in 0..3 {
-            handles.insert(
-                function,
-                Some(0x30),
-                Some(old),
-                0xc,
-                round,
-                "cuModuleGetFunction",
-            );
-            assert_eq!(handles.end(function, round, "end"), [function]);
-        }
-        // The same value again, of another module.
-        handles.insert(
-            function,
-            Some(0x31),
-            Some(new),
-            0xc,
-            4,
-            "cuModuleGetFunction",
-        );
-        for module in [old, new] {
-            handles.insert(module, Some(0x20), None, 0xc, 5, "cuModuleLoadData");
-        }
-        assert_eq!(handles.end(old, 6, "cuModuleUnload"), [old]);
-        let mut ended = handles.end_context_content(0xc, 7, "cuDevicePrimaryCtxReset");
+        let mut handles = handles(&[
+            (CONTEXT, 0xc, None, 0),
+            (old, 0x20, None, 0xc),
+            (new, 0x21, None, 0xc),
+            (function, 0x30, Some(old), 0xc),
+            // The same value again, of another module.
+            (function, 0x31, Some(new), 0xc),
+        ]);
+        assert_eq!(handles.end(old, by(6, "cuModuleUnload")), [old]);
+        let reset = by(7, "cuDevicePrimaryCtxReset_v2");
+        let mut ended = handles.end_context_content(0xc, reset);
         ended.sort();
         assert_eq!(ended, [new, function]);
-        assert!(handles.end_context_content(0xc, 8, "again").is_empty());
-        assert!(handles.children.values().all(Keys::is_empty));
+        assert!(handles.end_context_content(0xc, reset).is_empty());
+        assert_eq!(handles.resolve(Kind::Context, 0x1), Resolved::Live(0xc));
     }
 
     #[test]
     fn a_dead_value_that_the_driver_gave_out_again_is_noticed() {
-        let mut handles = Handles::default();
-        handles.insert(
-            (Kind::Module, 1),
-            Some(0x50),
-            None,
-            0,
-            0,
-            "cuModuleLoadData",
-        );
-        handles.end((Kind::Module, 1), 1, "cuModuleUnload");
-        handles.insert(
-            (Kind::Module, 2),
-            Some(0x50),
-            None,
-            0,
-            2,
-            "cuModuleLoadData",
-        );
+        let (first, second) = ((Kind::Module, 1), (Kind::Module, 2));
+        let mut handles = handles(&[(first, 0x50, None, 0)]);
+        handles.end(first, by(1, "cuModuleUnload"));
+        let load = by(2, "cuModuleLoadData");
+        handles.insert(second, Some(0x50), Belongs::default(), load);
         assert_eq!(handles.resolve(Kind::Module, 1), Resolved::Dead(0x50));
         assert!(handles.is_taken(Kind::Module, 0x50));
     }
@@ -432,7 +459,8 @@ mod tests {
     #[test]
     fn an_object_that_replay_could_not_make_is_missing() {
         let mut handles = Handles::default();
-        handles.insert((Kind::Event, 1), None, None, 0, 0, "cuEventCreate");
+        let create = by(0, "cuEventCreate");
+        handles.insert((Kind::Event, 1), None, Belongs::default(), create);
         assert_eq!(handles.resolve(Kind::Event, 1), Resolved::Missing);
     }
 }

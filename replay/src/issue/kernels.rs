@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use cutape_registry::Kind;
 use rustc_hash::FxBuildHasher;
 
 use crate::api::Api;
@@ -159,8 +158,8 @@ impl Kernels {
         wish: Wish,
         length: usize,
     ) -> Option<usize> {
-        let object = handles.live_object(Kind::Function, wish.handle)?;
-        let (live, made) = (object.live?, object.made);
+        let object = handles.live_function(wish.handle)?;
+        let (live, made) = (object.handle?, object.by.call);
         let changes = handles.changes_of_functions();
         let at = self.by_handle.get(&wish.handle).copied();
         if let Some(at) = at

@@ -2,7 +2,9 @@
 //! call is given and in what is expected back.
 
 use cutape_format::Call;
-use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
+use cutape_registry::{
+    Family, Field, Function, Kind, Length, Meaning, Param, PointerOp, Role, Struct, structure,
+};
 
 use crate::buffer::number;
 use crate::issue::handles::Resolved;
@@ -31,7 +33,17 @@ fn is_address(c_type: &str) -> bool {
     c_type.contains("CUdeviceptr") || c_type.replace(' ', "") == "void**"
 }
 
-fn elements(param: &Param, length: Length, call: &Call, is_input: bool) -> Elements {
+/// True for the memory of an attribute whose type depends on which one it is.
+fn is_range_attribute(function: &Function) -> bool {
+    function.family == Family::Pointer(PointerOp::RangeAttribute)
+}
+
+fn elements(
+    (function, param): (Option<&Function>, &Param),
+    length: Length,
+    call: &Call,
+    is_input: bool,
+) -> Elements {
     if let Length::ByAttribute(position, _) = length {
         let attribute = call.argument(usize::from(position));
         return match length.attribute_type(attribute) {
@@ -40,8 +52,8 @@ fn elements(param: &Param, length: Length, call: &Call, is_input: bool) -> Eleme
         };
     }
     // CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, ..._ACCESSED_BY and ..._LAST_PREFETCH_LOCATION: devices.
-    if call.signature.base == "cuMemRangeGetAttribute"
-        && param.name == "data"
+    if function.is_some_and(is_range_attribute)
+        && matches!(param.role, Role::Out(_))
         && matches!(call.argument_named("attribute"), Some(2..=4))
     {
         return Elements::Values(4, Meaning::Handle(Kind::Device));
@@ -62,7 +74,7 @@ pub(crate) fn is_plain_output(function: &Function, param: &Param) -> bool {
         return false;
     };
     !matches!(length, Length::ByAttribute(..))
-        && function.base != "cuMemRangeGetAttribute"
+        && !is_range_attribute(function)
         && !is_address(param.c_type)
         && pointee(param.c_type).is_none_or(|name| structure(name).is_none())
 }
@@ -113,7 +125,7 @@ impl<'t> Player<'t> {
         length: Length,
         bytes: &mut [u8],
     ) -> Result<(), Skip> {
-        match elements(param, length, call, true) {
+        match elements((self.current.decoded.function, param), length, call, true) {
             Elements::Plain => Ok(()),
             Elements::Values(size, meaning) => {
                 for value in bytes.chunks_exact_mut(size.max(1)) {
@@ -198,7 +210,7 @@ impl<'t> Player<'t> {
         received: &[u8],
     ) -> Vec<u8> {
         let mut expected = recorded.to_vec();
-        match elements(param, length, call, false) {
+        match elements((self.current.decoded.function, param), length, call, false) {
             Elements::Plain => {}
             Elements::Values(size, meaning) => {
                 let size = size.max(1);

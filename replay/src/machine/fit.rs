@@ -10,6 +10,7 @@ use cutape_registry::Kind;
 
 use crate::api::{refused, result_name};
 use crate::error::Error;
+use crate::issue::handles::{Belongs, By};
 use crate::issue::player::Player;
 use crate::machine::check::{
     is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
@@ -160,14 +161,9 @@ impl Player<'_> {
                 continue;
             };
             let live = self.hold_primary(here)?;
-            self.handles.find(
-                (Kind::Context, recorded),
-                Some(live),
-                None,
-                0,
-                call,
-                "cuDevicePrimaryCtxRetain",
-            );
+            let by = By::other(call, "cuDevicePrimaryCtxRetain");
+            let key = (Kind::Context, recorded);
+            self.handles.find(key, Some(live), Belongs::default(), by);
         }
         Ok(())
     }

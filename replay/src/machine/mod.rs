@@ -7,7 +7,7 @@ pub(crate) mod fit;
 use std::collections::{BTreeSet, HashMap};
 
 use cutape_format::Call;
-use cutape_registry::{Function, Kind, Role};
+use cutape_registry::{DeviceOp, Family, Function, FunctionOp, Kind, Role};
 
 use crate::machine::devices::{Device, Devices};
 
@@ -50,12 +50,14 @@ impl Machine {
             }
             _ => {}
         }
-        if function.base == "cuDeviceGetCount" {
+        if function.family == Family::Device(DeviceOp::Count) {
             let (recorded, here) = self.devices.counts();
             return recorded != here;
         }
         // Registers, local memory and the like are those of the code for the device.
-        if matches!(function.base, "cuFuncGetAttribute" | "cuKernelGetAttribute") {
+        if let Family::Function(FunctionOp::GetAttribute)
+        | Family::Kernel(FunctionOp::GetAttribute) = function.family
+        {
             return !self.compiles_alike();
         }
         // The address of a device on its bus is among the questions about memory, as are the needs of arrays.

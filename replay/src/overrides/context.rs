@@ -1,9 +1,9 @@
 //! What the end of contexts does to the books, and the primary context that the replay holds.
 
 use cutape_format::Call;
-use cutape_registry::{Function, Kind};
+use cutape_registry::{ContextOp, Family, Function, Kind, PrimaryOp};
 
-use crate::issue::handles::{Key, Resolved};
+use crate::issue::handles::{By, Key, Resolved};
 use crate::issue::player::{Played, Player};
 
 /// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
@@ -31,8 +31,8 @@ fn live_device(player: &Player<'_>, call: &Call<'_>, position: usize) -> i32 {
 
 /// Follows a call that succeeded, in the recording and here.
 pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
-    match function.base {
-        "cuDevicePrimaryCtxRetain" => {
+    match function.family {
+        Family::PrimaryContext(PrimaryOp::Retain) => {
             // From here on the program's own reference holds it, and its release counts as recorded.
             let device = live_device(player, call, 1);
             let context = call
@@ -45,9 +45,9 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
                 player.machine.held.remove(&device);
             }
         }
-        "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
+        Family::PrimaryContext(operation @ (PrimaryOp::Release | PrimaryOp::Reset)) => {
             let device = live_device(player, call, 0);
-            if function.base == "cuDevicePrimaryCtxReset" {
+            if operation == PrimaryOp::Reset {
                 player.machine.held.remove(&device);
             }
             if player.api.primary_is_active(device) == Ok(false) {
@@ -55,14 +55,14 @@ pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'st
             }
         }
         // Only the last use destroys the context.
-        "cuCtxDetach" => {
+        Family::Context(ContextOp::Detach) => {
             let context = call.argument(0);
             if let Resolved::Live(live) = player.handles.resolve(Kind::Context, context)
                 && player.api.current_context() != Ok(live)
             {
                 let ended = player
                     .handles
-                    .end((Kind::Context, context), call.index, function.name);
+                    .end((Kind::Context, context), By::call(call, function));
                 player.end_ranges(call.index, &ended, Some(live));
             }
         }
@@ -80,6 +80,6 @@ fn primary_ended<'t>(
     let Some(live) = primary else { return };
     let ended: Vec<Key> = player
         .handles
-        .end_context_content(live, call.index, function.name);
+        .end_context_content(live, By::call(call, function));
     player.end_ranges(call.index, &ended, Some(live));
 }

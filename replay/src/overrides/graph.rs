@@ -9,7 +9,7 @@ use crate::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
 use crate::issue::frame::{Expect, Frame};
-use crate::issue::handles::Resolved;
+use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::{Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
@@ -221,9 +221,12 @@ pub(crate) fn capture_info<'t>(
             let ordered = matched(&recorded, &live, |handle| known_node(player, handle));
             for (&recorded, live) in recorded.iter().zip(ordered.unwrap_or_default()) {
                 let key = (Kind::GraphNode, recorded);
-                player
-                    .handles
-                    .find(key, Some(live), None, 0, call.index, function.name);
+                player.handles.find(
+                    key,
+                    Some(live),
+                    Belongs::default(),
+                    By::call(call, function),
+                );
             }
         }
     }

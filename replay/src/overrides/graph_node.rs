@@ -14,6 +14,7 @@ use std::mem::offset_of;
 use crate::buffer::{Buffer, number};
 use crate::compare::received::read_memory;
 use crate::issue::frame::Frame;
+use crate::issue::handles::{Belongs, By};
 use crate::issue::player::{Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
@@ -392,7 +393,7 @@ fn allocated<'t>(
         context,
         owner: None,
         made: call.index,
-        made_by: function.name,
+        made_by: function,
         ended: None,
         flags: 0,
     });
@@ -421,13 +422,16 @@ fn bodies<'t>(
         return;
     }
     let live = read_memory(graphs, count * 8);
-    let node = call.out(0).map(|node| (Kind::GraphNode, node));
+    let belongs = Belongs {
+        parent: call.out(0).map(|node| (Kind::GraphNode, node)),
+        context: 0,
+    };
     for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
         let key = (Kind::Graph, number(recorded));
         let live = Some(number(live));
         player
             .handles
-            .insert(key, live, node, 0, call.index, function.name);
+            .insert(key, live, belongs, By::call(call, function));
     }
 }
 

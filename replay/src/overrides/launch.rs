@@ -81,12 +81,16 @@ pub(crate) fn kernel<'t>(
         takes_extra: true,
         keeps_memory: false,
     };
-    let parameters = rebuild(player, call, given)?;
+    let mut parameters = Parameters::default();
+    rebuild(player, call, given, &mut parameters)?;
     args[FUNCTION] = match parameters.given {
         Some((live, _)) => live,
         None => player.live_handle(call, Kind::Function, args[FUNCTION])?,
     };
-    let stream = player.live_handle(call, Kind::Stream, args[STREAM]);
+    let stream = match player.handles.live_stream(args[STREAM]) {
+        Some(stream) => Ok(stream),
+        None => player.live_handle(call, Kind::Stream, args[STREAM]),
+    };
     args[KERNEL_PARAMS] = parameters.kernel_params;
     args[EXTRA] = parameters.extra;
     let issued = stream.and_then(|stream| {
@@ -179,7 +183,9 @@ fn parameters<'t>(
         takes_extra: extra.is_some(),
         keeps_memory: false,
     };
-    rebuild(player, call, given)
+    let mut built = Parameters::default();
+    rebuild(player, call, given, &mut built)?;
+    Ok(built)
 }
 
 /// The parameters of a kernel node, which stand behind one struct; `given` says whether there are `kernelParams` and `extra`.
@@ -200,7 +206,9 @@ pub(crate) fn node_parameters<'t>(
         takes_extra,
         keeps_memory: true,
     };
-    rebuild(player, call, given)
+    let mut built = Parameters::default();
+    rebuild(player, call, given, &mut built)?;
+    Ok(built)
 }
 
 /// What a call gave as parameters of a kernel.
@@ -217,7 +225,12 @@ struct Given {
     keeps_memory: bool,
 }
 
-fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result<Parameters, Skip> {
+fn rebuild<'t>(
+    player: &mut Player<'t>,
+    call: &Call<'t>,
+    given: Given,
+    built: &mut Parameters,
+) -> Result<(), Skip> {
     let Given {
         handle,
         has_params,
@@ -226,15 +239,14 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
         takes_extra,
         keeps_memory,
     } = given;
-    let mut built = Parameters::default();
     if !has_params && extra.is_none() {
-        return Ok(built);
+        return Ok(());
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
         built.kernel_params = player.lent.stub();
         built.extra = built.lend(Buffer::of_words(&[0, 0]));
-        return Ok(built);
+        return Ok(());
     }
     let inline = player.current.decoded.kernel_parameters;
     let packed = inline
@@ -263,7 +275,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
             }
             None => built.kernel_params = player.lent.stub(),
         }
-        return Ok(built);
+        return Ok(());
     };
     note_host_memory(player, &packed);
     if player.ranges.any_translated() || player.captures.has_moved_conditions() {
@@ -276,7 +288,7 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
     }
     if packed.is_empty() {
         built.kernel_params = player.lent.stub();
-        return Ok(built);
+        return Ok(());
     }
     let wish = Wish {
         handle,
@@ -298,9 +310,9 @@ fn rebuild<'t>(player: &mut Player<'t>, call: &Call<'t>, given: Given) -> Result
             built.given = Some((given.function, number));
         }
         None if takes_extra => built.extra = built.lend(as_list(&packed)),
-        None => built.kernel_params = as_one(&mut built, &packed),
+        None => built.kernel_params = as_one(built, &packed),
     }
-    Ok(built)
+    Ok(())
 }
 
 /// The packed parameters that were recorded with a parameter.
@@ -350,7 +362,7 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
         let Some(range) = player.ranges.find_of_host(number(word)) else {
             continue;
         };
-        let made_by = range.made_by;
+        let made_by = range.made_by.name;
         if !player.has_host_memory(range) && !told.contains(&made_by) {
             told.push(made_by);
             player.comparer.host_memory_given = true;

@@ -156,7 +156,7 @@ pub(crate) fn complete<'t>(
         context: 0,
         owner: Some((Kind::Link, state)),
         made: call.index,
-        made_by: function.name,
+        made_by: function,
         ended: None,
         flags: 0,
     });

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use cutape_format::{Bytes, Call, layout::field};
-use cutape_registry::Function;
+use cutape_registry::{Family, Function, LinkOp};
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
@@ -102,7 +102,9 @@ pub(crate) fn image_piece<'t>(
 
 fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {
     match player.ranges.find(address) {
-        Found::Live(range, offset) if range.made_by == "cuLinkComplete" => {
+        Found::Live(range, offset)
+            if matches!(range.made_by.family, Family::Link(LinkOp::Complete { .. })) =>
+        {
             Some(range.live.wrapping_add(offset))
         }
         _ => None,

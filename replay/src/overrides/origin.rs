@@ -6,7 +6,7 @@ use cutape_format::{Call, layout::OriginNote};
 use cutape_registry::Kind;
 
 use crate::api::result_name;
-use crate::issue::handles::Resolved;
+use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::Player;
 
 /// Books the function of a note, unless it cannot be had; then the calls that need it are left out and say so.
@@ -40,14 +40,11 @@ pub(crate) fn adopt<'t>(player: &mut Player<'t>, call: &Call<'t>, origin: Origin
             } else {
                 player.api.current_context().unwrap_or(0)
             };
-            player.handles.find(
-                (kind, origin.handle),
-                Some(live),
-                parent,
-                context,
-                call.index,
-                "a private table",
-            );
+            let belongs = Belongs { parent, context };
+            let by = By::other(call.index, "a private table");
+            player
+                .handles
+                .find((kind, origin.handle), Some(live), belongs, by);
             player.report.note(
                 "functions that the program had from private tables of the driver, found by module and name",
             );

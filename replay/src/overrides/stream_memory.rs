@@ -55,8 +55,7 @@ pub(crate) fn batch<'t>(
 fn is_host(player: &Player<'_>, address: u64) -> bool {
     match player.ranges.find(address) {
         Found::Live(range, _) | Found::Freed(range) => {
-            matches!(range.kind, Kind::HostMemory | Kind::Registration)
-                || range.made_by == "cuMemAllocManaged"
+            matches!(range.kind, Kind::HostMemory | Kind::Registration) || range.is_managed()
         }
         Found::Unknown => false,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cutape_registry::Kind;
+use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
 /// How the memory of a range came back.
@@ -35,8 +35,8 @@ pub(crate) struct Range {
     pub owner: Option<(Kind, u64)>,
     /// Index of the call that made it.
     pub made: u64,
-    /// Its exported name.
-    pub made_by: &'static str,
+    /// Its function.
+    pub made_by: &'static Function,
     /// Index of the call that ended it.
     pub ended: Option<u64>,
     /// The `Flags` that it was allocated with.
@@ -54,8 +54,12 @@ impl Range {
 
     /// True for memory that the program's CPU code can write without a call.
     pub(crate) fn is_of_host(&self) -> bool {
-        matches!(self.kind, Kind::HostMemory | Kind::Registration)
-            || self.made_by == "cuMemAllocManaged"
+        matches!(self.kind, Kind::HostMemory | Kind::Registration) || self.is_managed()
+    }
+
+    /// True for managed memory, which the driver moves between host and device.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.made_by.family == Family::Memory(MemoryOp::AllocateManaged)
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -65,7 +69,7 @@ impl Range {
         };
         format!(
             "{:#x}, {} bytes, made by {} at call {}{ended}",
-            self.start, self.length, self.made_by, self.made
+            self.start, self.length, self.made_by.name, self.made
         )
     }
 }
@@ -364,7 +368,7 @@ mod tests {
             context: 0,
             owner: None,
             made: 1,
-            made_by: "cuMemAlloc_v2",
+            made_by: cutape_registry::function("cuMemAlloc_v2").unwrap(),
             ended: None,
             flags: 0,
         }

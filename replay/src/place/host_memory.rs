@@ -5,7 +5,6 @@
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Call, Note, Snapshot};
-use cutape_registry::Kind;
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
@@ -151,8 +150,7 @@ impl<'t> Player<'t> {
 
 /// Whether both the host and the device use a range.
 fn is_for_the_host(range: &Range) -> bool {
-    matches!(range.kind, Kind::HostMemory | Kind::Registration)
-        || range.made_by == "cuMemAllocManaged"
+    range.is_of_host()
 }
 
 /// Where new bytes differ from old ones: (offset, length) of each run. Both are equally long.

@@ -121,10 +121,10 @@ impl Unavailable {
 
     /// What a handle that the replay could not make is absent for, if it was made elsewhere.
     pub(crate) fn cause_of_missing(handles: &Handles, kind: Kind, value: u64) -> Option<Cause> {
-        let object = handles.get((kind, value))?;
-        made_elsewhere(object.made_by).map(|_| Cause {
-            call: object.made,
-            function: object.made_by,
+        let by = handles.get((kind, value))?.by;
+        by.is_elsewhere.then_some(Cause {
+            call: by.call,
+            function: by.function,
         })
     }
 

@@ -251,7 +251,7 @@ mod tests {
                 context: 0,
                 owner: None,
                 made: 1,
-                made_by: "cuMemAlloc_v2",
+                made_by: cutape_registry::function("cuMemAlloc_v2").unwrap(),
                 ended: None,
                 flags: 0,
             };

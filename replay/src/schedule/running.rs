@@ -21,10 +21,7 @@ pub(crate) fn start<'scope>(
         .name(format!("recorded {thread}"))
         .stack_size(STACK)
         .spawn_scoped(scope, work)
-        .map_err(|source| Error::Child {
-            what: "starting a thread",
-            source,
-        })
+        .map_err(|error| Error::child("starting a thread", error))
 }
 
 /// How many threads of a replay run.

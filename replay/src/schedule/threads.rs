@@ -51,10 +51,10 @@ type Next<'t> = (Step<'t>, Decoded<'t>);
 pub(crate) fn play<'t>(
     trace: &'t Trace,
     player: Player<'t>,
-    rerun: Option<Rerun>,
+    rerun: Option<Box<Rerun>>,
     end: u64,
     tell: &mut dyn FnMut(),
-) -> Result<(Player<'t>, Option<Rerun>), Error> {
+) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
     let options = player.options;
     let threads = trace.thread_count();
     let position = Arc::clone(&player.issuer.position);
@@ -98,10 +98,8 @@ pub(crate) fn play<'t>(
     if let Some(error) = table.error.take() {
         return Err(error);
     }
-    let mut player = table.player.take().ok_or_else(|| Error::Child {
-        what: "a replaying thread",
-        source: std::io::Error::other("panicked"),
-    })?;
+    let panicked = || Error::child("a replaying thread", "panicked");
+    let mut player = table.player.take().ok_or_else(panicked)?;
     player.report.in_call_order();
     Ok((*player, table.rerun.take()))
 }
@@ -139,7 +137,7 @@ struct Table<'t> {
     /// `None` while a thread has it.
     player: Option<Box<Player<'t>>>,
     /// A measurement that each call is handed to.
-    rerun: Option<Rerun>,
+    rerun: Option<Box<Rerun>>,
     /// The threads that wait for it, in order.
     wanting: VecDeque<usize>,
     threads: Vec<State<'t>>,
@@ -286,15 +284,22 @@ impl<'t> Shared<'t> {
         if self.patience.is_zero() { 0 } else { EARLY }
     }
 
+    #[cold]
+    fn wake(&self, wakes: &mut Wakes) {
+        let gate = |thread: usize| self.gates.get(thread);
+        let go = wakes.go.drain(..).filter_map(gate);
+        go.for_each(Gate::open);
+        let soon = wakes.soon.drain(..).filter_map(gate);
+        soon.for_each(Gate::nudge);
+    }
+
     /// Leaves the table, and wakes who may go on.
+    #[inline]
     fn leave(&self, table: MutexGuard<'_, Table<'t>>, wakes: &mut Wakes) {
         drop(table);
-        wakes
-            .go
-            .drain(..)
-            .for_each(|thread| self.gates[thread].open());
-        let soon = wakes.soon.drain(..);
-        soon.for_each(|thread| self.gates[thread].nudge());
+        if !wakes.go.is_empty() || !wakes.soon.is_empty() {
+            self.wake(wakes);
+        }
     }
 
     /// Leaves the table until the thread's gate is opened.
