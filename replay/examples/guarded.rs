@@ -9,13 +9,15 @@ use cutape_replay::{Guard, Options, run_as_child, run_guarded};
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (Some(path), Some(driver)) = (arguments.first(), arguments.get(1)) else {
-        return Err("usage: guarded TRACE DRIVER [--no-placement] [--stop] [--in-process]".into());
+        return Err("usage: guarded TRACE DRIVER [--no-placement] [--force] [--threads] [--stop] [--in-process]".into());
     };
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let trace = Trace::open_damaged(Path::new(path))?;
     let mut options = Options::new(PathBuf::from(driver));
     options.keep_going = !has("--stop");
     options.placement = !has("--no-placement");
+    options.force = has("--force");
+    options.threads = has("--threads");
     if std::env::var_os("CUTAPE_REPLAY_CHILD").is_some() {
         std::process::exit(run_as_child(&trace, &options));
     }

@@ -1,4 +1,4 @@
-//! The calls that the replayer makes for itself, typed.
+//! The calls that the replay makes for itself, typed.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -49,7 +49,8 @@ pub(crate) fn refused(function: &'static str, code: Code) -> Error {
     }
 }
 
-/// Most parameters of a kernel, and bytes of all of them (CUDA C++ Programming Guide: 32,764 bytes).
+/// Most parameters of a kernel, and bytes of all of them (CUDA C++ Programming Guide: 32,764
+/// bytes).
 const LONGEST_PARAMETERS: u32 = 32 << 10;
 
 /// The loaded driver.
@@ -93,13 +94,15 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// The arguments are sound to give to that function: every pointer the driver follows is valid as the role says.
+    /// The arguments are sound to give to that function: every pointer the driver follows is valid
+    /// as the role says.
     pub(crate) unsafe fn call(&self, id: u16, args: &[u64]) -> Result<Code, CallError> {
         // SAFETY: the caller vouches for the arguments.
         unsafe { self.driver.call(id, args) }
     }
 
-    /// Offset and size of each parameter of a live function, or kernel; `None` if the driver does not say (before 12.4).
+    /// Offset and size of each parameter of a live function, or kernel; `None` if the driver does
+    /// not say (before 12.4).
     pub(crate) fn parameters_of(&self, handle: u64, is_kernel: bool) -> Option<Vec<(u32, u32)>> {
         let id = if is_kernel {
             id::cuKernelGetParamInfo
@@ -127,7 +130,8 @@ impl Api {
 
     /// Calls a function whose pointer arguments all point at live locals of the caller.
     fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
-        // SAFETY: all callers are in this file and pass addresses of locals that outlive the call, sized as the API says.
+        // SAFETY: all callers are in this file and pass addresses of locals that outlive the call,
+        // sized as the API says.
         match unsafe { self.driver.call(id, args) } {
             Ok(0) => Ok(()),
             Ok(code) => Err(code),

@@ -1,4 +1,4 @@
-//! Memory that the replayer lends to the driver: aligned, zeroed, at a fixed place while it lives.
+//! Memory that is lent to the driver: aligned, zeroed, at a fixed place while it lives.
 
 /// What addresses are a multiple of: a tensor map has to lie at one of 64 (cuTensorMapEncodeTiled).
 const ALIGNMENT: usize = 64;
@@ -59,8 +59,8 @@ impl Buffer {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: from the aligned word on `words` holds at least `length` initialised bytes, and u8 has no alignment or
-        // invalid values.
+        // SAFETY: from the aligned word on `words` holds at least `length` initialised bytes, and
+        // u8 has no alignment or invalid values.
         unsafe {
             std::slice::from_raw_parts(self.words.as_ptr().add(self.skipped).cast(), self.length)
         }

@@ -1,35 +1,47 @@
-//! Places, re-issues and compares a recorded trace on a driver.
+//! Replays a recorded trace on a driver and compares the results with the recording.
 //!
-//! [`plan`] reads a trace once and says what a replay needs; [`replay`] re-issues its calls in this process, compares what
-//! the driver answers with what was recorded, and returns a [`Report`]; [`run_guarded`] does so in a child process without
-//! address randomisation, so that a trace of a crashing program ends in a report. Nothing here prints.
+//! [`plan`] reads a trace once and lists what a replay needs. [`replay`] re-issues the calls in
+//! this process and returns a [`Report`]. [`run_guarded`] does so in a child process without
+//! address randomisation, so that a trace of a crashing program ends in a report. Nothing here
+//! prints.
 //!
 //! How calls are re-issued:
-//! * in recorded order of enter (a call that gives out a handle or waits: of return), one at a time; each recorded thread has
-//!   a thread of its own here, so that current contexts, context stacks and per-thread default streams are kept apart by the
-//!   driver itself. With [`Options::threads`] they run at once: a call begins when all that had returned when it was entered in
-//!   the recording is done here;
-//! * arguments by the registry's roles; functions that need more have a file in `overrides`;
-//! * device and pinned memory at its recorded address ([`Placement`](Options::placement)), or, where that cannot be,
-//!   with its address translated by range in arguments and kernel parameters;
-//! * a failed call too, and it must fail with the same code. Not re-issued: a call in flight when the recording ended,
-//!   uses of destroyed objects that crash the driver, and what depends on memory that another process made; the report counts all of
-//!   these by name;
-//! * handles that the program had from private tables of the driver: primary contexts by their device, functions by module
-//!   and name, as the recorder noted them.
+//! * In lockstep: in the order in which they were entered, one at a time. A call that gives out a
+//!   handle or waits comes when it returned. With [`Options::threads`] calls overlap: a call begins
+//!   when the calls are done that had returned when it was entered. Each recorded thread has a
+//!   thread of its own, so that the driver itself keeps current contexts and per-thread streams
+//!   apart.
+//! * With arguments made from the registry's roles. Functions that need more have a file in
+//!   `overrides`.
+//! * With device and pinned memory at its recorded address ([`Options::placement`]). Where that is
+//!   not possible, addresses are translated by range in arguments and kernel parameters.
+//! * Failed calls too; they must fail with the same code.
+//! * Not at all: calls in flight when the recording ended, uses of destroyed objects that crash the
+//!   driver, and what depends on memory that another process made. The report counts them by name.
 //!
-//! What placement changes: placed memory is mapped in granules of 2 MiB, and `cuMemAlloc`, `cuMemFree` and their like are
-//! answered from the replayer's own books. An operand that lies in placed memory that was freed gets the driver's code for
-//! that, `CUDA_ERROR_INVALID_VALUE`, from the books as well, because the granule may still be mapped for its neighbours.
+//! Handles that the program got from private tables of the driver are found again: primary contexts
+//! by their device, functions by module and name, as the recorder noted them.
 //!
-//! What a replay cannot know: what the program writes, while kernels run, into host memory that they read without a copy
-//! (pinned, registered, managed: it gets the bytes that it held at launches and after waits); host functions do nothing; log
-//! texts of compilations are not compared.
+//! Placed memory is mapped in granules of 2 MiB, so the replay itself answers `cuMemAlloc`,
+//! `cuMemFree` and their like. It also answers `CUDA_ERROR_INVALID_VALUE` for an operand in placed
+//! memory that was freed, because the granule may still be mapped for its neighbours.
 //!
-//! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and let those be issued again and again, to be measured.
+//! What a replay cannot know: what the program writes, while kernels run, into host memory that
+//! they read without a copy (pinned, registered, managed: it gets the bytes that it held at
+//! launches and after waits). Host functions do nothing. Log texts of compilations are not
+//! compared.
 //!
-//! Invariant: unsafe code is only where the driver is called, where its memory is read and written, and where the processor is asked
-//! for the time or for a line of memory, each place with its reason; no bytes of a trace cause a panic.
+//! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
+//! measurement.
+//!
+//! Layout: `plan` reads the trace, `machine` holds it against this machine, `place` maps memory,
+//! `schedule` decides when and on which thread a call is issued, `play` plays one call, `issue`
+//! makes its arguments and calls the driver, `compare` checks what it returned, `guard` is the
+//! child process. `rerun` repeats calls.
+//!
+//! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
+//! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a
+//! panic.
 
 mod api;
 mod buffer;

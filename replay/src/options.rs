@@ -9,7 +9,8 @@ use cutape_format::Call;
 
 use crate::measure::timing::Measuring;
 
-/// Which calls are compared; all that come before the last of them are re-issued, since later ones depend on them.
+/// Which calls are compared; all that come before the last of them are re-issued, since later ones
+/// depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
 
 /// How to replay.
@@ -25,7 +26,7 @@ pub struct Options {
     pub keep_going: bool,
     /// Measure instead of comparing bytes; the calls in `calls` if there are such.
     pub timing: Measuring,
-    /// Let recorded threads run at once as far as they did when recorded, instead of taking turns.
+    /// Let calls of different threads overlap as they did in the recording, instead of in lockstep.
     pub threads: bool,
     /// Go on although the machine does not fit.
     pub force: bool,

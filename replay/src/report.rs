@@ -11,7 +11,7 @@ pub struct Report {
     pub calls: u64,
     /// Calls given to the driver.
     pub calls_replayed: u64,
-    /// Calls that the replayer answered from its own books because the memory is placed, by name.
+    /// Calls that the replay answered itself because the memory is placed, by name.
     pub calls_emulated: BTreeMap<String, u64>,
     /// Calls that were re-issued without comparing what came back, as the selection of calls says.
     pub calls_not_compared: u64,
@@ -21,12 +21,12 @@ pub struct Report {
     pub divergences: Vec<Divergence>,
     /// All differences.
     pub divergence_count: u64,
-    /// Memory by kind of how it came back.
+    /// How much memory is at its recorded address.
     pub placed: Placed,
     /// Memory whose address differs from the recorded one.
     pub translated: Vec<Translated>,
-    /// Words in copied host bytes and kernel parameters that look like addresses of memory listed in `translated`: nobody
-    /// replaced them.
+    /// Words in copied host bytes and kernel parameters that look like addresses of memory listed
+    /// in `translated` and were not replaced.
     pub stale_addresses: u64,
     /// The calls that carry them; at most [`Report::STALE_KEPT`].
     pub stale: Vec<Stale>,
@@ -34,14 +34,16 @@ pub struct Report {
     pub machine: Vec<Difference>,
     /// What else the reader must know, e.g. options that could not be passed on.
     pub notes: BTreeMap<String, u64>,
-    /// Bytes that came back from the device and were equal.
+    /// Bytes that the device returned and that were equal.
     pub bytes_compared: u64,
     /// Those of them of which the trace has only a hash.
     #[serde(default)]
     pub bytes_compared_by_hash: u64,
-    /// Bytes that came back and could not be compared: left out of the trace, or depending on what was left out.
+    /// Bytes that were returned and could not be compared: left out of the trace, or depending on
+    /// what was.
     pub bytes_not_compared: u64,
-    /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were put where they had been.
+    /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were
+    /// put where they had been.
     pub host_bytes_put: u64,
     /// The replaying process died.
     pub died: Option<Died>,
@@ -185,10 +187,11 @@ pub struct Divergence {
     pub history: Vec<String>,
 }
 
-/// How memory came back.
+/// How much memory is at its recorded address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Device and pinned allocations and registrations re-made; managed memory is not counted, since it cannot be placed.
+    /// Device and pinned allocations and registrations re-made; managed memory is not counted,
+    /// since it cannot be placed.
     pub allocations: u64,
     /// Of these, at the recorded address.
     pub at_recorded_address: u64,
@@ -269,12 +272,12 @@ pub struct Died {
     pub function: Option<String>,
     /// In one line.
     pub text: String,
-    /// What each recorded thread had in hand, if threads ran at once.
+    /// The current call of each recorded thread, if calls overlapped.
     #[serde(default)]
     pub threads: Vec<CurrentCall>,
 }
 
-/// A call that a thread had in hand when the replay ended.
+/// The current call of a thread when the replay ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentCall {
     /// The thread's ordinal in the recording.
@@ -309,10 +312,11 @@ pub struct Span {
     pub calls: u64,
     /// From the beginning of the first to the end of the last, with all that lies between.
     pub nanoseconds: u64,
-    /// Of these, how long the measured calls were in the driver, added up; with threads at once it may be more. `None` if single
-    /// calls were not measured.
+    /// Of these, how long the measured calls were in the driver, added up; with threads at once it
+    /// may be more. `None` if single calls were not measured.
     pub driver_nanoseconds: Option<u64>,
-    /// The same span in the recording, in which the program had its time too; 0 where its clock is a mere counter.
+    /// The same span in the recording, in which the program had its time too; 0 where its clock is
+    /// a mere counter.
     pub recorded_nanoseconds: u64,
 }
 

@@ -20,14 +20,16 @@ use crate::schedule::threads;
 
 /// Re-issues a trace's calls on a driver in this process, and compares.
 ///
-/// `progress` is told how many calls are done, from the calling thread. What the trace leaves behind on the driver (contexts,
-/// memory) stays until the process ends, as does what placement reserved. A driver that crashes takes this process with it,
-/// and one that does not return keeps it; [`run_guarded`](crate::run_guarded) is the way around both.
+/// `progress` gets the number of calls that are done, on the calling thread. What the trace leaves
+/// in the driver (contexts, memory) stays until the process ends, as does what placement reserved.
+/// A driver that crashes takes this process with it, and one that does not return keeps it;
+/// [`run_guarded`](crate::run_guarded) is the way around both.
 ///
 /// # Errors
 ///
-/// [`Error::Driver`], [`Error::Machine`] (unless `force`), [`Error::Devices`], [`Error::Setup`], and [`Error::Conflict`] if
-/// `refuse_conflicts` is set. Differences from the recording are no errors but in the report.
+/// [`Error::Driver`], [`Error::Machine`] (unless `force`), [`Error::Devices`], [`Error::Setup`],
+/// and [`Error::Conflict`] if `refuse_conflicts` is set. Differences from the recording are no
+/// errors but in the report.
 pub fn replay(
     trace: &Trace,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! What a call has done: its results compared, its objects and memory entered into the books.
+//! After a call: compares its results, and notes the objects and memory that it made or ended.
 
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Family, Function, Kind, MemoryOp, Parent, Role};
@@ -17,11 +17,11 @@ use crate::report::{Translated, What};
 
 /// Addresses that are listed in the report as translated.
 const TRANSLATED_KEPT: usize = 10_000;
-/// Host memory that is lent to copies back whose arrival nothing proves, before they are given up.
+/// Bytes lent to copies to the host that no call proves complete, before they are given up.
 const LENT_LIMIT: usize = 1 << 30;
 
 impl<'t> Player<'t> {
-    /// Compares what came back, and keeps the books.
+    /// Compares the results of a call, and notes what it made and ended.
     pub(crate) fn conclude(
         &mut self,
         call: &Call<'t>,
@@ -198,7 +198,8 @@ impl<'t> Player<'t> {
         if pointer.is_null() {
             return self.compare_text(call, function, position, expected, b"(no string)");
         }
-        // SAFETY: the driver returned success and says that a NUL-terminated string of its own is there.
+        // SAFETY: the driver returned success and says that a NUL-terminated string of its own is
+        // there.
         let text = unsafe { std::ffi::CStr::from_ptr(pointer) }
             .to_bytes()
             .to_vec();
@@ -224,7 +225,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Enters a new or found object into the books.
+    /// Notes a new or found object.
     #[allow(clippy::too_many_arguments)]
     fn made(
         &mut self,
@@ -262,7 +263,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Enters memory into the books, and into the report.
+    /// Notes memory, also in the report.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn add_range(
         &mut self,
@@ -277,9 +278,8 @@ impl<'t> Player<'t> {
         if start == 0 {
             return;
         }
-        // No request can put managed memory anywhere (the driver refuses to create it for a reservation): it is told
-        // among the translated.
-        // What is allocated in a capture is a graph's, which the driver places.
+        // No request can place managed memory (the driver refuses to create it for a reservation):
+        // the report lists it as translated. The driver places what is allocated in a capture.
         let of_graph = self.current.is_captured;
         let is_managed = function.family == Family::Memory(MemoryOp::AllocateManaged);
         let placeable = !is_managed && !of_graph;
@@ -297,11 +297,11 @@ impl<'t> Player<'t> {
             length = number(&frame.received(place));
         }
         // A global is asked for again and again.
-        let told = self
+        let known = self
             .ranges
             .at(start)
             .is_some_and(|known| known.live == live && known.length == length);
-        if start != live && !told && self.report.translated.len() < TRANSLATED_KEPT {
+        if start != live && !known && self.report.translated.len() < TRANSLATED_KEPT {
             let reason = frame.refusal.clone().unwrap_or_else(|| match of_graph {
                 true => "the driver places the memory of graphs".to_owned(),
                 false => why_translated(kind).to_owned(),
@@ -380,7 +380,8 @@ impl<'t> Player<'t> {
                 }
             }
             None => {
-                // An object that no re-issued call made, e.g. a context of the driver's own: known from here on.
+                // An object that no re-issued call made, e.g. a context of the driver's own: known
+                // from here on.
                 let context = match kind {
                     Kind::Context => 0,
                     _ => self.api.current_context().unwrap_or(0),
@@ -395,7 +396,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Books the end of an object.
+    /// Notes the end of an object.
     fn destroyed(&mut self, call: &Call<'t>, function: &'static Function, kind: Kind, value: u64) {
         if value == 0 {
             return;
@@ -450,7 +451,8 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Books the effects of a call that replay did not make: its objects are missing, those that it ended have ended.
+    /// Notes the effects of a call that was not re-issued: its objects are missing, and those that
+    /// it ended have ended.
     pub(crate) fn forgo(&mut self, call: &Call<'t>, function: &'static Function) {
         if !call.succeeded() {
             return;

@@ -8,7 +8,8 @@ use cutape_format::{Bytes, Snapshot, Trace};
 #[derive(Debug)]
 pub(crate) enum Payload<'t> {
     Here(Cow<'t, [u8]>),
-    /// Left out by the payload policy: how many, and the start of their blake3 hash if that was kept.
+    /// Left out by the payload policy: how many, and the start of their blake3 hash if that was
+    /// kept.
     Left(u64, Option<[u8; 16]>),
     /// Could not be read, or the blob is damaged.
     Unreadable,

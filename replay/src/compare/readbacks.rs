@@ -1,4 +1,5 @@
-//! Bytes that asynchronous copies bring, from the copy to the call that proves their arrival.
+//! Async readbacks: bytes that asynchronous copies bring to the host, until a call proves that the
+//! copy is complete.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ pub(crate) struct Readback {
     pub function: &'static Function,
     /// Pieces in the order in which they were recorded: address, length.
     pub pieces: Vec<(u64, usize)>,
-    /// Memory that the replayer lent for them.
+    /// Memory that was lent for them.
     buffers: Vec<Buffer>,
 }
 
@@ -25,7 +26,8 @@ pub(crate) struct Readback {
 pub(crate) struct Readbacks {
     /// By thread and number of the copy in its thread.
     waiting: HashMap<(u32, u64), Readback>,
-    /// Those of launched graphs: by thread and number of the launch, and the recorded address, since a launch brings several.
+    /// Those of launched graphs: by thread and number of the launch, and the recorded address,
+    /// since a launch brings several.
     pub of_graphs: HashMap<(u32, u64, u64), Readback>,
     lent: usize,
 }
@@ -58,8 +60,8 @@ impl Readbacks {
         self.waiting.insert((call.thread, call.number), readback);
     }
 
-    /// A graph was launched of which a copy writes there; `address` is the recorded one. What an earlier launch puts there is
-    /// no longer awaited, since the recorder does not tell it either.
+    /// A graph was launched of which a copy writes there; `address` is the recorded one. What an
+    /// earlier launch puts there is no longer awaited, since the recorder does not tell it either.
     pub(crate) fn expect_of_graph(
         &mut self,
         call: &Call,
@@ -80,7 +82,8 @@ impl Readbacks {
         self.of_graphs.insert(key, readback);
     }
 
-    /// Keeps memory that was lent for a copy until its bytes have been compared; hands back what no copy waits for.
+    /// Keeps memory that was lent for a copy until its bytes have been compared; hands back what no
+    /// copy waits for.
     pub(crate) fn adopt(&mut self, call: &Call, buffers: Vec<Buffer>) -> Vec<Buffer> {
         match self.waiting.get_mut(&(call.thread, call.number)) {
             Some(readback) => {
@@ -118,7 +121,7 @@ impl Readbacks {
         }
     }
 
-    /// Bytes of memory that the replayer lends to copies in flight.
+    /// Bytes of memory that are lent to copies in flight.
     pub(crate) fn lent(&self) -> usize {
         self.lent
     }
@@ -135,7 +138,8 @@ impl Readbacks {
             .sum()
     }
 
-    /// The first pieces of a copy that are that many bytes together, where a batch brings several; else all of it.
+    /// The first pieces of a copy that are that many bytes together, where a batch brings several;
+    /// else all of it.
     pub(crate) fn take(
         &mut self,
         thread: u32,

@@ -50,8 +50,8 @@ impl Deref for Received {
 /// Copies memory that the driver may have written.
 pub(crate) fn read_memory(address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range covers, which stays mapped
-    // while the range lives; `bytes` is fresh.
+    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range
+    // covers, which stays mapped while the range lives; `bytes` is fresh.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
     bytes
 }

@@ -112,7 +112,7 @@ impl<'t> Player<'t> {
         }
         if let Some(stale) = self.report.stale.first() {
             lines.push(format!(
-                "from call {} on, memory holds recorded addresses that nobody replaced",
+                "from call {} on, memory holds recorded addresses that were not replaced",
                 stale.call
             ));
         }
@@ -258,7 +258,7 @@ impl<'t> Player<'t> {
                     |length, hash: &[u8]| format!("{length} bytes of hash {}", start_of(hash));
                 let texts = (
                     text(expected, &hash)
-                        + "; the trace holds no more of them, so which byte differs cannot be told",
+                        + "; the trace holds no more of them, so which byte differs is unknown",
                     text(length, &here),
                 );
                 self.diverge(

@@ -1,4 +1,5 @@
-//! A replay in a child process: fixed addresses, fresh tries, a watchdog, and a report even if the driver crashes.
+//! A replay in a child process: fixed addresses, fresh attempts, a watchdog, and a report even if
+//! the driver crashes.
 
 pub(crate) mod position;
 
@@ -32,7 +33,8 @@ const EXIT_REPORTED: i32 = 0;
 /// How to guard a replay.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    /// How many children are tried until every address range is free; the last one falls back to translation.
+    /// How many children are tried until every address range is free; the last one falls back to
+    /// translation.
     pub attempts: u32,
     /// How long one call may take; the child is killed then.
     pub watchdog: Duration,
@@ -71,15 +73,16 @@ pub(crate) fn is_randomised() -> bool {
     persona < 0 || persona & libc::ADDR_NO_RANDOMIZE == 0
 }
 
-/// Replays in a child process that `command` makes: normally this executable with a hidden verb that calls
-/// [`run_as_child`] with the same trace and options. `progress` is told how many calls are done.
+/// Replays in a child process that `command` makes: normally this executable with a hidden verb
+/// that calls [`run_as_child`] with the same trace and options. `progress` gets the number of calls
+/// that are done.
 ///
 /// A child that a signal kills, or that hangs, becomes a report with `died`.
 ///
 /// # Errors
 ///
-/// What the child says before it replays anything, [`Error::Child`] if it cannot be started, [`Error::NoReport`] if it
-/// exits without a word.
+/// What the child reports before it replays anything, [`Error::Child`] if it cannot be started,
+/// [`Error::NoReport`] if it exits without a report.
 pub fn run_guarded(
     trace: &Trace,
     plan: &Plan,
@@ -174,8 +177,8 @@ fn guarded(
     })
 }
 
-/// Settings of the recorded process that change what the driver does, for the child. Which devices are visible is this
-/// machine's matter.
+/// Settings of the recorded process that change what the driver does, for the child. Which devices
+/// are visible is this machine's matter.
 const ENVIRONMENT: &[&str] = &[
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DEVICE_ORDER",
@@ -189,7 +192,7 @@ const ENVIRONMENT: &[&str] = &[
     "CUDA_MODULE_LOADING",
 ];
 
-/// What the null driver pretended to be; whoever says here what it is wants that.
+/// How the recorded null driver was configured. What is set here wins.
 const NULL_MACHINE: &[&str] = &[
     "CUTAPE_NULL_CAPABILITY",
     "CUTAPE_NULL_DEVICES",
@@ -198,12 +201,12 @@ const NULL_MACHINE: &[&str] = &[
 ];
 
 fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
-    let unsaid = NULL_MACHINE
+    let unset = NULL_MACHINE
         .iter()
         .filter(|name| std::env::var_os(name).is_none());
     let mut settings: Vec<(String, String)> = ENVIRONMENT
         .iter()
-        .chain(unsaid)
+        .chain(unset)
         .filter_map(|&name| {
             let value = trace.meta_value(&format!("environment.{name}"))?;
             Some((name.to_owned(), value.to_owned()))
@@ -216,7 +219,7 @@ fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
     settings
 }
 
-/// Which try a child is.
+/// Which attempt a child is.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     randomise: bool,
@@ -326,7 +329,8 @@ fn one_child(
     Ok((message, status, page, hung))
 }
 
-/// Waits for the child; kills it when a call takes too long. The watchdog starts anew with each call.
+/// Waits for the child; kills it when a call takes too long. The watchdog starts anew with each
+/// call.
 fn watch(
     child: &mut Child,
     page: &Page,
@@ -352,11 +356,13 @@ fn watch(
     }
 }
 
-/// In the child, before exec: keep two descriptors, end with the parent, and switch address randomisation off unless it
-/// is wanted. Where the last is forbidden the replay goes on with random addresses, and the report says so.
+/// In the child, before exec: keep two descriptors, end with the parent, and switch address
+/// randomisation off unless it is wanted. Where the last is forbidden the replay goes on with
+/// random addresses, and the report says so.
 fn prepare(inherited: [RawFd; 2], randomise: bool) -> io::Result<()> {
     for descriptor in inherited {
-        // SAFETY: plain system call on a descriptor that the parent keeps open until after the fork.
+        // SAFETY: plain system call on a descriptor that the parent keeps open until after the
+        // fork.
         if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -383,7 +389,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// The page, the pipe, and whether this child is the last try.
+/// The page, the pipe, and whether this child is the last attempt.
 fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
     let mut parts = text.split(',');
     let mut next = || {
@@ -397,7 +403,8 @@ fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
     Some((page, pipe, last != 0))
 }
 
-/// The child's side of [`run_guarded`]: replays and reports through the pipe. Returns the exit status for the process.
+/// The child's side of [`run_guarded`]: replays and reports through the pipe. Returns the exit
+/// status for the process.
 ///
 /// Outside of [`run_guarded`] it returns 2 and does nothing.
 pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
@@ -407,8 +414,8 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
     })
 }
 
-/// The child's side of [`rerun_guarded`]: replays up to the calls of the job and has them measured; `results` is asked for
-/// the measurements afterwards. Returns the exit status for the process.
+/// The child's side of [`rerun_guarded`]: replays up to the calls of the job and has them measured;
+/// `results` is asked for the measurements afterwards. Returns the exit status for the process.
 ///
 /// Outside of [`rerun_guarded`] it returns 2 and does nothing.
 pub fn rerun_as_child(
@@ -443,7 +450,8 @@ fn as_child(
     // What the driver starts must not take itself for a child of ours.
     // SAFETY: no other thread of this process has been started by us yet.
     unsafe { std::env::remove_var(VARIABLE) };
-    // SAFETY: the guarding parent left exactly these two descriptors open for this process; nobody else uses them.
+    // SAFETY: the guarding parent left exactly these two descriptors open for this process; nothing
+    // else uses them.
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     let plan: Plan = plan(trace);
@@ -485,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_dies_is_told_from_one_that_hangs() {
+    fn a_child_dies_or_hangs() {
         let guard = Guard {
             attempts: 1,
             watchdog: Duration::from_millis(200),

@@ -1,4 +1,5 @@
-//! Where a replay is, for itself and, on a page that two processes share, for the one that guards it.
+//! Where a replay is, for itself and, on a page that two processes share, for the one that guards
+//! it.
 
 use std::io;
 use std::ops::Deref;
@@ -19,8 +20,8 @@ pub(crate) struct Counters {
     pub call: AtomicU64,
     /// How many calls are done.
     pub done: AtomicU64,
-    /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of its call, plus one if the
-    /// driver has it.
+    /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of
+    /// its call, plus one if the driver has it.
     threads: [AtomicU64; THREADS],
 }
 
@@ -51,12 +52,12 @@ impl Counters {
         self.put(thread, ((call + 1) << 1) | 1);
     }
 
-    /// The thread has no call in hand.
+    /// The thread has no current call.
     pub(crate) fn leaves(&self, thread: usize) {
         self.put(thread, 0);
     }
 
-    /// The calls that threads have in hand: thread, call index, whether the driver has it.
+    /// The current calls: thread, call index, whether the driver has it.
     pub(crate) fn current_calls(&self) -> Vec<(u32, u64, bool)> {
         let places = self.threads.iter().enumerate();
         places
@@ -128,7 +129,8 @@ impl Page {
     /// The page that a file of [`Page::create`] holds.
     pub(crate) fn map(file: OwnedFd) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh shared mapping of a whole page of the file; it stays mapped while `self` lives.
+        // SAFETY: a fresh shared mapping of a whole page of the file; it stays mapped while `self`
+        // lives.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -155,7 +157,8 @@ impl Page {
 
     /// What it holds.
     pub(crate) fn counters(&self) -> &Counters {
-        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and all fields are atomics.
+        // SAFETY: the page is mapped while `self` lives, zeroed at first, aligned, and all fields
+        // are atomics.
         unsafe { &*self.address }
     }
 

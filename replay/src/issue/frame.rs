@@ -27,7 +27,7 @@ pub(crate) enum Expect {
     Text,
     /// Host bytes that the copy brings.
     Bytes,
-    /// Nothing: the recorded program passed NULL, the replay is curious.
+    /// Output that only the replay asks for; the program passed NULL.
     Ignore,
 }
 

@@ -1,4 +1,5 @@
-//! Which object of the replay a recorded handle stands for: the live handle of each object of the model.
+//! Which object of the replay a recorded handle stands for: the live handle of each object of the
+//! model.
 
 use std::cell::Cell;
 
@@ -80,10 +81,10 @@ pub(crate) enum Resolved {
     Unknown,
 }
 
-/// Kinds of which a use after the end crashes the real driver, there or later, instead of failing (observed, driver 580: a
-/// destroyed context that was pushed crashed the call after it, or the push itself; a launch of a function whose module was
-/// unloaded failed in the program, and crashed at replay, twenty times of twenty, where its memory had been given to somebody
-/// else by then).
+/// Kinds of which a use after the end crashes the real driver, there or later, instead of failing
+/// (observed, driver 580: a destroyed context that was pushed crashed the call after it, or the
+/// push itself; a launch of a function whose module was unloaded failed in the program, and crashed
+/// at replay, twenty times of twenty, where its memory had been given to somebody else by then).
 pub(crate) fn crashes_after_end(kind: Kind) -> bool {
     matches!(
         kind,
@@ -116,8 +117,8 @@ pub(crate) struct Handles {
     live: FxHashMap<Key, u32>,
     /// Contexts by live handle.
     contexts: FxHashMap<u64, ObjectId>,
-    /// What goes with a context although it belongs to something else, by the context's live handle:
-    /// functions of kernels.
+    /// What goes with a context although it belongs to something else, by the context's live
+    /// handle: functions of kernels.
     also_in_context: FxHashMap<u64, Vec<ObjectId>>,
     /// The stream that was resolved last: recorded handle, live handle, version of streams.
     last_stream: Cell<Option<(u64, u64, u64)>>,
@@ -250,7 +251,8 @@ impl Handles {
         self.live.get(&(kind, live)).copied().unwrap_or(0)
     }
 
-    /// True if an object that lives has that live handle: a dead one of the same value would hit it.
+    /// True if an object that lives has that live handle: a dead one of the same value would hit
+    /// it.
     pub(crate) fn is_taken(&self, kind: Kind, live: u64) -> bool {
         self.count(kind, live) > 0 || (kind == Kind::Function && self.count(Kind::Kernel, live) > 0)
     }
@@ -364,7 +366,8 @@ mod tests {
         By::other(call, name)
     }
 
-    /// Handles with an object of each line, made by some call: key, live handle, parent, live context.
+    /// Handles with an object of each line, made by some call: key, live handle, parent, live
+    /// context.
     fn handles(objects: &[(Key, u64, Option<Key>, u64)]) -> Handles {
         let mut handles = Handles::default();
         for &(key, live, parent, context) in objects {

@@ -208,7 +208,7 @@ impl Kernels {
     }
 }
 
-/// Where parameters begin behind an array of so many pointers, and one more.
+/// Where parameters begin behind an array of that many pointers and one more.
 fn begin(pointers: usize) -> usize {
     ((pointers + 1) * 8).next_multiple_of(64)
 }

@@ -1,5 +1,5 @@
-//! Makes the arguments of a call: numbers, live handles and addresses, and memory for what is behind
-//! pointers.
+//! Makes the arguments of a call: numbers, live handles and addresses, and memory for what is
+//! behind pointers.
 
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Length, Role, Width, structure};
@@ -28,7 +28,8 @@ const LONGEST_ATTRIBUTE: usize = 256;
 pub(crate) const LOOKED_AT: usize = 16 << 20;
 
 impl<'t> Player<'t> {
-    /// Builds the arguments. `preset` gives those of some parameters, by position, as an override made them.
+    /// Builds the arguments. `preset` gives those of some parameters, by position, as an override
+    /// made them.
     pub(crate) fn marshal(
         &mut self,
         call: &Call<'t>,
@@ -134,7 +135,8 @@ impl<'t> Player<'t> {
                     lend_zeroed(frame, position, Expect::Ignore, length(size))?
                 }
                 Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
-                    // An attribute that this build does not know may be longer than what is compared of it.
+                    // An attribute that this build does not know may be longer than what is
+                    // compared of it.
                     let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
                     frame.places.push(Place {
                         position,
@@ -254,7 +256,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Puts into the report that a call carries addresses which nobody replaces.
+    /// Reports that a call carries recorded addresses that are not replaced.
     pub(crate) fn name_stale(&mut self, call: &Call<'t>, address: u64, words: u64) {
         let memory = match self.ranges.find(address) {
             Found::Live(range, _) => range.describe(),
@@ -312,7 +314,8 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// Puts recorded bytes into pinned memory as the program had done before the call; waits for copies still reading it.
+    /// Puts recorded bytes into pinned memory as the program had done before the call; waits for
+    /// copies still reading it.
     pub(crate) fn store_host(&mut self, address: u64, bytes: &[u8]) {
         if read_memory(address, bytes.len()) == bytes {
             return;
@@ -353,7 +356,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// What stands in for a recorded handle that is not alive.
+    /// The handle to give for a recorded one that is not alive.
     fn handle_not_live(
         &mut self,
         call: &Call<'t>,
@@ -492,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_this_process_is_told_from_none() {
+    fn memory_of_this_process_is_recognised() {
         let here = 7u32;
         assert!(is_mapped(&raw const here as u64));
         assert!(!is_mapped(0x10));

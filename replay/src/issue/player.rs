@@ -272,8 +272,8 @@ impl<'t> Player<'t> {
         self.current.has_waited && as_recorded
     }
 
-    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that it
-    /// copies.
+    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
+    /// it copies.
     pub(crate) fn needs_nothing_unavailable(
         &mut self,
         call: &Call<'t>,

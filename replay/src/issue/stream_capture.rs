@@ -1,5 +1,5 @@
-//! Captures: work on a stream that captures becomes nodes of a graph. It is re-issued as it was; what differs is that its
-//! host memory must last, that nothing arrives, and that the replayer must not wait for the device on its own.
+//! Stream captures: work on a stream that captures becomes nodes of a graph. Its host memory must
+//! last, it returns no bytes, and the replay must not wait for the device on its own.
 
 use std::collections::{HashMap, HashSet};
 

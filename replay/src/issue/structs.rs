@@ -1,5 +1,5 @@
-//! What structs, address arrays and attribute values hold: recorded handles and addresses become live ones, both in what a
-//! call is given and in what is expected back.
+//! What structs, address arrays and attribute values hold: recorded handles and addresses become
+//! live ones, both in what a call is given and in what is expected back.
 
 use cutape_format::Call;
 use cutape_registry::{
@@ -51,7 +51,8 @@ fn elements(
             None => Elements::Plain,
         };
     }
-    // CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, ..._ACCESSED_BY and ..._LAST_PREFETCH_LOCATION: devices.
+    // CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, ..._ACCESSED_BY and ..._LAST_PREFETCH_LOCATION:
+    // devices.
     if function.is_some_and(is_range_attribute)
         && matches!(param.role, Role::Out(_))
         && matches!(call.argument_named("attribute"), Some(2..=4))
@@ -94,8 +95,9 @@ fn put(place: &mut [u8], value: u64) {
     }
 }
 
-/// Takes what no member covers, or only reserved ones and those of a union that do not count, from `here`: a driver does
-/// not write it, so that the recording has what the program's memory held before (seen behind cuArray3DGetDescriptor).
+/// Takes what no member covers, or only reserved ones and those of a union that do not count, from
+/// `here`: a driver does not write it, so that the recording has what the program's memory held
+/// before (seen behind cuArray3DGetDescriptor).
 fn take_padding(layout: &Struct, element: &mut [u8], here: &[u8]) {
     let counts = |field: &&Field| {
         let reserved = |part: &str| part.starts_with("reserved");
@@ -199,8 +201,9 @@ impl<'t> Player<'t> {
         Ok(())
     }
 
-    /// What the recording expects behind an output, in handles and addresses of this process. What may differ is taken
-    /// from `received`; the driver's own contents are remembered, for the calls that are going to pass them.
+    /// What the recording expects behind an output, in handles and addresses of this process. What
+    /// may differ is taken from `received`; the driver's own contents are remembered, for the calls
+    /// that are going to pass them.
     pub(crate) fn expected_here(
         &mut self,
         call: &Call<'t>,
@@ -255,7 +258,8 @@ impl<'t> Player<'t> {
         expected
     }
 
-    /// Replaces one recorded value by what is expected here; one that may differ by what was received.
+    /// Replaces one recorded value by what is expected here; one that may differ by what was
+    /// received.
     pub(crate) fn value_expected(&self, meaning: Meaning, value: &mut [u8], here: &[u8]) {
         let recorded = number(value);
         let live = match meaning {
@@ -270,7 +274,7 @@ impl<'t> Player<'t> {
             Meaning::Handle(kind) => match self.handles.resolve(kind, recorded) {
                 Resolved::Live(live) | Resolved::Dead(live) => live,
                 Resolved::Unknown if kind == Kind::Stream && recorded <= 2 => recorded,
-                // What no re-issued call made cannot be told from another.
+                // What no re-issued call made cannot be compared.
                 Resolved::Missing | Resolved::Unknown => number(here),
             },
             Meaning::MayDiffer | Meaning::Pointer => {

@@ -1,4 +1,4 @@
-//! What playing a call asks of its function, found out once for every function of the registry.
+//! What playing a call asks about its function, computed once for the whole registry.
 
 use std::sync::OnceLock;
 
@@ -30,7 +30,7 @@ pub(crate) struct Traits {
     pub is_query: bool,
     /// Its host memory must outlive it.
     pub is_asynchronous: bool,
-    /// Gives out handles: nobody can use them before it has returned.
+    /// Gives out handles, which no thread can use before it has returned.
     pub gives: bool,
     /// Ends objects or memory.
     pub destroys: bool,
@@ -57,7 +57,7 @@ impl Traits {
     }
 }
 
-fn find_out(function: &'static Function) -> Traits {
+fn traits_of(function: &'static Function) -> Traits {
     let any = |wanted: fn(Role) -> bool| function.params.iter().any(|param| wanted(param.role));
     Traits {
         reissued: not_reissued(function).is_none(),
@@ -97,7 +97,7 @@ fn find_out(function: &'static Function) -> Traits {
 /// The traits of a function of the registry.
 pub(crate) fn of(function: &'static Function) -> &'static Traits {
     static TABLE: OnceLock<Vec<Traits>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| FUNCTIONS.iter().map(find_out).collect());
+    let table = TABLE.get_or_init(|| FUNCTIONS.iter().map(traits_of).collect());
     &table[usize::from(function.id)]
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_told_apart_by_what_they_do() {
+    fn traits_follow_from_what_a_function_does() {
         let traits = |name| of(cutape_registry::function(name).expect(name));
         let query = traits("cuStreamQuery_ptsz");
         assert!(query.is_query && query.reissued && !query.gives);

@@ -1,4 +1,5 @@
-//! Does this machine fit the trace? Every reason against it is found before the first call is issued.
+//! Does this machine fit the trace? Every reason against it is found before the first call is
+//! issued.
 
 use cutape_format::Trace;
 use cutape_image::{CodeKind, runs_on};

@@ -48,8 +48,9 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Matches devices: as `wanted` says (recorded, here), then those that the trace uses, then the others; each by uuid, by
-    /// name and compute capability, by compute capability, and at last in order, the same ordinal first.
+    /// Matches devices: as `wanted` says (recorded, here), then those that the trace uses, then the
+    /// others; each by uuid, by name and compute capability, by compute capability, and at last in
+    /// order, the same ordinal first.
     ///
     /// # Errors
     ///
@@ -110,7 +111,8 @@ impl Devices {
         })
     }
 
-    /// What stands for a recorded ordinal. One that no device of the recording had is none here either.
+    /// What stands for a recorded ordinal. One that no device of the recording had is none here
+    /// either.
     pub(crate) fn live(&self, recorded: i32) -> Here {
         let Ok(ordinal) = usize::try_from(recorded) else {
             return Here::Ordinal(recorded); // CU_DEVICE_CPU, CU_DEVICE_INVALID
@@ -158,7 +160,8 @@ impl Devices {
         }
     }
 
-    /// True if a device of another compute capability stands for any recorded one that has a counterpart.
+    /// True if a device of another compute capability stands for any recorded one that has a
+    /// counterpart.
     pub(crate) fn any(&self, differs: fn(&Device, &Device) -> bool) -> bool {
         (0..self.map.len())
             .filter_map(|ordinal| self.pair(i32::try_from(ordinal).ok()?))

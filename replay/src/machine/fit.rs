@@ -28,7 +28,8 @@ impl Player<'_> {
                 "recorded on another kind of driver, and the null driver runs no kernels: bytes are not compared",
             );
         }
-        // Where the program saw what an uninitialised driver answers, the devices have to wait for its cuInit.
+        // Where the program saw what an uninitialised driver answers, the devices have to wait for
+        // its cuInit.
         if self.plan.needs.starts_uninitialised || self.plan.calls == 0 {
             return self.refuse_misfit();
         }
@@ -78,8 +79,8 @@ impl Player<'_> {
         set.map_err(|code| refused("cuCtxSetCurrent", code))
     }
 
-    /// Compares driver, devices and what the trace needs, matches the devices, and refuses what does not fit.
-    /// Needs `cuInit`, and no call to have been re-issued that depends on it.
+    /// Compares driver, devices and what the trace needs, matches the devices, and refuses what
+    /// does not fit. Needs `cuInit`, and no call to have been re-issued that depends on it.
     pub(crate) fn fit(&mut self) -> Result<(), Error> {
         self.machine.devices =
             match_devices(self.trace, self.plan, &self.api, &self.options.devices)?;
@@ -98,7 +99,8 @@ impl Player<'_> {
         self.refuse_misfit()
     }
 
-    /// Compares the memory that is free with what the trace needs, on the devices whose primary contexts are held.
+    /// Compares the memory that is free with what the trace needs, on the devices whose primary
+    /// contexts are held.
     pub(crate) fn fit_memory(&mut self) -> Result<(), Error> {
         for (&ordinal, &needed) in &self.plan.needs.device_bytes {
             let Some(here) = self.machine.devices.ordinal(ordinal) else {
@@ -140,7 +142,7 @@ impl Player<'_> {
         Err(Error::Machine { reasons })
     }
 
-    /// Takes up that the driver cannot be initialised here, where it could be recorded.
+    /// Reports that the driver cannot be initialised here, where it was in the recording.
     pub(crate) fn no_driver(&mut self, code: i32) -> Result<(), Error> {
         let why = "there may be no device, or the driver may not fit the kernel's module";
         let found = reason("cuInit", "CUDA_SUCCESS", result_name(code), why);
@@ -148,7 +150,8 @@ impl Player<'_> {
         self.refuse_misfit()
     }
 
-    /// Retains the primary context of each device whose handle is recorded, and books the handles. Needs `cuInit`.
+    /// Retains the primary context of each device whose handle is recorded, and notes the handles.
+    /// Needs `cuInit`.
     pub(crate) fn know_primaries(&mut self) -> Result<(), Error> {
         for &(recorded, device, call) in &self.plan.primary_contexts {
             // A device that is not here: the calls that use it are left out by name.

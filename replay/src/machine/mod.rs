@@ -38,8 +38,8 @@ impl Machine {
         !self.is_other_driver && !self.is_other_architecture()
     }
 
-    /// Whether a call asks what this machine is, in something in which it is another one than recorded: what it answers is
-    /// no divergence.
+    /// Whether a call asks what this machine is, in something in which it is another one than
+    /// recorded: what it answers is no divergence.
     pub(crate) fn asks_for_machine(&self, call: &Call, function: &Function) -> bool {
         match function.section {
             "Version Management" | "Driver Entry Point Access" => return self.is_other_driver,
@@ -60,7 +60,8 @@ impl Machine {
         {
             return !self.compiles_alike();
         }
-        // The address of a device on its bus is among the questions about memory, as are the needs of arrays.
+        // The address of a device on its bus is among the questions about memory, as are the needs
+        // of arrays.
         let about_device = matches!(
             function.section,
             "Device Management" | "Peer Context Memory Access" | "Memory Management"

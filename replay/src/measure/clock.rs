@@ -1,6 +1,8 @@
-//! Reading the time around single calls: the processor's time stamp counter, which costs a few nanoseconds.
+//! Reading the time around single calls: the processor's time stamp counter, which costs a few
+//! nanoseconds.
 //!
-//! It is scaled by the system's clock over the whole replay; that it runs evenly is assumed, as the recorder does.
+//! It is scaled by the system's clock over the whole replay; that it runs evenly is assumed, as the
+//! recorder does.
 
 use std::time::Instant;
 

@@ -16,7 +16,8 @@ pub enum Measuring {
     Nothing,
     /// The time from the first call to the last: the clock is read twice in all.
     Span,
-    /// That, and each function's time in the driver: the clock is read three times a call, which costs some 20 ns each.
+    /// That, and each function's time in the driver: the clock is read three times a call, which
+    /// costs some 20 ns each.
     Calls,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Measures so many calls; `None` for nothing.
+    /// Measures that many calls; `None` for nothing.
     pub(crate) fn new(measuring: Measuring, expected: u64) -> Option<Self> {
         (measuring != Measuring::Nothing).then(|| Self {
             clock: Clock::start(),
@@ -97,7 +98,7 @@ impl Measure {
         }
     }
 
-    /// The driver had a call for so many ticks, in the recording for `recorded`.
+    /// The driver had a call for `ticks`, in the recording for `recorded`.
     pub(crate) fn add(&mut self, function: &Function, recorded: u64, ticks: u64) {
         let sum = &mut self.sums[usize::from(function.id)];
         sum.calls += 1;
@@ -105,7 +106,8 @@ impl Measure {
         sum.recorded += recorded;
     }
 
-    /// By function, and from the first to the last call; `ticks_per_second` is that of the recording.
+    /// By function, and from the first to the last call; `ticks_per_second` is that of the
+    /// recording.
     pub(crate) fn result(&self, ticks_per_second: u64) -> (BTreeMap<String, Timing>, Option<Span>) {
         let scale = self.clock.nanoseconds_per_tick();
         let recorded_scale = match ticks_per_second {

@@ -1,4 +1,5 @@
-//! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed translated.
+//! Kernel launches: parameters re-sent as recorded, with addresses that could not be placed
+//! translated.
 
 use std::borrow::Cow;
 
@@ -117,7 +118,8 @@ pub(crate) fn cooperative<'t>(
     launch(player, call, function, &presets, parameters)
 }
 
-/// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not recorded.
+/// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not
+/// recorded.
 pub(crate) fn multi_device<'t>(_: &mut Player<'t>, _: &Call<'t>, _: &'static Function) -> Played {
     Err(Skip::because("its list of launches is not recorded"))
 }
@@ -188,7 +190,8 @@ fn parameters<'t>(
     Ok(built)
 }
 
-/// The parameters of a kernel node, which stand behind one struct; `given` says whether there are `kernelParams` and `extra`.
+/// The parameters of a kernel node, which stand behind one struct; `given` says whether there are
+/// `kernelParams` and `extra`.
 pub(crate) fn node_parameters<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -355,7 +358,8 @@ fn as_one(built: &mut Parameters, packed: &[u8]) -> u64 {
     built.lend(Buffer::of_words(&[base, base + packed.len() as u64]))
 }
 
-/// Says which host memory a kernel was given of which the trace does not say what the program itself has written there.
+/// Says which host memory a kernel was given of which the trace does not say what the program
+/// itself has written there.
 fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
     let mut told = Vec::new();
     for word in packed.chunks_exact(8) {

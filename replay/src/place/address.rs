@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
-/// How the memory of a range came back.
+/// How the memory of a range is provided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// At its recorded address, out of the replayer's reservation, device memory.
+    /// At its recorded address, in the replay's own reservation, device memory.
     Granules,
-    /// At its recorded address, out of the replayer's reservation, host memory.
+    /// At its recorded address, in the replay's own reservation, host memory.
     PinnedGranules,
     /// At its recorded address, host memory of this process registered with the driver.
     HostRegion,
-    /// A reservation that lies within the replayer's own.
+    /// A reservation of the program within the replay's own.
     Reserved,
     /// By the same call as recorded, wherever the driver put it.
     Plain,
@@ -87,8 +87,8 @@ pub(crate) enum Found<'a> {
 
 /// All ranges: those that live, and the last that stood at a start address and ended.
 ///
-/// Live ranges of one layer do not overlap. A reservation and what is mapped in it overlap by nature, so reservations are a
-/// layer of their own, asked last.
+/// Live ranges of one layer do not overlap. A reservation and what is mapped in it overlap by
+/// nature, so reservations are a layer of their own, asked last.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     live: BTreeMap<u64, Range>,
@@ -119,7 +119,8 @@ fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
 }
 
 impl Ranges {
-    /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave the address out again.
+    /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave
+    /// the address out again.
     pub(crate) fn insert(&mut self, range: Range) {
         if range.is_translated() {
             self.moved = widened(self.moved, &range);
@@ -296,8 +297,8 @@ impl Ranges {
         self.translated > 0
     }
 
-    /// The first 8-byte word of some data, and how many, that look like addresses in translated ranges: nobody replaces
-    /// those. Words begin at multiples of `step`.
+    /// The first 8-byte word of some data, and how many, that look like addresses in translated
+    /// ranges: the replay does not replace those. Words begin at multiples of `step`.
     pub(crate) fn stale_words(&self, bytes: &[u8], step: usize) -> Option<(u64, u64)> {
         if !self.any_translated() {
             return None;
@@ -311,9 +312,9 @@ impl Ranges {
         Some((first, 1 + stale.count() as u64))
     }
 
-    /// Replaces each 8-byte word of a parameter buffer that points into a translated range; `layout` says where the
-    /// parameters are (empty: the whole buffer counts). Returns the first address, and how many, that are left because
-    /// they are not aligned to 8 bytes.
+    /// Replaces each 8-byte word of a parameter buffer that points into a translated range;
+    /// `layout` says where the parameters are (empty: the whole buffer counts). Returns the first
+    /// address, and how many, that are left because they are not aligned to 8 bytes.
     pub(crate) fn translate_words(
         &self,
         bytes: &mut [u8],
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(
             ranges.translate_words(&mut bytes, &[(0, 8), (12, 8), (24, 8)]),
             Some((0x1010, 1)),
-            "the one that is not aligned is told"
+            "the one that is not aligned is returned"
         );
         assert_eq!(&bytes[0..8], &0x9010u64.to_le_bytes());
         assert_eq!(&bytes[12..20], &pointer);

@@ -1,4 +1,5 @@
-//! Host memory of the program that copies in graphs read and write: it must stay where it is as long as any graph may run.
+//! Host memory of the program that copies in graphs read and write: it must stay where it is as
+//! long as any graph may run.
 
 use std::collections::BTreeMap;
 

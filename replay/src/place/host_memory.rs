@@ -1,7 +1,9 @@
-//! Host memory that the device reads without a copy: what the recorder saw there is put there before the call that used it.
+//! Host memory that the device reads without a copy: what the recorder saw there is put there
+//! before the call that used it.
 //!
-//! A note says what changed, so only bytes that differ from what earlier notes of the allocation said are written: bytes that
-//! a kernel still in flight was about to write, here and in the recording, are left to it.
+//! A note says what changed, so only bytes that differ from what earlier notes of the allocation
+//! said are written: bytes that a kernel still in flight was about to write, here and in the
+//! recording, are left to it.
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Call, Note, Snapshot};
@@ -17,20 +19,22 @@ use crate::place::address::{Found, Range};
 const LONGEST: u64 = 64 << 20;
 
 impl<'t> Player<'t> {
-    /// Puts into place what host memory held before a call, or what it holds `after` one that waited for the device.
+    /// Puts into place what host memory held before a call, or what it holds `after` one that
+    /// waited for the device.
     pub(crate) fn put_host_memory(&mut self, call: &Call<'t>, after: bool) {
         for note in call.notes() {
             match note {
                 Note::HostChanged(note, bytes) if (note.is_after != 0) == after => {
                     self.put_changed(call, note, &bytes);
                 }
-                Note::HostSkipped(note) if !after => self.tell_skipped(note),
+                Note::HostSkipped(note) if !after => self.report_skipped(note),
                 _ => {}
             }
         }
     }
 
-    /// Whether the trace says what a range holds, or will when the graph that is being captured is launched.
+    /// Whether the trace says what a range holds, or will when the graph that is being captured is
+    /// launched.
     pub(crate) fn has_host_memory(&self, range: &Range) -> bool {
         let known = &self.lent.shadows;
         let is_recorded = known
@@ -39,8 +43,8 @@ impl<'t> Player<'t> {
         is_recorded || (self.current.is_captured && !known.is_empty())
     }
 
-    /// Where host memory lies that a copy in a graph reads or writes: pinned memory where it was put back, pageable memory
-    /// in a stand-in that stays.
+    /// Where host memory lies that a copy in a graph reads or writes: pinned memory where it was
+    /// put back, pageable memory in a copy that stays.
     pub(crate) fn graph_host(&mut self, address: u64, length: u64) -> Result<u64, Skip> {
         if let Some(live) = self.live_host(address, length) {
             return Ok(live);
@@ -50,7 +54,8 @@ impl<'t> Player<'t> {
         })
     }
 
-    /// The same for rows of host memory: the distance from recorded to live addresses is one for all.
+    /// The same for rows of host memory: the distance from recorded to live addresses is one for
+    /// all.
     pub(crate) fn graph_rows(&mut self, rows: &[(u64, usize)]) -> Result<Vec<(u64, usize)>, Skip> {
         let start = rows.iter().map(|row| row.0).min().unwrap_or(0);
         let end = rows
@@ -63,7 +68,8 @@ impl<'t> Player<'t> {
         Ok(rows.iter().map(moved).collect())
     }
 
-    /// Where the rows that a launched graph copies are, if any of its nodes was re-issued with them.
+    /// Where the rows that a launched graph copies are, if any of its nodes was re-issued with
+    /// them.
     pub(crate) fn find_graph_rows(&self, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
         let start = rows.iter().map(|row| row.0).min()?;
         let end = rows
@@ -112,7 +118,8 @@ impl<'t> Player<'t> {
         let mut shadow = match known {
             Some((_, shadow)) => shadow,
             None => {
-                // All that the first notes do not name was zero; memory in shared granules may not be.
+                // All that the first notes do not name was zero; memory in shared granules may not
+                // be.
                 let is_zero = read_memory(range.live, length)
                     .iter()
                     .all(|&byte| byte == 0);
@@ -133,7 +140,7 @@ impl<'t> Player<'t> {
         self.lent.shadows.insert(range.start, (range.made, shadow));
     }
 
-    fn tell_skipped(&mut self, note: HostSkippedNote) {
+    fn report_skipped(&mut self, note: HostSkippedNote) {
         let why = match note.reason {
             host_skip::LONG => "it is longer than 64 MiB",
             host_skip::FULL => "there was more than 1 GiB of such memory",

@@ -1,4 +1,5 @@
-//! Host memory that work in flight may still read or write: kept, or not touched, until the work has been waited for.
+//! Host memory that work in flight may still read or write: kept, or not touched, until the work
+//! has been waited for.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +9,7 @@ use crate::buffer::Buffer;
 
 /// Host memory that is kept for copies in flight before the device is waited for.
 const RETAINED_LIMIT: usize = 256 << 20;
-/// Pieces of memory being read that are told apart before the device is waited for.
+/// Pieces of memory being read before the device is waited for.
 const READS_LIMIT: usize = 1 << 16;
 
 /// A moment: what was enqueued before it is done when a wait that began then is over.
@@ -21,13 +22,15 @@ pub(crate) struct InFlight {
     /// Lent to asynchronous calls, in the order of their return.
     retained: VecDeque<(Mark, Buffer)>,
     retained_bytes: usize,
-    /// Pinned bytes that copies may still read (first, behind the last), and when the last of them was enqueued.
+    /// Pinned bytes that copies may still read (first, behind the last), and when the last of them
+    /// was enqueued.
     reads: HashMap<(u64, u64), Mark, FxBuildHasher>,
     now: u64,
 }
 
 impl InFlight {
-    /// Now. A wait that begins later proves nothing about what is enqueued from here on.
+    /// The present moment. A wait that begins later proves nothing about what is enqueued from here
+    /// on.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.now)
     }

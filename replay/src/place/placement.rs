@@ -1,8 +1,10 @@
-//! Memory at its recorded address: reservations of 32 MiB slots, granules of 2 MiB mapped in them, host regions.
+//! Memory at its recorded address: reservations of 32 MiB slots, granules of 2 MiB mapped in them,
+//! host regions.
 //!
-//! Measured on driver 580: a reservation's hint is honoured if hint and size are multiples of 32 MiB and nobody has mapped
-//! the range since before `cuInit`; inside, memory is mapped in units of 2 MiB; pinned host memory as `HOST_NUMA` memory
-//! with access for device and host, or outside of the slots as registered pages of this process.
+//! Measured on driver 580: a reservation's hint is honoured if hint and size are multiples of 32
+//! MiB and nothing was mapped in the range since before `cuInit`; inside, memory is mapped in units
+//! of 2 MiB; pinned host memory as `HOST_NUMA` memory with access for device and host, or outside
+//! of the slots as registered pages of this process.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +108,7 @@ pub(crate) struct Placement {
     /// Who may access the granules, besides the device that they lie on.
     host_node: i32,
     devices: Vec<i32>,
-    /// Ranges that somebody else has, by first address.
+    /// Ranges that are in use already, by first address.
     pub taken: Vec<u64>,
 }
 
@@ -166,7 +168,7 @@ impl Placement {
         }
     }
 
-    /// True if these bytes lie in the replayer's reservations.
+    /// True if these bytes lie in the replay's reservations.
     pub(crate) fn reserves(&self, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length.max(1));
         self.joined
@@ -257,7 +259,8 @@ impl Placement {
             return Err(code);
         }
         if let Location::Device(ordinal) = location {
-            // As cuMemAlloc memory is open to every device that may be its peer; those that cannot refuse.
+            // As cuMemAlloc memory is open to every device that may be its peer; those that cannot
+            // refuse.
             for &peer in self.devices.iter().filter(|&&peer| peer != ordinal) {
                 let _ = api.set_access(low, length, &[Location::Device(peer)]);
             }
@@ -285,7 +288,7 @@ impl Placement {
         }
     }
 
-    /// True if somebody's granules lie in these bytes.
+    /// True if granules are mapped in these bytes.
     pub(crate) fn is_mapped(&self, start: u64, length: u64) -> bool {
         !self.touching(granules_around(start, length)).is_empty()
     }
@@ -303,7 +306,8 @@ impl Placement {
             .collect()
     }
 
-    /// Makes host memory there usable by the device: registers its region with the current context unless it is.
+    /// Makes host memory there usable by the device: registers its region with the current context
+    /// unless it is.
     pub(crate) fn register(
         &mut self,
         api: &Api,
@@ -352,8 +356,8 @@ fn unmap_run(api: &Api, low: u64, run: Run) {
 /// Maps zeroed pages exactly there; false if something else is there.
 fn map_fixed(region: HostRegion) -> bool {
     let length = (region.end - region.start) as usize;
-    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings, and the pages are owned by the placement for the rest of
-    // the process's life.
+    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings, and the pages are owned by the
+    // placement for the rest of the process's life.
     let address = unsafe {
         libc::mmap(
             region.start as *mut libc::c_void,
@@ -372,7 +376,7 @@ fn map_fixed(region: HostRegion) -> bool {
     }
     if address as u64 != region.start {
         // A kernel before 4.17 takes the address as a hint.
-        // SAFETY: the mapping was just made here and nobody knows of it.
+        // SAFETY: the mapping was just made here and nothing uses it.
         unsafe { libc::munmap(address, length) };
         return false;
     }
@@ -444,7 +448,7 @@ mod tests {
         };
         assert!(map_fixed(region));
         assert!(!map_fixed(region), "taken now");
-        // SAFETY: the pages were mapped by this test, nobody else uses them.
+        // SAFETY: the pages were mapped by this test, and nothing else uses them.
         unsafe { libc::munmap(region.start as *mut libc::c_void, 0x2000) };
     }
 }

@@ -1,10 +1,11 @@
-//! Memory that does not exist at replay, because another process or API made it, and what depends on it: calls that name it, and
-//! launches that can reach it from their parameters. They are left out by name, since the driver would refuse them, or the
-//! device would follow an address to nowhere.
+//! Memory that does not exist at replay, because another process or API made it, and what depends
+//! on it: calls that name it, and launches that can reach it from their parameters. They are left
+//! out by name, since the driver would refuse them, or the device would follow an address to
+//! nowhere.
 //!
-//! What a launch can reach is known from the bytes that copies brought: a library hands its kernels one structure, which
-//! leads to buffers of other processes by way of others. Addresses that kernels write, and those in copies of several rows, are not
-//! followed.
+//! What a launch can reach is known from the bytes that copies brought: a library hands its kernels
+//! one structure, which leads to buffers of other processes by way of others. Addresses that
+//! kernels write, and those in copies of several rows, are not followed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +25,8 @@ use crate::plan::Plan;
 
 /// Addresses that are remembered of one allocation.
 const ADDRESSES_KEPT: usize = 1 << 16;
-/// Pages in which devices map memory of other processes: how far memory of unknown length is taken to go.
+/// Pages in which devices map memory of other processes: how far memory of unknown length is taken
+/// to go.
 const GRANULE: u64 = 2 << 20;
 
 /// The call that could not be re-issued, for which something is absent.
@@ -37,8 +39,8 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// Why a call is left out that needs `what`. Without this one's index: a program may import hundreds of pieces, and they are one
-    /// reason.
+    /// Why a call is left out that needs `what`. Without this one's index: a program may import
+    /// hundreds of pieces, and they are one reason.
     pub(crate) fn skip(self, what: &str) -> Skip {
         Skip::because(format!(
             "depends on the {what} of another process or API that does not exist here ({})",
@@ -128,7 +130,8 @@ impl Unavailable {
         })
     }
 
-    /// A call is left out: books the memory that is absent for it, and the end of what was.
+    /// A call is left out: notes the memory that is unavailable because of it, and the end of what
+    /// was.
     pub(crate) fn note(&mut self, call: &Call, function: &'static Function, handles: &Handles) {
         if !self.may_exist || !call.succeeded() {
             return;

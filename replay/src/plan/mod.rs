@@ -5,7 +5,7 @@ pub(crate) mod needs;
 use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::{Bytes, Call, Trace};
-use cutape_registry::{Class, Function, Kind, Role};
+use cutape_registry::{Class, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role};
 use serde::Serialize;
 
 use crate::issue::length::made_length;
@@ -19,8 +19,8 @@ pub struct Plan {
     pub calls: u64,
     /// Calls whose end was not recorded: the program died or ended in them. They are not re-issued.
     pub in_flight: Vec<(u64, String)>,
-    /// Address ranges (first, behind the last; multiples of 32 MiB) that ever held memory of `cuMemAlloc` and its like, or
-    /// were reserved by the program. A replay reserves them all.
+    /// Address ranges (first, behind the last; multiples of 32 MiB) that ever held memory of
+    /// `cuMemAlloc` and its like, or were reserved by the program. A replay reserves them all.
     pub device_slots: Vec<(u64, u64)>,
     /// Page ranges outside the device slots that ever held pinned or registered host memory.
     pub host_regions: Vec<HostRegion>,
@@ -36,9 +36,11 @@ pub struct Plan {
     pub unknown_functions: BTreeMap<String, u64>,
     /// Index of the first `cuInit` that succeeded.
     pub first_init: Option<u64>,
-    /// The lazy or eager loading of modules that the program was told of: `LAZY` or `EAGER`.
+    /// The lazy or eager loading of modules that the driver reported to the program: `LAZY` or
+    /// `EAGER`.
     pub loading_mode: Option<&'static str>,
-    /// Primary contexts that the program retained: recorded handle, device, index of the first call that retained it.
+    /// Primary contexts that the program retained: recorded handle, device, index of the first call
+    /// that retained it.
     pub primary_contexts: Vec<(u64, i32, u64)>,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
@@ -69,12 +71,14 @@ pub struct Unreplayable {
 /// Page size of x86-64.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Errors after which a context is unusable: asynchronous faults of kernels (CUDA Driver API, CUresult).
+/// Errors after which a context is unusable: asynchronous faults of kernels (CUDA Driver API,
+/// CUresult).
 pub(crate) fn poisons_context(code: i32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
 }
 
-/// Looks up a trace's function in this build's registry: by name, and only if its parameters are the same.
+/// Looks up a trace's function in this build's registry: by name, and only if its parameters are
+/// the same.
 pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
     let function = cutape_registry::function(&call.signature.name)?;
     let same = function.params.len() == call.signature.parameters.len()
@@ -88,12 +92,16 @@ pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
 
 /// True for device memory that a replay maps itself.
 pub(crate) fn is_placed_allocation(function: &Function) -> bool {
-    matches!(function.name, "cuMemAlloc_v2" | "cuMemAllocPitch_v2")
+    function.class == Class::Override
+        && matches!(
+            function.family,
+            Family::Memory(MemoryOp::Allocate | MemoryOp::AllocatePitch { .. })
+        )
 }
 
 /// True for page-locked host memory that a replay provides itself.
 pub(crate) fn is_pinned_allocation(function: &Function) -> bool {
-    matches!(function.base, "cuMemAllocHost" | "cuMemHostAlloc")
+    function.family == Family::HostMemory(HostMemoryOp::Allocate)
         && function.class == Class::Override
 }
 
@@ -146,17 +154,17 @@ pub fn plan(trace: &Trace) -> Plan {
         if result != 0 {
             continue;
         }
-        if function.base == "cuInit" && plan.first_init.is_none() {
+        if function.family == Family::Init && plan.first_init.is_none() {
             plan.first_init = Some(call.index);
         }
-        if function.base == "cuDevicePrimaryCtxRetain"
+        if function.family == Family::PrimaryContext(PrimaryOp::Retain)
             && let Some(context) = call.out(0)
             && plan.primary_contexts.iter().all(|known| known.0 != context)
         {
             let device = call.argument(1) as i32;
             plan.primary_contexts.push((context, device, call.index));
         }
-        if function.base == "cuModuleGetLoadingMode" {
+        if function.family == Family::LoadingMode {
             // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
             plan.loading_mode = match call.out(0) {
                 Some(1) => Some("EAGER"),
@@ -185,7 +193,9 @@ pub fn plan(trace: &Trace) -> Plan {
                 Role::Make(Kind::HostMemory, _) if is_pinned_allocation(function) => {
                     pinned.extend(call.out(position).map(|start| (start, length)));
                 }
-                Role::HostAddress if function.base == "cuMemHostRegister" => {
+                Role::HostAddress
+                    if function.family == Family::HostMemory(HostMemoryOp::Register) =>
+                {
                     pinned.push((call.argument(position), length));
                 }
                 _ => {}

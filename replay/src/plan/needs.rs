@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
-use cutape_registry::{FUNCTIONS, Field, Function, Kind, Meaning, Role, Struct, structure};
+use cutape_registry::{
+    ContextOp, FUNCTIONS, Family, Field, Function, Kind, LinkOp, Meaning, MemoryOp, PrimaryOp,
+    Role, Struct, VirtualMemoryOp, structure,
+};
 use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
@@ -14,11 +17,11 @@ use crate::issue::length::made_length;
 /// What a trace needs of a machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Needs {
-    /// Devices, by recorded ordinal, on which the program made contexts, put memory, or changed something; those that it
-    /// only asked about are not among them.
+    /// Devices, by recorded ordinal, on which the program made contexts, put memory, or changed
+    /// something; those that it only asked about are not among them.
     pub devices: BTreeSet<i32>,
-    /// Most bytes that were allocated on a device at one time. A lower bound: managed memory, which the driver may evict, and
-    /// what the driver itself takes are not counted.
+    /// Most bytes that were allocated on a device at one time. A lower bound: managed memory, which
+    /// the driver may evict, and what the driver itself takes are not counted.
     pub device_bytes: BTreeMap<i32, u64>,
     /// The functions that are re-issued and worked, each with the index of the first call that did.
     pub functions: BTreeMap<&'static str, u64>,
@@ -26,7 +29,8 @@ pub struct Needs {
     pub images: Vec<ImageUse>,
     /// The loads whose code is not in the trace or in the files that it names.
     pub missing_images: Vec<MissingImage>,
-    /// Whether a call before the first successful `cuInit` answered that the driver is not initialised.
+    /// Whether a call before the first successful `cuInit` answered that the driver is not
+    /// initialised.
     pub starts_uninitialised: bool,
 }
 
@@ -66,7 +70,8 @@ struct Allocated {
     context: Option<u64>,
 }
 
-/// What the calls of a function can say about needs: most say nothing, and a trace has many of them.
+/// What the calls of a function can say about needs: most say nothing, and a trace has many of
+/// them.
 #[derive(Clone, Copy, Debug)]
 struct Interest {
     first: u64,
@@ -86,7 +91,8 @@ impl Interest {
             Role::Make(kind, _) | Role::Find(kind, _) => kind == Kind::Context,
             _ => false,
         };
-        // A call uses the devices that it names if it makes something or does nothing but act; a question does not.
+        // A call uses the devices that it names if it makes something or does nothing but act; a
+        // question does not.
         let makes = any(|role| matches!(role, Role::Make(..) | Role::Find(Kind::Context, _)));
         let asks = any(|role| {
             matches!(
@@ -116,7 +122,7 @@ impl Interest {
                 )
             }),
             images: any(|role| matches!(role, Role::Image | Role::String))
-                || function.base.starts_with("cuLink"),
+                || matches!(function.family, Family::Link(_)),
         }
     }
 }
@@ -169,12 +175,19 @@ pub(crate) fn images<'c, 't>(
         match capture.field {
             field::FATBIN | field::FILE => true,
             field::POINTEE => param.is_some_and(|param| {
-                param.role == Role::Image
-                    || (function.base == "cuLinkAddData" && param.name == "data")
+                param.role == Role::Image || is_link_input(function, capture.parameter)
             }),
             _ => false,
         }
     })
+}
+
+/// True for the device code that a link takes in.
+fn is_link_input(function: &Function, position: u8) -> bool {
+    match function.family {
+        Family::Link(LinkOp::AddData { data, .. }) => data == position,
+        _ => false,
+    }
 }
 
 impl<'t> Observer<'t> {
@@ -205,7 +218,7 @@ impl<'t> Observer<'t> {
             return;
         };
         let interest = *place.get_or_insert_with(|| Interest::of(function, call.index));
-        self.initialised |= function.base == "cuInit";
+        self.initialised |= function.family == Family::Init;
         if interest.contexts {
             self.follow_contexts(call, function);
         }
@@ -227,42 +240,42 @@ impl<'t> Observer<'t> {
     fn follow_contexts(&mut self, call: &Call<'t>, function: &'static Function) {
         let stack = self.stacks.entry(call.thread).or_default();
         let given = call.argument(0);
-        match function.base {
-            "cuCtxCreate" => stack.extend(call.out(0)),
-            "cuCtxPushCurrent" => stack.push(given),
-            "cuCtxPopCurrent" => drop(stack.pop()),
-            "cuCtxSetCurrent" => {
+        match function.family {
+            Family::Context(ContextOp::Create) => stack.extend(call.out(0)),
+            Family::Context(ContextOp::Push) => stack.push(given),
+            Family::Context(ContextOp::Pop) => drop(stack.pop()),
+            Family::Context(ContextOp::Set) => {
                 stack.pop();
                 stack.extend((given != 0).then_some(given));
             }
             // Private functions of the driver change it too.
-            "cuCtxGetCurrent" => {
+            Family::Context(ContextOp::Current) => {
                 let seen = call.out(0).filter(|&context| context != 0);
                 if stack.last().copied() != seen {
                     stack.pop();
                     stack.extend(seen);
                 }
             }
-            "cuCtxDestroy" => {
+            Family::Context(ContextOp::Destroy) => {
                 stack.pop_if(|top| *top == given);
                 self.ended(given);
             }
-            "cuDevicePrimaryCtxRetain" => {
+            Family::PrimaryContext(PrimaryOp::Retain) => {
                 let device = call.argument(1) as i32;
                 let known = self.primaries.entry(device).or_default();
                 *known = (call.out(0).unwrap_or(known.0), known.1 + 1);
             }
-            "cuDevicePrimaryCtxRelease" | "cuDevicePrimaryCtxReset" => {
+            Family::PrimaryContext(operation @ (PrimaryOp::Release | PrimaryOp::Reset)) => {
                 if let Some((context, count)) = self.primaries.get_mut(&(given as i32)) {
                     *count -= 1;
-                    if *count <= 0 || function.base == "cuDevicePrimaryCtxReset" {
+                    if *count <= 0 || operation == PrimaryOp::Reset {
                         *count = 0;
                         let context = *context;
                         self.ended(context);
                     }
                 }
             }
-            "cuCtxGetDevice" if function.params.len() == 1 => {
+            Family::Context(ContextOp::Device) if function.params.len() == 1 => {
                 if let (Some(&context), Some(device)) = (stack.last(), call.out(0)) {
                     self.contexts.insert(context, device as i32);
                 }
@@ -318,17 +331,23 @@ impl<'t> Observer<'t> {
     }
 
     fn follow_memory(&mut self, call: &Call<'t>, function: &'static Function) {
+        let is_managed = function.family == Family::Memory(MemoryOp::AllocateManaged);
         let current = self.current(call.thread).map(Owner::Context);
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
-                Role::Make(Kind::Memory, _) if function.base != "cuMemAllocManaged" => {
+                Role::Make(Kind::Memory, _) if !is_managed => {
                     if let (Some(address), Some(owner)) = (call.out(position), current) {
                         self.allocated((Kind::Memory, address), owner, made_length(call, function));
                     }
                 }
-                Role::Make(Kind::Allocation, _) if function.base == "cuMemCreate" => {
+                Role::Make(Kind::Allocation, _) => {
+                    let Family::VirtualMemory(VirtualMemoryOp::Create { size, properties }) =
+                        function.family
+                    else {
+                        continue;
+                    };
                     let device = call
-                        .snapshot(2, field::POINTEE)
+                        .snapshot(usize::from(properties), field::POINTEE)
                         .and_then(|capture| capture.bytes.inline())
                         .and_then(|bytes| {
                             let (_, member) = device_members("CUmemAllocationProp").next()?;
@@ -336,7 +355,8 @@ impl<'t> Observer<'t> {
                         });
                     if let (Some(handle), Some(device)) = (call.out(position), device) {
                         let owner = Owner::Device(device);
-                        self.allocated((Kind::Allocation, handle), owner, call.argument(1));
+                        let size = call.argument(usize::from(size));
+                        self.allocated((Kind::Allocation, handle), owner, size);
                     }
                 }
                 // A released allocation may still be mapped: this makes the sum a lower bound.
@@ -383,14 +403,15 @@ impl<'t> Observer<'t> {
     }
 
     fn follow_images(&mut self, call: &Call<'t>, function: &'static Function) {
-        match function.base {
-            "cuLinkComplete" => {
-                if let (Some(address), Some(size)) = (call.out(1), call.out(2)) {
+        match function.family {
+            Family::Link(LinkOp::Complete { cubin, size }) => {
+                let out = |position: u8| call.out(usize::from(position));
+                if let (Some(address), Some(size)) = (out(cubin), out(size)) {
                     self.cubins.insert(call.argument(0), (address, size));
                 }
                 return;
             }
-            "cuLinkDestroy" => drop(self.cubins.remove(&call.argument(0))),
+            Family::Link(LinkOp::Destroy) => drop(self.cubins.remove(&call.argument(0))),
             _ => {}
         }
         let device = self

@@ -251,7 +251,8 @@ mod tests {
         }
     }
 
-    /// One thread's create is entered before, and returns after, another thread's destroy of the same handle.
+    /// One thread's create is entered before, and returns after, another thread's destroy of the
+    /// same handle.
     #[test]
     fn a_recycled_handle_is_given_out_after_it_was_given_back() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// Stack of a replaying thread: drivers compile on the calling thread.
 const STACK: usize = 16 << 20;
-/// How often `progress` is told.
+/// How often `progress` is called.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Starts the thread that plays what a recorded thread did.
