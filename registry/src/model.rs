@@ -102,11 +102,6 @@ pub struct Param {
 }
 
 impl Param {
-    /// Whether it is a pointer.
-    pub fn is_pointer(&self) -> bool {
-        self.c_type.ends_with('*')
-    }
-
     /// Bytes of the count that it points at; `None` if it is no pointer.
     pub(crate) fn pointee_bytes(&self) -> Option<usize> {
         let pointee = self.c_type.strip_suffix('*')?;
