@@ -7,14 +7,14 @@ use std::path::Path;
 
 use crate::codec::{self, Encode};
 use crate::layout::{
-    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, ChunkHead,
-    EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote, INLINE_LIMIT,
-    LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote, RecordHead,
-    SHORT_TICKS_END, SnapshotHead, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind,
-    record_kind, short_enter, snapshot_flag,
+    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
+    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote,
+    RecordHead, SHORT_TICKS_END, SnapshotHead, ThreadNote, VALUE_TICKS_END, chunk_kind, field,
+    note_kind, record_kind, short_enter, snapshot_flag,
 };
 use crate::read::signature::{Parameter, Signatures, ValueType};
-use crate::write::{Record, close_chunk};
+use crate::write::Record;
 
 /// Bytes behind a pointer, to go into a record; long ones become a blob.
 #[derive(Clone, Copy, Debug)]
@@ -507,12 +507,13 @@ fn allocated(body: usize) -> u64 {
 fn put_chunk(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], least: u64, close: bool) {
     let length = least.max(allocated(body.len()));
     let end = file.len() + length as usize;
-    let mut place = AlignedHead(ChunkHead { length, ..head }.encode());
+    let mut head = ChunkHead { length, ..head };
     if close {
-        let closed = close_chunk(&mut place.0, body.len() as u64, crc32fast::hash(body));
-        assert!(closed.is_some(), "a fresh head is sound and aligned");
+        head.flags |= CHUNK_CLOSED;
+        head.used = body.len() as u64;
+        head.body_checksum = crc32fast::hash(body);
     }
-    file.extend_from_slice(&place.0);
+    file.extend_from_slice(&head.encode());
     file.extend_from_slice(body);
     file.resize(end, 0);
 }
@@ -541,6 +542,3 @@ fn put_buffer(file: &mut Vec<u8>, head: ChunkHead, body: &[u8], least: u64) {
     };
     put_chunk(file, head, &records, least, false);
 }
-
-#[repr(align(8))]
-struct AlignedHead([u8; CHUNK_HEAD_LENGTH]);

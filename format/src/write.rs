@@ -8,45 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
-    CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, LeaveHead, RECORD_HEAD_LENGTH,
-    RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind, short_enter, snapshot_flag,
+    EnterHead, LeaveHead, RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind,
+    short_enter, snapshot_flag,
 };
-
-/// Closes the chunk whose head is at `place`: the first `used` bytes of its body count, with the
-/// crc32 `body_checksum`.
-///
-/// The word with both checksums is stored last: if the process ends before, the head is still that
-/// of an open chunk. `None`, and nothing is changed, if there is no valid head or `place` is not
-/// aligned to 8 bytes.
-pub fn close_chunk(
-    place: &mut [u8; CHUNK_HEAD_LENGTH],
-    used: u64,
-    body_checksum: u32,
-) -> Option<()> {
-    let (head, _) = codec::decode::<ChunkHead>(place)?;
-    let head = head.checked()?;
-    let closed = ChunkHead {
-        flags: head.flags | CHUNK_CLOSED,
-        used,
-        body_checksum,
-        ..head
-    }
-    .encode();
-    let (first, last) = closed.split_at(CHUNK_HEAD_LENGTH - 8);
-    let value = u64::from_le_bytes(last.try_into().ok()?);
-    if !place.as_ptr().cast::<AtomicU64>().is_aligned() {
-        return None;
-    }
-    place.get_mut(..first.len())?.copy_from_slice(first);
-    let word = place
-        .as_mut_ptr()
-        .wrapping_add(first.len())
-        .cast::<AtomicU64>();
-    // SAFETY: `word` is the last 8 bytes of `place`, aligned (checked above) and borrowed mutably.
-    // A reader in another process sees the old or the new value.
-    unsafe { &*word }.store(value, Ordering::Release);
-    Some(())
-}
 
 /// Empties a thread buffer, given its body: clears the first word, without which the rest does not
 /// count. A reader in another process looks at this word before and after it reads the rest, and

@@ -4,13 +4,14 @@ mod sample;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use cutape_format::layout::{
-    CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind, record_kind,
+    CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind,
+    record_kind,
 };
-use cutape_format::write::{Record, close_chunk};
-use cutape_format::{Cursor, NewCall, Note, Trace, TraceBuilder};
+use cutape_format::write::Record;
+use cutape_format::{Cursor, NewCall, Note, Trace, TraceBuilder, codec};
 use proptest::prelude::*;
 use sample::{SIGNATURES, open_head, place};
 
@@ -21,6 +22,25 @@ fn calls_head(thread: u32, sequence: u32, first: u64) -> ChunkHead {
         sequence,
         first,
         ..open_head(chunk_kind::CALLS, thread, CHUNK)
+    }
+}
+
+/// Closes a chunk: both checksums, the last eight bytes of its head, are stored last.
+fn close(map: &mut [u8], filled: usize) {
+    let (open, _) = codec::decode::<ChunkHead>(map).unwrap();
+    let closed = ChunkHead {
+        flags: CHUNK_CLOSED,
+        used: (filled - CHUNK_HEAD_LENGTH) as u64,
+        body_checksum: crc32fast::hash(&map[CHUNK_HEAD_LENGTH..filled]),
+        ..open
+    }
+    .encode();
+    for part in [
+        0..CHUNK_HEAD_LENGTH - 8,
+        CHUNK_HEAD_LENGTH - 8..CHUNK_HEAD_LENGTH,
+    ] {
+        map[part.clone()].copy_from_slice(&closed[part]);
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -46,9 +66,7 @@ fn write_calls(
                 *filled += length;
                 return;
             }
-            let crc = crc32fast::hash(&map[CHUNK_HEAD_LENGTH..*filled]);
-            let used = (*filled - CHUNK_HEAD_LENGTH) as u64;
-            close_chunk(map.first_chunk_mut().unwrap(), used, crc).unwrap();
+            close(map, *filled);
         }
         let position = end.fetch_add(CHUNK as u64, Ordering::SeqCst);
         // Makes the file longer without touching what other threads have.
@@ -119,7 +137,7 @@ fn a_growing_trace_is_read_in_order_and_whole() {
                 .all(std::thread::ScopedJoinHandle::is_finished);
             trace.refresh().unwrap();
             assert_eq!(trace.damage(), []);
-            // Without a moment before which all threads are known to have written, only the end is safe for order;
+            // Without a moment before which all threads have written, only the end is safe for order;
             // each thread's own order holds always.
             let horizon = if done {
                 u64::MAX
@@ -288,7 +306,7 @@ fn a_chunk_that_was_being_closed_counts_as_open() {
         .windows(6)
         .position(|bytes| bytes == [b'C', b'T', b'C', b'H', 3, 0])
         .unwrap();
-    // All stores of `close_chunk` but the last one, in any number.
+    // Any number of the stores that close a chunk, but not the last.
     for done in 0..=CHUNK_HEAD_LENGTH - 8 {
         let mut bytes = open.clone();
         bytes[at..at + done].copy_from_slice(&closed[at..at + done]);

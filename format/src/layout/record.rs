@@ -156,7 +156,7 @@ impl LeaveHead {
     }
 }
 
-#[cfg(all(test, feature = "read"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec;

@@ -108,7 +108,7 @@ pub mod field {
     pub const HOST_RANGES: u8 = 19;
 }
 
-#[cfg(all(test, feature = "read"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec;

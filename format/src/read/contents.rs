@@ -175,7 +175,7 @@ impl Contents {
     }
 }
 
-#[cfg(all(test, feature = "build"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::build::{NewCall, NewSnapshot, TraceBuilder};
