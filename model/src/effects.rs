@@ -256,16 +256,8 @@ fn unobserved_kind(param: &Param) -> Option<Kind> {
     if param.width != Width::Unsigned(8) || param.role != Role::Pointer {
         return None;
     }
-    Some(match param.c_type.strip_suffix('*')?.trim() {
-        "CUdeviceptr" => Kind::Memory,
-        "CUstream" => Kind::Stream,
-        "CUevent" => Kind::Event,
-        "CUmodule" => Kind::Module,
-        "CUfunction" => Kind::Function,
-        "CUcontext" => Kind::Context,
-        "CUlibrary" => Kind::Library,
-        "CUkernel" => Kind::Kernel,
-        "CUlinkState" => Kind::Link,
-        _ => return None,
-    })
+    match param.c_type.strip_suffix('*')?.trim() {
+        "CUdeviceptr" => Some(Kind::Memory),
+        handle => Kind::of_handle_type(handle),
+    }
 }

@@ -57,7 +57,7 @@ impl<'t> Type<'t> {
             "CUdeviceptr" | "CUdeviceptr_v2" => return Type::DeviceAddress,
             _ => {}
         }
-        if let Some(kind) = handle_kind(bare) {
+        if let Some(kind) = Kind::of_handle_type(bare) {
             return Type::Handle(kind);
         }
         if let Some(enumeration) = signatures.enumeration(bare) {
@@ -255,47 +255,12 @@ fn flags<N: AsRef<str>>(bits: u64, values: &[(N, i64)]) -> Value {
     Value::Named(bits as i64, names.join("|"))
 }
 
-/// The kind of object that a handle type stands for.
-fn handle_kind(c_type: &str) -> Option<Kind> {
-    Some(match c_type {
-        "CUcontext" => Kind::Context,
-        "CUmodule" => Kind::Module,
-        "CUfunction" => Kind::Function,
-        "CUlibrary" => Kind::Library,
-        "CUkernel" => Kind::Kernel,
-        "CUlinkState" => Kind::Link,
-        "CUstream" => Kind::Stream,
-        "CUevent" => Kind::Event,
-        "CUarray" => Kind::Array,
-        "CUmipmappedArray" => Kind::MipmappedArray,
-        "CUtexref" => Kind::TextureReference,
-        "CUsurfref" => Kind::SurfaceReference,
-        "CUtexObject" | "CUtexObject_v1" => Kind::TextureObject,
-        "CUsurfObject" | "CUsurfObject_v1" => Kind::SurfaceObject,
-        "CUgraph" => Kind::Graph,
-        "CUgraphNode" => Kind::GraphNode,
-        "CUgraphExec" => Kind::GraphExec,
-        "CUuserObject" => Kind::UserObject,
-        "CUmemoryPool" => Kind::MemoryPool,
-        "CUmemGenericAllocationHandle" | "CUmemGenericAllocationHandle_v1" => Kind::Allocation,
-        "CUexternalMemory" => Kind::ExternalMemory,
-        "CUexternalSemaphore" => Kind::ExternalSemaphore,
-        "CUgraphicsResource" => Kind::GraphicsResource,
-        "CUgreenCtx" => Kind::GreenContext,
-        "CUdevResourceDesc" => Kind::ResourceDescriptor,
-        "CUlogsCallbackHandle" => Kind::LogCallback,
-        "CUasyncCallbackHandle" => Kind::AsyncCallback,
-        "CUeglStreamConnection" => Kind::EglStream,
-        _ => return None,
-    })
-}
-
 /// `CUlaunchAttribute`s: the name of each and the member of the union that it uses.
 pub fn attributes(bytes: &[u8], signatures: &Signatures, names: &dyn Names) -> Value {
-    let (Some(layout), Some(ids)) = (
-        signatures.structure("CUlaunchAttribute"),
-        signatures.enumeration("CUlaunchAttributeID"),
-    ) else {
+    let layout = signatures.structure("CUlaunchAttribute");
+    let ids = signatures.enumeration("CUlaunchAttributeID");
+    let known = cutape_registry::structure("CUlaunchAttribute");
+    let (Some(layout), Some(ids), Some(known)) = (layout, ids, known) else {
         return block(bytes, 64);
     };
     if layout.size == 0 || !bytes.len().is_multiple_of(layout.size) {
@@ -303,49 +268,26 @@ pub fn attributes(bytes: &[u8], signatures: &Signatures, names: &dyn Names) -> V
     }
     let elements = bytes.chunks_exact(layout.size).map(|raw| {
         let id = word(&raw[..4.min(raw.len())]) as u32;
-        let name = ids
-            .name_of(i64::from(id))
-            .map_or_else(|| format!("attribute {id}"), str::to_owned);
-        let Some(member) = union_member(id) else {
-            return Value::Fields(vec![(name, block(&raw[8.min(raw.len())..], 64))]);
-        };
+        let name = ids.name_of(i64::from(id));
+        let name = name.map_or_else(|| format!("attribute {id}"), str::to_owned);
         let members = layout.fields.iter().filter_map(|field| {
-            let rest = field.name.strip_prefix("value.")?.strip_prefix(member)?;
-            let short = match rest.strip_prefix('.') {
-                Some(short) => short,
-                None if rest.is_empty() => "value",
-                None => return None,
-            };
-            let raw = raw.get(field.offset..field.offset.checked_add(field.size)?)?;
+            let mut fields = known.fields.iter();
+            let when = fields.find(|known| known.name == field.name)?.when?;
+            let path = field.name.strip_prefix("value.")?;
+            let short = path.split_once('.').map_or("value", |(_, member)| member);
+            let value = raw.get(field.offset..field.offset.checked_add(field.size)?)?;
             let kind = Type::of(&field.c_type, signatures);
-            Some((short.to_owned(), kind.decode(raw, names, signatures, 16)))
+            when.holds(raw)
+                .then(|| (short.to_owned(), kind.decode(value, names, signatures, 16)))
         });
-        Value::Fields(vec![(name, Value::Fields(members.collect()))])
+        let members: Vec<_> = members.collect();
+        let value = match members.is_empty() {
+            true => block(&raw[8.min(raw.len())..], 64),
+            false => Value::Fields(members),
+        };
+        Value::Fields(vec![(name, value)])
     });
     Value::List(elements.collect(), 0)
-}
-
-/// The member of `CUlaunchAttributeValue` an attribute uses (CUDA driver API,
-/// "CUlaunchAttributeValue").
-fn union_member(id: u32) -> Option<&'static str> {
-    Some(match id {
-        1 => "accessPolicyWindow",
-        2 => "cooperative",
-        3 => "syncPolicy",
-        4 => "clusterDim",
-        5 => "clusterSchedulingPolicyPreference",
-        6 => "programmaticStreamSerializationAllowed",
-        7 => "programmaticEvent",
-        8 => "priority",
-        9 => "memSyncDomainMap",
-        10 => "memSyncDomain",
-        11 => "preferredClusterDim",
-        12 => "launchCompletionEvent",
-        13 => "deviceUpdatableKernelNode",
-        14 => "sharedMemCarveout",
-        16 => "nvlinkUtilCentricScheduling",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
