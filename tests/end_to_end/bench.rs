@@ -180,7 +180,7 @@ fn each_kernel_is_compared_with_a_baseline(folder: &Path) {
 fn an_improvement_is_not_a_regression(folder: &Path) {
     let options = |more: [&'static str; 2]| ["--calls", "kernel:saxpy", more[0], more[1]];
     bench(
-        &folder,
+        folder,
         &options(["--save-baseline", "slow"]),
         Some("cuLaunchKernel=5ms"),
     )
@@ -205,11 +205,7 @@ fn two_drivers_are_compared(folder: &Path) {
     for words in ["(first driver)", "(second driver)", "1 benchmark compared"] {
         assert!(output.stdout.contains(words), "{}", output.stdout);
     }
-    let refused = bench(
-        &folder,
-        &[&options[..], &["--baseline", "x"]].concat(),
-        None,
-    );
+    let refused = bench(folder, &[&options[..], &["--baseline", "x"]].concat(), None);
     refused.assert_code(2);
     assert!(refused.stderr.contains("remove --baseline"));
 }

@@ -94,14 +94,21 @@ fn build() -> Result<Parts, String> {
     let end_to_end = profile.join("end-to-end");
     fs::create_dir_all(&end_to_end).map_err(|e| format!("{}: {e}", end_to_end.display()))?;
     let _lock = lock(&end_to_end.join("lock"))?;
-    // One by one: in one build the interposer would get features that only readers need.
-    for package in [
-        "cutape",
-        "cutape-nulldriver",
-        "cutape-interposer",
-        "cutape-audit",
-    ] {
-        cargo_build(profile, package)?;
+    // One build for all test binaries that one `cargo test` runs.
+    let built = end_to_end.join("built");
+    let run = cargo_run();
+    if run.is_none() || fs::read_to_string(&built).ok() != run {
+        // One by one: in one build the interposer would get features that only readers need.
+        for package in [
+            "cutape",
+            "cutape-nulldriver",
+            "cutape-interposer",
+            "cutape-audit",
+        ] {
+            cargo_build(profile, package)?;
+        }
+        fs::write(&built, run.unwrap_or_default())
+            .map_err(|error| format!("{}: {error}", built.display()))?;
     }
     let parts = Parts {
         cutape: profile.join("cutape"),
@@ -124,6 +131,17 @@ fn build() -> Result<Parts, String> {
         symlink(&parts.null_driver, &link).map_err(|e| format!("{}: {e}", link.display()))?;
     }
     Ok(parts)
+}
+
+/// The cargo process that runs this test binary: its id and start time; none if another program
+/// runs it.
+fn cargo_run() -> Option<String> {
+    // The second field is the command in parentheses, the 22nd the start time.
+    let parent = std::os::unix::process::parent_id();
+    let stat = fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;
+    let (head, fields) = stat.rsplit_once(") ")?;
+    let start = fields.split(' ').nth(19)?;
+    (head.ends_with("(cargo")).then(|| format!("{parent} {start}"))
 }
 
 /// Removes the folders of runs that ended without removing them.

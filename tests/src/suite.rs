@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn a_failed_test_says_how_to_see_its_traces() {
         let ignored = Verdict::Ignored("why".to_owned());
-        let outcomes: [(&str, fn(&Path) -> Result<Verdict, String>, _); 4] = [
+        type Test = fn(&Path) -> Result<Verdict, String>;
+        let outcomes: [(&str, Test, Result<Verdict, &str>); 4] = [
             ("passed", |_| Ok(Verdict::Passed), Ok(Verdict::Passed)),
             (
                 "ignored",

@@ -1,13 +1,12 @@
 //! `circles`: modules of one crate that import each other in a circle, found with cargo-modules.
 //!
-//! The check asks for the graph of a crate's modules and looks for circles in it, because the
-//! tool's own `--acyclic` looks at items as well: two structs of one file that mention each other
-//! would be a circle.
+//! The check asks for the graph of a crate and looks for circles in it. The tool's own `--acyclic`
+//! looks at items as well: two structs of one file that mention each other would be a circle.
 //!
-//! An edge from module A to module B means: A imports (`use`) an item that B defines, or names one
-//! in a signature or a field. A re-export counts as an import of the module that defines the item,
-//! so that a module that only declares and re-exports others is in no circle. Not counted:
-//! `#[cfg(test)]` code, and paths that are written out in a function body.
+//! An edge from module A to module B means that A imports (`use`) B or an item that B defines. A
+//! re-export counts as an import of the module that defines the item, so that a module that only
+//! declares and re-exports others is in no circle. Not counted: `#[cfg(test)]` code, and paths that
+//! are written out where they are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -132,8 +131,7 @@ fn edges(
     command
         .current_dir(root)
         .args(["modules", "dependencies", "--package", package])
-        .args(["--no-externs", "--no-sysroot", "--no-owns"])
-        .args(["--no-fns", "--no-traits", "--no-types"]);
+        .args(["--no-externs", "--no-sysroot"]);
     if folder.join("src/lib.rs").is_file() {
         command.arg("--lib");
     } else {
@@ -159,17 +157,32 @@ fn edges(
     })
 }
 
-/// The edges of a graph in the DOT language: `"a" -> "b" [label="uses", ...]`.
+/// The edges between modules in a graph in the DOT language, whose lines are `"a" [label=...]; //
+/// "mod" node` and `"a" -> "a::B" [...]; // "uses" edge`. Edges from items other than modules are
+/// signatures and fields, not imports.
 fn read(graph: &str) -> Option<BTreeSet<Edge>> {
-    graph
-        .lines()
-        .filter(|line| line.contains("\" -> \""))
-        .map(|line| {
-            let (from, rest) = line.trim().strip_prefix('"')?.split_once("\" -> \"")?;
-            let (to, _) = rest.split_once('"')?;
-            Some((short(from), short(to)))
-        })
-        .collect()
+    let lines = || graph.lines().map(str::trim);
+    let modules: BTreeSet<&str> = lines()
+        .filter(|line| line.ends_with("// \"mod\" node") || line.ends_with("// \"crate\" node"))
+        .map(|line| Some(line.strip_prefix('"')?.split_once('"')?.0))
+        .collect::<Option<_>>()?;
+    let mut edges = BTreeSet::new();
+    for line in lines().filter(|line| line.ends_with("// \"uses\" edge")) {
+        let (from, rest) = line.strip_prefix('"')?.split_once("\" -> \"")?;
+        let to = module_of(rest.split_once('"')?.0, &modules)?;
+        if modules.contains(from) && from != to {
+            edges.insert((short(from), short(to)));
+        }
+    }
+    Some(edges)
+}
+
+/// The module that an item belongs to; a module itself.
+fn module_of<'a>(mut path: &'a str, modules: &BTreeSet<&str>) -> Option<&'a str> {
+    while !modules.contains(path) {
+        path = path.rsplit_once("::")?.0;
+    }
+    Some(path)
 }
 
 /// A module's path in its crate.
@@ -286,14 +299,18 @@ mod tests {
     fn edges_are_read_from_the_tools_output() {
         let text = r#"digraph {
     "a" [label="crate|a"]; // "crate" node
-    "a" -> "a::b::c" [label="uses", color="x"] [constraint=false]; // "uses" edge
-    "a::b" -> "a" [label="uses", color="x"] [constraint=false]; // "uses" edge
+    "a::b" [label="mod|b"]; // "mod" node
+    "a::b::c" [label="mod|b::c"]; // "mod" node
+    "a::b::c::D" [label="struct|b::c::D"]; // "struct" node
+    "a" -> "a::b" [label="owns"] [constraint=true]; // "owns" edge
+    "a" -> "a::b::c::D" [label="uses"] [constraint=false]; // "uses" edge
+    "a::b" -> "a" [label="uses"] [constraint=false]; // "uses" edge
+    "a::b" -> "a::b::c" [label="uses"] [constraint=false]; // "uses" edge
+    "a::b::c::D" -> "a::b" [label="uses"] [constraint=false]; // "uses" edge
 }"#;
-        assert_eq!(
-            read(text),
-            Some(graph(&[("crate", "b::c"), ("b", "crate")]))
-        );
-        assert_eq!(read(r#"a" -> "b"#), None);
+        let expected = graph(&[("crate", "b::c"), ("b", "crate"), ("b", "b::c")]);
+        assert_eq!(read(text), Some(expected));
+        assert_eq!(read(r#""a" -> "b" // "uses" edge"#), None);
     }
 
     #[test]
