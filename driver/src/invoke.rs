@@ -1,4 +1,4 @@
-//! Calling a function of which only the registry's description is known, by the System V x86-64 convention.
+//! Calls functions by the registry's description alone, with the System V x86-64 convention.
 
 use std::ffi::c_void;
 use std::mem;
@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 
 use cutape_registry::{Param, Width};
 
-/// Integer arguments that travel in registers.
+/// Integer arguments that are passed in registers.
 const INTEGERS: usize = 6;
-/// Floating-point arguments that travel in registers.
+/// Floating-point arguments that are passed in registers.
 const FLOATS: usize = 8;
-/// Words on the stack; the most that any function of CUDA 13.0 needs is 10 (`cuTensorMapEncodeIm2colWide`).
+/// Words on the stack; no function of CUDA 13.0 needs more than 10 (`cuTensorMapEncodeIm2colWide`).
 const STACK: usize = 16;
 
 /// Why a call was not made.
@@ -22,7 +22,7 @@ pub enum CallError {
     /// The loaded driver is older than the function, or newer than its removal.
     #[error("the loaded driver does not export {0}")]
     Missing(&'static str),
-    /// Not one word a parameter.
+    /// Another number of words than of parameters.
     #[error("{name} takes {wanted} arguments, not {given}")]
     Count {
         /// The function.
@@ -32,50 +32,23 @@ pub enum CallError {
         /// The number of words given.
         given: usize,
     },
-    /// A struct by value whose address is null.
-    #[error("{0}: a struct by value is given by its address, which is null")]
+    /// A struct by value with a null address.
+    #[error("{0}: the address of a struct by value is null")]
     NullStruct(&'static str),
     /// More on the stack than this code can push.
     #[error("{0} needs more than {STACK} words on the stack")]
     Stack(&'static str),
 }
 
-/// Any function with at most that many arguments of each class: unused ones are ignored by the callee, and those beyond
-/// the registers lie on the stack in this order.
+/// Any function with at most that many arguments of each class: the callee ignores unused ones, and
+/// finds those beyond the registers on the stack in this order.
+#[rustfmt::skip]
 type Generic = unsafe extern "C" fn(
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    f64,
-    f64,
-    f64,
-    f64,
-    f64,
-    f64,
-    f64,
-    f64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
+    u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64,
+    u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64,
 ) -> i32;
 
-/// Where each argument travels.
+/// Where each argument is passed.
 #[derive(Debug, Default, PartialEq)]
 struct Places {
     integers: [u64; INTEGERS],
@@ -83,7 +56,7 @@ struct Places {
     stack: [u64; STACK],
 }
 
-/// Distributes arguments as the convention says.
+/// Distributes arguments by the convention.
 ///
 /// # Safety
 ///
@@ -106,21 +79,22 @@ unsafe fn place(name: &'static str, params: &[Param], args: &[u64]) -> Result<Pl
                     return Err(CallError::NullStruct(name));
                 }
                 let words = usize::from(bytes).div_ceil(8);
-                let room = places
+                let slots = places
                     .stack
                     .get_mut(stack..stack + words)
                     .ok_or(CallError::Stack(name))?;
-                // SAFETY: the caller says that so many bytes are readable; `room` holds at least as many.
+                // SAFETY: the caller guarantees that many readable bytes; `slots` holds at least as
+                // many.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         address,
-                        room.as_mut_ptr().cast::<u8>(),
+                        slots.as_mut_ptr().cast::<u8>(),
                         usize::from(bytes),
                     );
                 }
                 stack += words;
             }
-            // Both classes are used up at once by no function; a float beyond the eighth would lie on the stack.
+            // A float beyond the eighth is passed on the stack; no function has that many.
             Width::Float(bytes) if floats < FLOATS => {
                 let bits = if bytes == 4 { arg & 0xffff_ffff } else { arg };
                 places.floats[floats] = f64::from_bits(bits);
@@ -141,7 +115,7 @@ unsafe fn place(name: &'static str, params: &[Param], args: &[u64]) -> Result<Pl
     Ok(places)
 }
 
-/// Small integers are extended by the caller; compilers of callees rely on it.
+/// The caller extends small integers; compilers of callees rely on it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn extended(width: Width, arg: u64) -> u64 {
     match width {
@@ -155,21 +129,22 @@ fn extended(width: Width, arg: u64) -> u64 {
     }
 }
 
-/// As [`Generic`], without floats, for few arguments and for more.
+/// As [`Generic`], without floats, for at most six and at most twelve arguments.
 type Few = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64) -> i32;
 type Several =
     unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> i32;
-/// How many arguments the longer of the two takes.
+/// Arguments of [`Several`].
 const SEVERAL: usize = 12;
 
-/// True if there are few enough arguments for the shorter way, all integers of 4 or 8 bytes: the upper half of a register or
-/// word that holds one of 4 is not looked at (System V x86-64 ABI, Parameter Passing), so that they go as they are.
+/// Whether [`invoke_simple`] can call the function: at most twelve arguments, all integers of 4 or
+/// 8 bytes. The callee ignores the upper half of a register or word that holds one of 4 (System V
+/// x86-64 ABI, Parameter Passing), so they need no extension.
 pub(crate) fn is_simple(params: &[Param]) -> bool {
     let fits = |width| matches!(width, Width::Unsigned(4 | 8) | Width::Signed(4 | 8));
     params.len() <= SEVERAL && params.iter().all(|param| fits(param.width))
 }
 
-/// As [`invoke`], for what [`is_simple`]: the same with less to do.
+/// As [`invoke`], for a function that [`is_simple`].
 ///
 /// # Safety
 ///
@@ -194,12 +169,12 @@ pub(crate) unsafe fn invoke_simple(
     if params.len() <= INTEGERS {
         // SAFETY: as in `invoke`.
         let function: Few = unsafe { mem::transmute(address.as_ptr()) };
-        // SAFETY: as in `invoke`; all arguments travel in registers.
+        // SAFETY: as in `invoke`; all arguments are passed in registers.
         return Ok(unsafe { function(w[0], w[1], w[2], w[3], w[4], w[5]) });
     }
     // SAFETY: as in `invoke`.
     let function: Several = unsafe { mem::transmute(address.as_ptr()) };
-    // SAFETY: as in `invoke`; behind the sixth they lie on the stack in this order.
+    // SAFETY: as in `invoke`; those after the sixth are passed on the stack in this order.
     Ok(unsafe {
         function(
             w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11],
@@ -211,8 +186,9 @@ pub(crate) unsafe fn invoke_simple(
 ///
 /// # Safety
 ///
-/// The address is that of a function with these parameters that returns a 32-bit number, the words are valid arguments for
-/// it, and that of a `Width::Memory` parameter is the address of so many readable bytes.
+/// The address is that of a function with these parameters that returns a 32-bit number, the words
+/// are valid arguments for it, and that of a `Width::Memory` parameter is the address of that many
+/// readable bytes.
 pub(crate) unsafe fn invoke(
     address: NonNull<c_void>,
     name: &'static str,
@@ -225,10 +201,11 @@ pub(crate) unsafe fn invoke(
         floats: f,
         stack: s,
     } = unsafe { place(name, params, args) }?;
-    // SAFETY: a function pointer and a data pointer have the same size and form here; the caller says it is a function.
+    // SAFETY: a function pointer and a data pointer have the same size here; the caller guarantees
+    // a function.
     let function: Generic = unsafe { mem::transmute(address.as_ptr()) };
-    // SAFETY: in the System V convention each class of argument is placed on its own, so a callee that takes fewer finds
-    // its own where it looks; the rest is the caller's to clean up.
+    // SAFETY: in the System V convention each class of argument is placed by itself, so a callee
+    // that takes fewer finds them at their places; the caller cleans up the rest.
     Ok(unsafe {
         function(
             i[0], i[1], i[2], i[3], i[4], i[5], f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
@@ -334,7 +311,8 @@ mod tests {
     fn call(function: *const (), id: u16, args: &[u64]) -> (Result<i32, CallError>, Vec<u64>) {
         let described = &FUNCTIONS[usize::from(id)];
         let address = NonNull::new(function.cast_mut().cast()).unwrap();
-        // SAFETY: each test function has the shape of the described one, and addresses point at locals that live.
+        // SAFETY: each test function has the shape of the described one, and addresses point at
+        // locals that live.
         let result = unsafe { invoke(address, described.name, described.params, args) };
         let seen = SEEN.take();
         if is_simple(described.params) {
@@ -346,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_of_argument_arrives() {
+    fn every_class_of_argument_is_passed() {
         let bytes = [3_u8; 64];
         let numbers: Vec<u64> = (1..=16).collect();
         let cases: [(*const (), u16, Vec<u64>, Vec<u64>); 7] = [
@@ -407,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn most_functions_are_called_the_shorter_way() {
+    fn most_functions_are_simple() {
         let simple = |id: u16| is_simple(FUNCTIONS[usize::from(id)].params);
         assert!(simple(id::cuLaunchKernel) && simple(id::cuCtxSynchronize));
         assert!(
@@ -423,7 +401,8 @@ mod tests {
         let bytes = [0_u8; 256];
         for function in &FUNCTIONS {
             let args = vec![bytes.as_ptr() as u64; function.params.len()];
-            // SAFETY: every word is the address of 256 readable bytes, more than any `Width::Memory`.
+            // SAFETY: every word is the address of 256 readable bytes, more than any
+            // `Width::Memory`.
             let places = unsafe { place(function.name, function.params, &args) };
             assert!(places.is_ok(), "{}", function.name);
         }

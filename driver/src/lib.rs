@@ -18,7 +18,8 @@ pub use load::{Driver, LoadError};
 #[cfg(feature = "load")]
 pub use locate::{LocateError, MARKER, is_interposer, locate};
 
-/// Types, enums and struct layouts of the newest headers; enums are newtypes, so a foreign value is no undefined behaviour.
+/// Types, enums and struct layouts of the newest headers. Enums are newtypes, because drivers
+/// return values that no header has.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -13,35 +13,36 @@ use crate::invoke::{CallError, invoke, invoke_simple, is_simple};
 /// Why a driver could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A path that the loader would search for.
-    #[error("{}: give the driver by its absolute path", .0.display())]
+    /// A relative path, which the loader would search for.
+    #[error("the driver's path is relative: {}; give it as an absolute path", .0.display())]
     Relative(PathBuf),
     /// The loader's own message.
-    #[error("{}: {source}; is it the libcuda.so.1 of this machine's NVIDIA driver?", path.display())]
+    #[error("{}: {source}; check that it is the libcuda.so.1 of this machine's driver", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's error.
         source: libloading::Error,
     },
-    /// A library, but not a driver.
+    /// A library that is no driver.
     #[error("{}: exports no cuInit, so it is not a CUDA driver", .0.display())]
     NotADriver(PathBuf),
 }
 
-/// The function table of a loaded libcuda. The library stays loaded until the process ends: libcuda has threads of its own.
+/// The function table of a loaded libcuda. The library stays loaded until the process ends, because
+/// libcuda has its own threads.
 #[derive(Debug)]
 pub struct Driver {
     path: PathBuf,
     library: ManuallyDrop<Library>,
-    /// Indexed by the registry's id; `None` where this driver has no such symbol.
+    /// By registry id; `None` if this driver has no such symbol.
     symbols: Box<[Option<NonNull<c_void>>]>,
-    /// Indexed likewise: the function takes only integers, and not many.
+    /// By registry id: whether `invoke_simple` can call the function.
     simple: Box<[bool]>,
 }
 
-// SAFETY: the table is read-only, its addresses stay valid because the library is never unloaded, and the driver API may be
-// called from any thread (CUDA Driver API, Context Management).
+// SAFETY: the table is read-only, its addresses stay valid because the library is never unloaded,
+// and the driver API may be called from any thread (CUDA Driver API, Context Management).
 unsafe impl Send for Driver {}
 // SAFETY: as above.
 unsafe impl Sync for Driver {}
@@ -56,7 +57,8 @@ impl Driver {
         if !path.is_absolute() {
             return Err(LoadError::Relative(path.to_owned()));
         }
-        // SAFETY: loading runs the library's initialisers, which a driver is made for; the caller chose the file.
+        // SAFETY: loading runs the library's initialisers, as drivers expect; the caller chose the
+        // file.
         let library =
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|source| {
                 LoadError::Open {
@@ -92,34 +94,36 @@ impl Driver {
         &self.path
     }
 
-    /// The address of a function by the registry's id; `None` for what this driver lacks.
+    /// The address of a function by registry id; `None` if this driver lacks it.
     pub fn symbol(&self, id: u16) -> Option<NonNull<c_void>> {
         self.symbols.get(usize::from(id)).copied().flatten()
     }
 
-    /// The address of any exported symbol, also one that the registry does not know.
+    /// The address of any exported symbol, in the registry or not.
     pub fn symbol_by_name(&self, name: &CStr) -> Option<NonNull<c_void>> {
         find(&self.library, name)
     }
 
-    /// A function as a pointer of type `F`, e.g. `unsafe extern "C" fn(u32) -> CUresult` for `cuInit`.
+    /// A function as a pointer of type `F`, e.g. `unsafe extern "C" fn(u32) -> CUresult` for
+    /// `cuInit`.
     ///
     /// # Safety
     ///
-    /// `F` is the type of a pointer to a C function with the parameters and result of that function.
+    /// `F` is the type of a pointer to a C function with the parameters and result of that
+    /// function.
     ///
-    /// An `F` that has not the size of a pointer does not compile.
+    /// An `F` without the size of a pointer does not compile.
     pub unsafe fn function<F: Copy>(&self, id: u16) -> Option<F> {
         const { assert!(mem::size_of::<F>() == mem::size_of::<*const c_void>()) };
         let address = self.symbol(id)?.as_ptr();
-        // SAFETY: `F` has a pointer's size, and the caller says that it is this function's type.
+        // SAFETY: `F` has a pointer's size, and the caller guarantees that it is this function's
+        // type.
         Some(unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
     }
 
-    /// Calls a function by id with one word a parameter: numbers, handles and pointers as they are, floats as their bits,
-    /// a struct by value as the address of its bytes.
-    ///
-    /// Returns what the function returned, for most a `CUresult`.
+    /// Calls a function by id with one word a parameter: numbers, handles and pointers as they are,
+    /// floats as their bits, a struct by value as the address of its bytes. Returns the function's
+    /// result, mostly a `CUresult`.
     ///
     /// # Errors
     ///
@@ -127,14 +131,14 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// The words are arguments that are sound to give to that function.
+    /// The words are valid arguments for that function.
     pub unsafe fn call(&self, id: u16, args: &[u64]) -> Result<i32, CallError> {
         let function = FUNCTIONS
             .get(usize::from(id))
             .ok_or(CallError::UnknownId(id))?;
         let address = self.symbol(id).ok_or(CallError::Missing(function.name))?;
         if self.simple[usize::from(id)] {
-            // SAFETY: the symbol is that function; the caller vouches for the arguments.
+            // SAFETY: the symbol is that function; the caller guarantees its arguments.
             return unsafe { invoke_simple(address, function.name, function.params, args) };
         }
         // SAFETY: as above.
@@ -143,7 +147,7 @@ impl Driver {
 }
 
 fn find(library: &Library, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: the symbol is only taken as an address here.
+    // SAFETY: only the symbol's address is taken.
     let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
     NonNull::new(symbol.into_raw())
 }
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_driver_is_refused() {
+    fn only_drivers_are_loaded() {
         assert!(matches!(
             Driver::open(Path::new("libcuda.so.1")),
             Err(LoadError::Relative(_))

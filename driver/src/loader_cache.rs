@@ -1,23 +1,31 @@
-//! The dynamic loader's cache (`/etc/ld.so.cache`): where the system says that a library is.
+//! The dynamic loader's cache (`/etc/ld.so.cache`), which lists the system's libraries.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic
+    )
+)]
 
 use std::path::PathBuf;
 
-/// Start of the newer of the two formats; the older one, if there, comes before it.
+/// Start of the newer of the two formats; an older one may precede it.
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
 /// ELF, glibc 2 (1 and 2 of the low byte), x86-64 (3 of the next).
 const FLAGS_X86_64: u32 = 0x0303;
 
-/// Every path that the cache gives for an x86-64 library of that name; empty for what is no cache.
+/// Every path that the cache lists for an x86-64 library of that name; empty if it is no cache.
 pub(crate) fn paths(cache: &[u8], library: &str) -> Vec<PathBuf> {
-    let Some(start) = cache
+    let start = cache
         .windows(MAGIC.len())
-        .position(|window| window == MAGIC)
-    else {
-        return Vec::new();
-    };
-    let cache = &cache[start..];
+        .position(|window| window == MAGIC);
+    let cache = start
+        .and_then(|start| cache.get(start..))
+        .unwrap_or_default();
     let count = number(cache, 20).unwrap_or(0);
     let mut found = Vec::new();
     for index in 0..count as usize {

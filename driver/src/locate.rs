@@ -1,8 +1,8 @@
-//! Where the real libcuda is: past any copy of cutape's own that poses as it.
+//! Where the real libcuda is, as opposed to cutape's interposer under the same name.
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::{elf, loader_cache};
@@ -12,8 +12,8 @@ pub const MARKER: &str = "cutape_interposer_marker";
 
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Where drivers, containers and WSL put it when the loader's cache does not say.
-const USUAL: [&str; 9] = [
+/// Where drivers, containers and WSL install it, for systems whose loader cache does not list it.
+const KNOWN_FOLDERS: [&str; 9] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
     "/lib/x86_64-linux-gnu",
@@ -29,14 +29,20 @@ const USUAL: [&str; 9] = [
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     /// `CUTAPE_DRIVER` names no file.
-    #[error("CUTAPE_DRIVER is {}, which is no file; set it to the real libcuda.so.1 or unset it", .0.display())]
+    #[error(
+        "CUTAPE_DRIVER is no file: {}; set it to the real libcuda.so.1 or unset it",
+        .0.display()
+    )]
     NoSuchFile(PathBuf),
     /// `CUTAPE_DRIVER` names cutape's interposer.
-    #[error("CUTAPE_DRIVER is {}, which is cutape's own interposer; set it to the real libcuda.so.1", .0.display())]
-    Interposer(PathBuf),
-    /// It is nowhere.
     #[error(
-        "no libcuda.so.1 in LD_LIBRARY_PATH, /etc/ld.so.cache or the usual folders; \
+        "CUTAPE_DRIVER is cutape's own interposer: {}; set it to the real libcuda.so.1",
+        .0.display()
+    )]
+    Interposer(PathBuf),
+    /// No libcuda.so.1 was found.
+    #[error(
+        "no libcuda.so.1 in LD_LIBRARY_PATH, /etc/ld.so.cache or the folders of drivers; \
          install the NVIDIA driver or set CUTAPE_DRIVER to its libcuda.so.1"
     )]
     NotFound,
@@ -44,8 +50,8 @@ pub enum LocateError {
 
 /// The absolute path of the real `libcuda.so.1`.
 ///
-/// In this order: the variable `CUTAPE_DRIVER`, the folders of `LD_LIBRARY_PATH`, the loader's cache, the usual folders.
-/// Files that are cutape's interposer are passed over.
+/// In this order: the variable `CUTAPE_DRIVER`, the folders of `LD_LIBRARY_PATH`, the loader's
+/// cache, the folders of drivers. Skips files that are cutape's interposer.
 ///
 /// # Errors
 ///
@@ -59,15 +65,15 @@ pub fn locate() -> Result<PathBuf, LocateError> {
         library_path: env::var_os("LD_LIBRARY_PATH").unwrap_or_default(),
         cached: loader_cache::paths(&cache, LIBRARY),
     };
-    search.run(&USUAL.map(Path::new))
+    search.run(&KNOWN_FOLDERS.map(Path::new))
 }
 
-/// Whether a file is cutape's interposer; false for what is no readable ELF file.
+/// Whether a file is cutape's interposer; false for anything but a readable ELF file.
 pub fn is_interposer(path: &Path) -> bool {
-    elf::names_symbol(path, MARKER).unwrap_or(false)
+    File::open(path).is_ok_and(|file| elf::names_symbol(file, MARKER).unwrap_or(false))
 }
 
-/// What the environment and the system say.
+/// Where the environment and the system point to.
 struct Search {
     chosen: Option<PathBuf>,
     library_path: std::ffi::OsString,
@@ -75,7 +81,7 @@ struct Search {
 }
 
 impl Search {
-    fn run(self, usual: &[&Path]) -> Result<PathBuf, LocateError> {
+    fn run(self, known_folders: &[&Path]) -> Result<PathBuf, LocateError> {
         if let Some(chosen) = self.chosen {
             if !chosen.is_file() {
                 return Err(LocateError::NoSuchFile(chosen));
@@ -85,12 +91,12 @@ impl Search {
             }
             return Ok(absolute(chosen));
         }
-        // An empty element is the current folder to the loader; a driver found that way is not meant.
+        // To the loader an empty element is the current folder, where no driver is meant to be.
         let from_path = split(&self.library_path).map(|folder| folder.join(LIBRARY));
-        let from_usual = usual.iter().map(|folder| folder.join(LIBRARY));
+        let from_known = known_folders.iter().map(|folder| folder.join(LIBRARY));
         from_path
             .chain(self.cached)
-            .chain(from_usual)
+            .chain(from_known)
             .find(|path| path.is_file() && !is_interposer(path))
             .map(absolute)
             .ok_or(LocateError::NotFound)
@@ -100,12 +106,8 @@ impl Search {
 fn split(list: &OsStr) -> impl Iterator<Item = PathBuf> {
     // The loader takes semicolons as well as colons.
     let text = list.to_string_lossy().into_owned();
-    let folders: Vec<PathBuf> = text
-        .split([':', ';'])
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
-        .collect();
-    folders.into_iter()
+    let folders = text.split([':', ';']).filter(|folder| !folder.is_empty());
+    folders.map(PathBuf::from).collect::<Vec<_>>().into_iter()
 }
 
 fn absolute(path: PathBuf) -> PathBuf {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_the_interposer() {
+    fn skips_the_interposer() {
         let own = folder("own", &library(MARKER));
         let real = folder("real", &library("cuInit"));
         let nowhere = env::temp_dir().join("cutape-locate-nowhere");
@@ -163,14 +165,14 @@ mod tests {
             real.display()
         );
         let search =
-            |chosen: Option<&PathBuf>, library_path: &str, cached: &[&PathBuf], usual: &[&Path]| {
+            |chosen: Option<&PathBuf>, library_path: &str, cached: &[&PathBuf], known: &[&Path]| {
                 let cached = cached.iter().map(|path| (*path).clone()).collect();
                 Search {
                     chosen: chosen.cloned(),
                     library_path: library_path.into(),
                     cached,
                 }
-                .run(usual)
+                .run(known)
                 .ok()
             };
         let found = Some(real_file.clone());

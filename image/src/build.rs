@@ -1,6 +1,7 @@
 //! Makes small images that hold no executable code, for tests and for a driver that runs none.
 //!
-//! What comes out is well-formed and reads back as what went in, but no GPU can run it: the code sections are zeros.
+//! The images are well-formed and read back as what was put in, but no GPU can run them: the code
+//! sections are zeros.
 
 use crate::content::{Function, Global};
 use crate::cubin::{OS_ABI, OTHER_ENTRY, OTHER_MANAGED};
@@ -13,11 +14,11 @@ use crate::info;
 use crate::kind::FATBIN_MAGIC;
 use crate::target::{CodeKind, Suffix, Target};
 
-/// A function to put into a cubin: the same fields that come back from it. Of the sizes, `const_bytes` is not taken: it
-/// follows from the constant variables. A `required_threads` and a `max_threads` may both be given.
+/// A function to put into a cubin. `const_bytes` is ignored: it follows from the constant
+/// variables.
 pub type FunctionSpec = Function;
 
-/// A variable to put into a cubin; `size` counts, `initial` is cut or filled with zeros to it.
+/// A variable to put into a cubin; `initial` is cut or filled with zeros to `size`.
 pub type GlobalSpec = Global;
 
 /// How a fatbin entry is stored.
@@ -36,7 +37,7 @@ pub enum Packing {
 pub struct FatbinEntry<'a> {
     /// Elf or Ptx; another kind is written with its number.
     pub code: CodeKind,
-    /// What the header says that the code was compiled for.
+    /// The target in the header.
     pub target: Target,
     /// A whole cubin, or a PTX text (its NUL is added).
     pub payload: &'a [u8],
@@ -45,7 +46,7 @@ pub struct FatbinEntry<'a> {
 }
 
 const CODE_SIZE: usize = 128;
-/// Variables with initial values that together take more are written without them.
+/// Initial values that together take more bytes are left out.
 const MAX_DATA: u64 = 256 << 20;
 /// Symbols number their sections with 16 bits, and a function takes up to three.
 const MAX_FUNCTIONS: usize = 16_000;
@@ -58,7 +59,7 @@ struct Section {
     name: String,
     kind: u32,
     data: Vec<u8>,
-    /// Bytes; more than `data` only where nothing stands in the file.
+    /// Bytes; more than `data` has for a section without bytes in the file.
     size: u64,
     link: u32,
     info: u32,
@@ -89,11 +90,11 @@ impl Section {
     }
 }
 
-/// Section numbers that are the same in every file made here.
+/// Section numbers that are the same in every file.
 const NAMES: u32 = 1;
 const STRINGS: u32 = 2;
 const SYMBOLS: u32 = 3;
-/// Behind the three, `.nv.info`, and then what the content asks for.
+/// After the three and `.nv.info`, the sections that the content needs.
 const FIXED: u32 = 5;
 
 #[derive(Default)]
@@ -103,7 +104,7 @@ struct Symbols {
 }
 
 impl Symbols {
-    /// Adds one and gives its index.
+    /// Adds one and returns its index.
     fn add(&mut self, name: &str, info: u8, other: u8, section: u16, value: u64, size: u64) -> u32 {
         let index = (self.rows.len() / 24) as u32;
         let at = if name.is_empty() {
@@ -112,7 +113,7 @@ impl Symbols {
             self.strings.len() as u32
         };
         if self.strings.is_empty() || at != 0 {
-            // A NUL inside a name would cut it short in the file as well.
+            // In the file a NUL would end the name.
             self.strings.extend(name.bytes().filter(|&b| b != 0));
             self.strings.push(0);
         }
@@ -125,10 +126,11 @@ impl Symbols {
     }
 }
 
-/// A linked 64-bit cubin in the layout of CUDA 13 (OS ABI 65) with these functions and variables and no code.
+/// A linked 64-bit cubin in the layout of CUDA 13 (OS ABI 65) with these functions and variables
+/// and no code.
 ///
-/// External variables and `undefined` names have no place in a linked cubin and are left out. Parameters keep the given
-/// offsets. Only the first 16,000 functions are taken, and initial values only up to 256 MiB in all.
+/// External variables are left out. Only the first 16,000 functions are taken, and initial values
+/// only up to 256 MiB in all.
 pub fn cubin(functions: &[FunctionSpec], globals: &[GlobalSpec], target: Target) -> Vec<u8> {
     let mut symbols = Symbols::default();
     symbols.add("", 0, 0, 0, 0, 0);
@@ -188,7 +190,7 @@ pub fn cubin(functions: &[FunctionSpec], globals: &[GlobalSpec], target: Target)
     variables(globals, &mut symbols, &mut |section| {
         place(section, &mut sections)
     });
-    // The flags have no room for the suffix `f`, so the options are noted as the assembler does.
+    // The flags cannot hold the suffix `f`, so the options are noted as the assembler does.
     let note = format!("\0ptxas\0cutape: no executable code\0-arch {target} \0");
     place(
         Section::new(".note.nv.tkinfo", 7, note.into_bytes()),
@@ -210,19 +212,11 @@ pub fn cubin(functions: &[FunctionSpec], globals: &[GlobalSpec], target: Target)
         link: SYMBOLS,
         ..Section::new(".nv.info", SHT_CUDA_INFO, all_info)
     };
-    sections.splice(
-        0..0,
-        [
-            Section::new(".shstrtab", SHT_STRTAB, Vec::new()),
-            strings,
-            rows,
-            facts,
-        ],
-    );
+    sections.splice(0..0, [strings, rows, facts]);
     file(sections, target)
 }
 
-/// Adds the variables and the three sections that they stand in.
+/// Adds the variables and their three sections.
 fn variables(globals: &[GlobalSpec], symbols: &mut Symbols, place: &mut dyn FnMut(Section) -> u32) {
     for name in [".nv.constant3", ".nv.global.init", ".nv.global"] {
         let belongs = |global: &&GlobalSpec| {
@@ -245,12 +239,13 @@ fn variables(globals: &[GlobalSpec], symbols: &mut Symbols, place: &mut dyn FnMu
         }
         let mut section = Section::empty(name, end);
         if name != ".nv.global" && end <= MAX_DATA {
-            let mut data = vec![0; end as usize];
+            let mut data = Vec::new();
             for (global, at) in &rows {
                 let initial = global.initial.as_deref().unwrap_or_default();
-                let taken = initial.len().min(global.size as usize);
-                data[*at as usize..][..taken].copy_from_slice(&initial[..taken]);
+                data.resize(*at as usize, 0);
+                data.extend(initial.iter().take(global.size as usize));
             }
+            data.resize(end as usize, 0);
             section = Section::new(name, SHT_PROGBITS, data);
         }
         let index = place(Section {
@@ -289,17 +284,18 @@ fn own_info(function: &FunctionSpec) -> Vec<u8> {
     out
 }
 
-/// Lays the sections out behind the header, the section table last.
+/// Writes the header, the sections (first the one of names), and the section table.
 fn file(mut sections: Vec<Section>, target: Target) -> Vec<u8> {
+    const NAMES_SECTION: &str = ".shstrtab";
     let mut names = vec![0];
     let mut name_at = Vec::new();
-    for section in &sections {
+    let others = sections.iter().map(|section| section.name.as_str());
+    for name in std::iter::once(NAMES_SECTION).chain(others) {
         name_at.push(names.len() as u32);
-        names.extend(section.name.bytes().filter(|&b| b != 0));
+        names.extend(name.bytes().filter(|&b| b != 0));
         names.push(0);
     }
-    sections[0].size = names.len() as u64;
-    sections[0].data = names;
+    sections.insert(0, Section::new(NAMES_SECTION, SHT_STRTAB, names));
 
     let mut out = vec![0; 64];
     // The first row of the table is empty.
@@ -331,21 +327,21 @@ fn file(mut sections: Vec<Section>, target: Target) -> Vec<u8> {
         0
     };
     let flags: u32 = 0x0600_0002 | arch | u32::from(target.number() & 0xff) << 8;
-    out[..9].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, OS_ABI, 8]);
-    let half = |out: &mut Vec<u8>, at: usize, value: u16| {
-        out[at..at + 2].copy_from_slice(&value.to_le_bytes())
+    let mut header = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, OS_ABI, 8];
+    header.resize(16, 0);
+    let halves = |out: &mut Vec<u8>, values: &[u16]| {
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
     };
-    // ET_EXEC.
-    half(&mut out, 16, 2);
-    half(&mut out, 18, EM_CUDA);
-    out[20] = 1;
-    out[40..48].copy_from_slice(&sections_at.to_le_bytes());
-    out[48..52].copy_from_slice(&flags.to_le_bytes());
-    half(&mut out, 52, 64);
-    half(&mut out, 54, 56);
-    half(&mut out, 58, 64);
-    half(&mut out, 60, sections.len() as u16 + 1);
-    half(&mut out, 62, NAMES as u16);
+    // e_type (ET_EXEC), e_machine, e_version; no entry point and no program headers.
+    halves(&mut header, &[2, EM_CUDA, 1]);
+    header.resize(40, 0);
+    header.extend(sections_at.to_le_bytes());
+    header.extend(flags.to_le_bytes());
+    halves(
+        &mut header,
+        &[64, 56, 0, 64, sections.len() as u16 + 1, NAMES as u16],
+    );
+    out.splice(..header.len(), header);
     out
 }
 

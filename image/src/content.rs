@@ -22,12 +22,14 @@ pub struct Function {
     pub is_entry: bool,
     /// Registers per thread; PTX does not say.
     pub registers: Option<u32>,
-    /// Static shared memory in bytes, without the 1024 that a linked cubin from sm_90 on reserves for the system.
-    /// Of PTX: what the body declares and the module-wide variables that it names itself, padding included.
+    /// Static shared memory in bytes, without the 1024 that a linked cubin from sm_90 on reserves
+    /// for the system. Of PTX: what the body declares and the module-wide variables that it names
+    /// itself, padding included.
     pub shared_bytes: u64,
     /// Local memory per thread in bytes: a cubin's stack frame, or what a PTX body declares.
     pub local_bytes: u64,
-    /// User constants in bytes; the bank is one for the whole module, so each function shows the same.
+    /// User constants in bytes; the bank is one for the whole module, so each function shows the
+    /// same.
     pub const_bytes: u64,
     /// The most threads a block may have (`.maxntid`: the product of its three numbers).
     pub max_threads: Option<u32>,
@@ -46,11 +48,11 @@ pub struct Global {
     pub constant: bool,
     /// `__managed__`: `.attribute(.managed)`.
     pub managed: bool,
-    /// Initial bytes, where they do not depend on addresses (PTX) or before relocation (cubin). May be shorter than
-    /// `size`: the rest is zero. `None`: all zero, or not known.
+    /// Initial bytes, where they do not depend on addresses (PTX) or before relocation (cubin). May
+    /// be shorter than `size`: the rest is zero. `None`: all zero, or not known.
     pub initial: Option<Vec<u8>>,
-    /// Declared here and defined elsewhere. Loaded alone, `ptxas` 12.9 and 13.5 turn such a variable of a PTX text into
-    /// a definition, with a warning.
+    /// Declared here and defined elsewhere. Loaded alone, `ptxas` 12.9 and 13.5 turn such a
+    /// variable of a PTX text into a definition, with a warning.
     pub external: bool,
 }
 
@@ -61,8 +63,9 @@ pub struct Content {
     pub functions: Vec<Function>,
     /// Variables in global and constant memory.
     pub globals: Vec<Global>,
-    /// Names used here and defined elsewhere, functions and variables, without those that the driver itself supplies
-    /// (`vprintf`, `malloc`, `free`, `__assertfail`); a declaration that nothing uses is not one.
+    /// Names used here and defined elsewhere, functions and variables, without those that the
+    /// driver itself supplies (`vprintf`, `malloc`, `free`, `__assertfail`); a declaration that
+    /// nothing uses is not one.
     pub undefined: Vec<String>,
     /// Names of texture references.
     pub textures: Vec<String>,
@@ -76,7 +79,8 @@ pub struct Content {
     pub target: Option<Target>,
     /// 64, or 32 for code from old toolkits.
     pub address_bits: u8,
-    /// The tool that made it, as it calls itself ("Cuda compilation tools, release 13.0, V13.0.88"), where it says so.
+    /// The tool that made it, as it calls itself ("Cuda compilation tools, release 13.0,
+    /// V13.0.88"), where it says so.
     pub producer: Option<String>,
 }
 
@@ -91,7 +95,8 @@ impl Content {
         self.globals.iter().find(|g| g.name == name)
     }
 
-    /// Of [`Content::undefined`], those that are functions: what makes a load without a linker fail.
+    /// Of [`Content::undefined`], those that are functions: what makes a load without a linker
+    /// fail.
     pub fn undefined_functions(&self) -> impl Iterator<Item = &str> {
         let external: std::collections::HashSet<&str> = self
             .globals
@@ -106,8 +111,8 @@ impl Content {
     }
 }
 
-/// Functions that device code calls and the driver supplies (CUDA programming guide, "Formatted Output", "Dynamic
-/// Global Memory Allocation", "Assertion").
+/// Functions that device code calls and the driver supplies (CUDA programming guide, "Formatted
+/// Output", "Dynamic Global Memory Allocation", "Assertion").
 pub(crate) fn supplied_by_driver(name: &str) -> bool {
     matches!(name, "vprintf" | "malloc" | "free" | "__assertfail")
 }

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 
 use crate::content::{Content, Function, Global, supplied_by_driver};
-use crate::elf::{EM_CUDA, ElfError, Header, SHT_NOBITS, Section, u16_at, u32_at, u64_at};
+use crate::elf::{
+    EM_CUDA, ElfError, Header, SHT_NOBITS, Section, range, u8_at, u16_at, u32_at, u64_at,
+};
 use crate::info;
+use crate::kind::until_nul;
 use crate::problem::{Place, Problem, ProblemKind};
 use crate::target::{Suffix, Target};
 
@@ -16,8 +19,8 @@ pub(crate) const OTHER_ENTRY: u8 = 0x10;
 pub(crate) const OTHER_MANAGED: u8 = 0x04;
 /// st_other: in shared memory, which is never resolved by name.
 const OTHER_SHARED: u8 = 0x40;
-/// What sm_90 and later set aside in each kernel's shared section once the cubin is linked (seen in `ptxas` 12.9 and
-/// 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
+/// What sm_90 and later set aside in each kernel's shared section once the cubin is linked (seen in
+/// `ptxas` 12.9 and 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
 const RESERVED_SHARED: u64 = 1024;
 
 const SHT_SYMTAB: u32 = 2;
@@ -55,18 +58,20 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
         ));
     }
     let count = header.section_count(bytes).map_err(elf_problem)?;
-    // Each row takes 40 bytes at least, so a count beyond this cannot be met.
-    if count > bytes.len() as u64 / 40 {
+    // Each row takes 40 bytes at least.
+    let length = bytes.len() as u64;
+    if count > length / 40 {
         return Err(Problem::truncated(
-            bytes.len() as u64,
-            format!("no room for {count} sections"),
+            length,
+            format!("too short for {count} sections"),
         ));
     }
     let sections = (0..count)
         .map(|i| header.section(bytes, i))
         .collect::<Result<Vec<_>, _>>()
         .map_err(elf_problem)?;
-    // Linked names share few bytes, so reading more than this of them means overlapping tables.
+    // The names of a valid file share few bytes; overlapping tables could make them arbitrarily
+    // long.
     let budget = bytes.len().saturating_mul(16).saturating_add(1 << 20);
     let mut reader = Reader {
         bytes,
@@ -75,10 +80,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
         budget,
     };
     let names_index = header.names_index(bytes).map_err(elf_problem)?;
-    let mut names = Vec::with_capacity(reader.sections.len());
-    for section in 0..reader.sections.len() {
-        names.push(reader.name(names_index, reader.sections[section].name)?);
-    }
+    let offsets: Vec<u32> = reader.sections.iter().map(|section| section.name).collect();
+    let names = offsets
+        .into_iter()
+        .map(|offset| reader.name(names_index, offset));
+    let names = names.collect::<Result<Vec<_>, _>>()?;
     let mut content = Content {
         relocatable: header.file_type == 1,
         address_bits: if header.wide { 64 } else { 32 },
@@ -86,11 +92,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
     };
     let tool = reader.tool(&names);
     content.target = target(&header, tool.as_deref());
-    content.producer = tool.and_then(|t| {
-        t.lines()
-            .find(|l| l.contains("compilation tools"))
-            .map(str::to_owned)
-    });
+    let producer = tool.as_deref().unwrap_or_default().lines();
+    content.producer = producer
+        .into_iter()
+        .find(|line| line.contains("compilation tools"))
+        .map(str::to_owned);
     reader.collect(&names, &mut content)?;
     Ok(content)
 }
@@ -102,7 +108,8 @@ fn elf_problem(error: ElfError) -> Problem {
     }
 }
 
-/// What the flags say; the suffix `f`, and from CUDA 13 on `a`, stand only in the note of the assembler's options.
+/// The target by the flags; only the note of the assembler's options has the suffix `f` and, from
+/// CUDA 13 on, `a`.
 fn target(header: &Header, tool: Option<&str>) -> Option<Target> {
     let (number, arch) = if header.os_abi == OS_ABI {
         (header.flags >> 8 & 0xff, header.flags & 0x8 != 0)
@@ -140,21 +147,14 @@ impl<'a> Reader<'a> {
             return Ok(&[]);
         }
         let end = section.offset.checked_add(section.size);
-        usize::try_from(section.offset)
-            .ok()
-            .zip(end.and_then(|e| usize::try_from(e).ok()))
-            .and_then(|(start, end)| self.bytes.get(start..end))
-            .ok_or_else(|| {
-                Problem::truncated(
-                    section.offset,
-                    format!("section {index} ends behind the file"),
-                )
-            })
+        let data = end.and_then(|end| range(self.bytes, section.offset, end));
+        let what = || format!("section {index} ends beyond the file");
+        data.ok_or_else(|| Problem::truncated(section.offset, what()))
     }
 
     fn spend(&mut self, bytes: usize) -> Result<(), Problem> {
         self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
-            Problem::too_large("names and initial values take more room than the file")
+            Problem::too_large("names and initial values are longer than the file")
         })?;
         Ok(())
     }
@@ -165,57 +165,36 @@ impl<'a> Reader<'a> {
             return Ok(&[]);
         }
         let strings = self.data(table as usize)?;
-        let rest = strings.get(offset as usize..).unwrap_or_default();
-        let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
-        self.spend(end + 1)?;
-        Ok(&rest[..end])
+        let name = until_nul(strings.get(offset as usize..).unwrap_or_default());
+        self.spend(name.len() + 1)?;
+        Ok(name)
     }
 
     /// The printable strings of the note in which the assembler names itself, one a line.
     fn tool(&mut self, names: &[&[u8]]) -> Option<String> {
         let index = names.iter().position(|n| *n == b".note.nv.tkinfo")?;
         let data = self.data(index).ok()?;
-        let note = data.get(..data.len().min(4096))?;
-        let words = note
-            .split(|&b| b == 0)
-            .filter(|w| w.len() > 3 && w.iter().all(|b| (0x20..0x7f).contains(b)));
-        Some(
-            words
-                .map(|w| String::from_utf8_lossy(w).into_owned())
-                .collect::<Vec<_>>()
-                .join("\n"),
-        )
+        let note = data.get(..4096).unwrap_or(data);
+        let words = note.split(|&b| b == 0);
+        let words = words.filter(|w| w.len() > 3 && w.iter().all(|b| (0x20..0x7f).contains(b)));
+        Some(words.map(text).collect::<Vec<_>>().join("\n"))
     }
 
     fn symbols(&self, table: usize) -> Result<Vec<Symbol>, Problem> {
         let data = self.data(table)?;
         let row = if self.wide { 24 } else { 16 };
         let read = |row: &[u8]| {
-            let (info, other, section, value, size) = if self.wide {
-                (
-                    row[4],
-                    row[5],
-                    u16_at(row, 6)?,
-                    u64_at(row, 8)?,
-                    u64_at(row, 16)?,
-                )
-            } else {
-                let (value, size) = (u32_at(row, 4)?, u32_at(row, 8)?);
-                (
-                    row[12],
-                    row[13],
-                    u16_at(row, 14)?,
-                    value.into(),
-                    size.into(),
-                )
+            let (at, value, size) = match self.wide {
+                true => (4, u64_at(row, 8)?, u64_at(row, 16)?),
+                false => (12, u32_at(row, 4)?.into(), u32_at(row, 8)?.into()),
             };
-            let (kind, bind) = (info & 0xf, info >> 4);
+            let info = u8_at(row, at)?;
             Some(Symbol {
                 name: u32_at(row, 0)?,
-                kind,
-                bind,
-                other,
-                section,
+                kind: info & 0xf,
+                bind: info >> 4,
+                other: u8_at(row, at + 1)?,
+                section: u16_at(row, at + 2)?,
                 value,
                 size,
             })
@@ -224,18 +203,17 @@ impl<'a> Reader<'a> {
     }
 
     fn collect(&mut self, names: &[&[u8]], content: &mut Content) -> Result<(), Problem> {
-        let Some(table) = self.sections.iter().position(|s| s.kind == SHT_SYMTAB) else {
+        let mut sections = self.sections.iter().enumerate();
+        let Some((table, section)) = sections.find(|(_, s)| s.kind == SHT_SYMTAB) else {
             return Ok(());
         };
-        let strings = self.sections[table].link;
+        let strings = section.link;
         let symbols = self.symbols(table)?;
         let mut by_name: HashMap<&[u8], usize> = HashMap::new();
         let mut by_symbol: HashMap<u32, usize> = HashMap::new();
         for (index, symbol) in symbols.iter().enumerate() {
-            let section_name = names
-                .get(usize::from(symbol.section))
-                .copied()
-                .unwrap_or_default();
+            let section_name = names.get(usize::from(symbol.section)).copied();
+            let section_name = section_name.unwrap_or_default();
             let variable = matches!(symbol.kind, STT_OBJECT | STT_CUDA_OBJECT);
             let undefined = symbol.section == 0;
             if symbol.kind == STT_FUNC && !undefined && section_name.starts_with(b".text.") {
@@ -251,12 +229,10 @@ impl<'a> Reader<'a> {
                 self.variable(strings, symbol, section_name, content)?;
             } else if matches!(symbol.kind, STT_TEXTURE | STT_SURFACE) {
                 let name = text(self.name(strings, symbol.name)?);
-                let list = if symbol.kind == STT_TEXTURE {
-                    &mut content.textures
-                } else {
-                    &mut content.surfaces
-                };
-                list.push(name);
+                match symbol.kind {
+                    STT_TEXTURE => content.textures.push(name),
+                    _ => content.surfaces.push(name),
+                }
             } else if undefined
                 && symbol.bind != 0
                 && symbol.bind != STB_WEAK
@@ -299,12 +275,8 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let data = self.data(usize::from(symbol.section))?;
-        let start = usize::try_from(symbol.value).ok();
-        let end = symbol
-            .value
-            .checked_add(symbol.size)
-            .and_then(|e| usize::try_from(e).ok());
-        let initial = start.zip(end).and_then(|(start, end)| data.get(start..end));
+        let end = symbol.value.checked_add(symbol.size);
+        let initial = end.and_then(|end| range(data, symbol.value, end));
         if let Some(initial) = initial {
             self.spend(initial.len())?;
         }
@@ -313,7 +285,7 @@ impl<'a> Reader<'a> {
             size: symbol.size,
             constant,
             managed: symbol.other & OTHER_MANAGED != 0,
-            // Constants without an initial value are zeros in the file; that reads as none in both forms of an image.
+            // A constant without an initial value is zeros in the file; both count as none.
             initial: initial
                 .filter(|i| i.iter().any(|&b| b != 0))
                 .map(<[u8]>::to_vec),
@@ -322,7 +294,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds what the sections named after functions say.
+    /// Adds what the sections named after functions hold.
     fn per_function(
         &mut self,
         names: &[&[u8]],
@@ -331,19 +303,18 @@ impl<'a> Reader<'a> {
         content: &mut Content,
     ) -> Result<(), Problem> {
         let functions = &mut content.functions;
-        let reserved = if names.contains(&&b".nv.shared.reserved.0"[..]) {
-            RESERVED_SHARED
-        } else {
-            0
-        };
+        let is_reserved = names.contains(&&b".nv.shared.reserved.0"[..]);
+        let reserved = if is_reserved { RESERVED_SHARED } else { 0 };
         for (index, name) in names.iter().enumerate() {
+            let size = self.sections.get(index).map_or(0, |section| section.size);
+            let named = |name| by_name.get(name).copied();
             if let Some(of) = name.strip_prefix(b".nv.info.") {
-                let Some(&function) = by_name.get(of) else {
+                let Some(function) = named(of).and_then(|at| functions.get_mut(at)) else {
                     continue;
                 };
                 let data = self.data(index)?;
                 self.spend(data.len())?;
-                own_records(data, &mut functions[function]);
+                own_records(data, function);
             } else if *name == b".nv.info" {
                 let data = self.data(index)?;
                 self.spend(data.len())?;
@@ -351,22 +322,19 @@ impl<'a> Reader<'a> {
                     let Some((symbol, value)) = record.of_symbol() else {
                         continue;
                     };
-                    let Some(&function) = by_symbol.get(&symbol) else {
-                        continue;
-                    };
-                    match record.attribute {
-                        info::REGISTERS => functions[function].registers = Some(value),
-                        info::FRAME_SIZE => functions[function].local_bytes = value.into(),
+                    let at = by_symbol.get(&symbol).copied();
+                    let function = at.and_then(|at| functions.get_mut(at));
+                    match (record.attribute, function) {
+                        (info::REGISTERS, Some(function)) => function.registers = Some(value),
+                        (info::FRAME_SIZE, Some(function)) => function.local_bytes = value.into(),
                         _ => {}
                     }
                 }
             } else if let Some(of) = name.strip_prefix(b".nv.shared.") {
-                if let Some(&function) = by_name.get(of) {
-                    functions[function].shared_bytes =
-                        self.sections[index].size.saturating_sub(reserved);
+                if let Some(function) = named(of).and_then(|at| functions.get_mut(at)) {
+                    function.shared_bytes = size.saturating_sub(reserved);
                 }
             } else if *name == b".nv.constant3" {
-                let size = self.sections[index].size;
                 functions.iter_mut().for_each(|f| f.const_bytes = size);
             }
         }

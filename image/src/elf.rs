@@ -1,5 +1,5 @@
 //! The outer layout of an ELF file: header, section table and segment table, for both word sizes.
-// The light build asks only for the end of the file.
+// Without `decompress` only the end of the file is read.
 #![cfg_attr(not(feature = "decompress"), allow(dead_code))]
 
 /// The machine number of CUDA code.
@@ -7,22 +7,29 @@ pub(crate) const EM_CUDA: u16 = 190;
 /// A section without bytes in the file.
 pub(crate) const SHT_NOBITS: u32 = 8;
 
-/// Little-endian integers at a checked offset.
+/// A byte at a checked offset.
+pub(crate) fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
+}
+
+/// A little-endian integer at a checked offset.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let end = at.checked_add(2)?;
-    Some(u16::from_le_bytes(bytes.get(at..end)?.try_into().ok()?))
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// See [`u16_at`].
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let end = at.checked_add(4)?;
-    Some(u32::from_le_bytes(bytes.get(at..end)?.try_into().ok()?))
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// See [`u16_at`].
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let end = at.checked_add(8)?;
-    Some(u64::from_le_bytes(bytes.get(at..end)?.try_into().ok()?))
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The bytes from `start` to `end`, if they are all there.
+pub(crate) fn range(bytes: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
 /// The ELF header, widened to 64 bits.
@@ -30,7 +37,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 pub(crate) struct Header {
     /// True for ELFCLASS64.
     pub(crate) wide: bool,
-    /// EI_OSABI; tells the two layouts of the CUDA flags apart.
+    /// EI_OSABI; distinguishes the two layouts of the CUDA flags.
     pub(crate) os_abi: u8,
     /// ET_REL is 1, ET_EXEC is 2.
     pub(crate) file_type: u16,
@@ -67,29 +74,20 @@ pub(crate) struct Section {
 /// Why a header could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ElfError {
-    /// So many bytes from the start are needed.
+    /// This many bytes from the start are needed.
     Short(u64),
-    /// Not an ELF file that CUDA or a Linux x86-64 host makes.
+    /// No ELF file of CUDA or of a little-endian host.
     Bad,
 }
 
-const MIN_SECTION: [u16; 2] = [40, 64];
-const MIN_SEGMENT: [u16; 2] = [32, 56];
-
 impl Header {
-    /// Reads the header at the start of `bytes`; nothing behind it.
+    /// Reads the header at the start of `bytes`.
     pub(crate) fn read(bytes: &[u8]) -> Result<Header, ElfError> {
-        if bytes.len() < 16 {
-            return Err(ElfError::Short(64));
-        }
-        if bytes[..4] != *b"\x7fELF" || bytes[5] != 1 {
+        let ident: &[u8; 16] = bytes.first_chunk().ok_or(ElfError::Short(64))?;
+        let [0x7f, b'E', b'L', b'F', class @ 1..=2, 1, _, os_abi, ..] = *ident else {
             return Err(ElfError::Bad);
-        }
-        let wide = match bytes[4] {
-            1 => false,
-            2 => true,
-            _ => return Err(ElfError::Bad),
         };
+        let wide = class == 2;
         let whole = if wide { 64 } else { 52 };
         let short = ElfError::Short(whole);
         let half = |at| u16_at(bytes, at).ok_or(short);
@@ -104,7 +102,7 @@ impl Header {
         let tail = if wide { 48 } else { 36 };
         let header = Header {
             wide,
-            os_abi: bytes[7],
+            os_abi,
             file_type: half(16)?,
             machine: half(18)?,
             flags: word(tail)?,
@@ -116,10 +114,10 @@ impl Header {
             section_count: half(tail + 12)?,
             names_index: half(tail + 14)?,
         };
-        let i = usize::from(wide);
-        if header.sections_at != 0 && header.section_size < MIN_SECTION[i]
-            || header.segment_count != 0 && header.segment_size < MIN_SEGMENT[i]
-        {
+        let (min_section, min_segment) = if wide { (64, 56) } else { (40, 32) };
+        let is_short = header.sections_at != 0 && header.section_size < min_section
+            || header.segment_count != 0 && header.segment_size < min_segment;
+        if is_short {
             return Err(ElfError::Bad);
         }
         Ok(header)
@@ -130,10 +128,10 @@ impl Header {
         if self.wide { 64 } else { 52 }
     }
 
-    /// How many sections there are; above 65279 the count stands in the first section's size.
+    /// The number of sections; above 65279 the first section's size holds it.
     pub(crate) fn section_count(&self, bytes: &[u8]) -> Result<u64, ElfError> {
         if self.sections_at == 0 {
-            // Without a table there are none, whatever the count says.
+            // Without a table there are none.
             return Ok(0);
         }
         if self.section_count != 0 {
@@ -202,21 +200,16 @@ impl Header {
         index: u64,
     ) -> Result<(&'a [u8], ElfError), ElfError> {
         let size = u64::from(size);
-        let start = index
-            .checked_mul(size)
-            .and_then(|o| o.checked_add(table))
-            .ok_or(ElfError::Bad)?;
+        let start = index.checked_mul(size).and_then(|o| o.checked_add(table));
+        let start = start.ok_or(ElfError::Bad)?;
         let end = start.checked_add(size).ok_or(ElfError::Bad)?;
         let short = ElfError::Short(end);
-        let range = usize::try_from(start)
-            .ok()
-            .zip(usize::try_from(end).ok())
-            .ok_or(ElfError::Bad)?;
-        Ok((bytes.get(range.0..range.1).ok_or(short)?, short))
+        Ok((range(bytes, start, end).ok_or(short)?, short))
     }
 
-    /// Where the file ends: the furthest end of the tables, of what sections hold and of what segments load.
-    /// Asks for whole tables at once, so that a reader that fetches comes back at most three times.
+    /// Where the file ends: the furthest end of the tables, of what sections hold and of what
+    /// segments load. Requires whole tables at once, so that a reader that fetches bytes needs at
+    /// most three rounds.
     pub(crate) fn file_end(&self, bytes: &[u8]) -> Result<u64, ElfError> {
         let mut end = self.size();
         let sections = self.section_count(bytes)?;
@@ -237,7 +230,7 @@ impl Header {
         }
         for index in 0..sections {
             let section = self.section(bytes, index)?;
-            // Row 0 may carry the escaped counts, and a null row has no bytes.
+            // Row 0 may hold the escaped counts, and a null row has no bytes.
             if index != 0 && section.kind != SHT_NOBITS && section.kind != 0 {
                 let last = section
                     .offset

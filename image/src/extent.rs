@@ -1,4 +1,5 @@
-//! How long an image is, from its headers alone: `cuModuleLoadData` takes an address without a length.
+//! How long an image is, from its headers alone: `cuModuleLoadData` takes an address without a
+//! length.
 
 use crate::elf::{ElfError, Header, u16_at, u32_at, u64_at};
 use crate::kind::{FATBIN_MAGIC, TextStart, WRAPPER_MAGIC, text_start};
@@ -8,15 +9,16 @@ use crate::kind::{FATBIN_MAGIC, TextStart, WRAPPER_MAGIC, text_start};
 pub enum Extent {
     /// This many bytes from its start; may be more than the prefix.
     Known(u64),
-    /// Look again with at least so many bytes from the start (always more than there were).
+    /// At least this many bytes from the start are needed (always more than there were).
     NeedBytes(u64),
     /// Text, which ends at its first NUL.
     Unbounded,
-    /// Nothing whose length can be told.
+    /// Nothing with a known length.
     Unrecognised,
 }
 
-/// The wrapper that `nvcc` and `cudart` hand over in place of a container (`__fatBinC_Wrapper_t`, 24 bytes).
+/// The wrapper that `nvcc` and `cudart` pass instead of a container (`__fatBinC_Wrapper_t`, 24
+/// bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrapperHeader {
     /// 1, or 2 where `second` points to an array of prelinked containers.
@@ -29,27 +31,24 @@ pub struct WrapperHeader {
 
 /// Bytes of a fatbin container's header.
 const CONTAINER_HEADER: u64 = 16;
-/// Comments longer than this are taken for text without having seen its first word.
+/// A comment longer than this is taken for text before its first word is seen.
 const LONG_COMMENT: usize = 64 << 10;
 
-/// How many bytes the image at the start of `prefix` takes, looking only at headers.
+/// How many bytes the image at the start of `prefix` takes, by its headers alone.
 ///
-/// For a reader that can fetch more: begin with a few bytes, and come back while the answer is [`Extent::NeedBytes`].
-/// A wrapper's extent is its own 24 bytes; follow it with [`wrapper_data`]. Text whose first word is a directive but not
-/// `.version` is unbounded, too: the driver refuses it, and a recorder wants to have seen it. An archive and bitcode do
-/// not say how long they are. Nothing here bounds the length that a damaged header claims.
+/// A reader that can fetch more bytes begins with a few, and repeats while the answer is
+/// [`Extent::NeedBytes`]. A wrapper's extent is its own 24 bytes; follow it with [`wrapper_data`].
+/// Text whose first word is a directive other than `.version` is unbounded, too: the driver refuses
+/// it, but a recorder keeps it. Archives and bitcode have no length. A damaged header may claim any
+/// length.
 pub fn extent(prefix: &[u8]) -> Extent {
     // No two magics share their first byte with a text.
-    for magic in [
-        b"\x7fELF",
-        &FATBIN_MAGIC.to_le_bytes(),
-        &WRAPPER_MAGIC.to_le_bytes(),
-    ] {
-        if prefix.len() < 4 && !prefix.is_empty() && magic.starts_with(prefix) {
-            return Extent::NeedBytes(24);
-        }
-    }
-    if prefix.is_empty() {
+    let magics = [
+        *b"\x7fELF",
+        FATBIN_MAGIC.to_le_bytes(),
+        WRAPPER_MAGIC.to_le_bytes(),
+    ];
+    if prefix.len() < 4 && magics.iter().any(|magic| magic.starts_with(prefix)) {
         return Extent::NeedBytes(24);
     }
     if prefix.starts_with(b"\x7fELF") {
@@ -65,7 +64,7 @@ pub fn extent(prefix: &[u8]) -> Extent {
         _ => {}
     }
     match text_start(prefix) {
-        TextStart::At(at) => match &prefix[at..] {
+        TextStart::At(text) => match text {
             [b'.', letter, ..] if letter.is_ascii_alphabetic() => Extent::Unbounded,
             [b'.'] => Extent::NeedBytes(prefix.len() as u64 + 64),
             _ => Extent::Unrecognised,
@@ -76,7 +75,7 @@ pub fn extent(prefix: &[u8]) -> Extent {
     }
 }
 
-/// Length of the container at the start of `prefix`, which begins with its magic.
+/// Length of the container at the start of `prefix`.
 fn container(prefix: &[u8]) -> Result<u64, Extent> {
     let need = Extent::NeedBytes(CONTAINER_HEADER);
     let header = u64::from(u16_at(prefix, 6).ok_or(need)?);
@@ -87,7 +86,7 @@ fn container(prefix: &[u8]) -> Result<u64, Extent> {
     header.checked_add(body).ok_or(Extent::Unrecognised)
 }
 
-/// The wrapper at the start of `prefix`, if there is one and all 24 bytes are there.
+/// The wrapper at the start of `prefix`, if all its 24 bytes are there.
 pub fn wrapper_data(prefix: &[u8]) -> Option<WrapperHeader> {
     if u32_at(prefix, 0)? != WRAPPER_MAGIC {
         return None;

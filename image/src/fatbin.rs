@@ -1,11 +1,12 @@
 //! The entries of a fatbin container and their decompression.
 //!
-//! The layout was read off files that `fatbinary` 12.9 and 13.5 made and off NVIDIA's libraries.
+//! The layout is inferred from files that `fatbinary` 12.9 and 13.5 made, and from NVIDIA's
+//! libraries.
 
 use std::borrow::Cow;
 use std::io::Read;
 
-use crate::elf::{u16_at, u32_at, u64_at};
+use crate::elf::{range, u16_at, u32_at, u64_at};
 use crate::problem::{Place, Problem, ProblemKind};
 use crate::target::{CodeKind, Suffix, Target};
 
@@ -13,7 +14,7 @@ use crate::target::{CodeKind, Suffix, Target};
 pub const MAX_DECOMPRESSED: u64 = 1 << 30;
 /// The most bytes that all entries of one image together may have when decompressed.
 pub const MAX_DECOMPRESSED_TOTAL: u64 = 8 << 30;
-/// The most entries that are looked at.
+/// The most entries that are read.
 pub const MAX_ENTRIES: usize = 1 << 16;
 
 pub(crate) const KIND_PTX: u16 = 1;
@@ -30,7 +31,7 @@ pub(crate) const FLAG_ZSTD: u64 = 0x8000;
 pub(crate) const FLAG_ARCH: u64 = 0x10_0000;
 pub(crate) const FLAG_FAMILY: u64 = 0x20_0000;
 
-/// The least bytes of an entry's header; 64, 72, 80, 88, 96, 112 and 120 were seen, so its own field counts.
+/// The least bytes of an entry's header, which has its own size field; 64 to 120 were seen.
 pub(crate) const ENTRY_HEADER: usize = 64;
 
 /// An entry as its header describes it, its payload still packed.
@@ -80,42 +81,40 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Packed<'_>>, Problem> {
                 "more than {MAX_ENTRIES} entries"
             )));
         }
-        let rest = &whole[at..];
+        let rest = whole.get(at..).unwrap_or_default();
         let size = u64_at(rest, 8).and_then(|s| usize::try_from(s).ok());
         let header = u32_at(rest, 4).map(|h| h as usize);
+        let place = at as u64;
         let (Some(header), Some(size)) = (header, size) else {
             return Err(Problem::truncated(
-                at as u64,
+                place,
                 "the fatbin ends inside an entry's header",
             ));
         };
         if header < ENTRY_HEADER {
             return Err(Problem::malformed(
-                at as u64 + 4,
+                place + 4,
                 format!("an entry header of {header} bytes"),
             ));
         }
-        let range = header.checked_add(size).filter(|&end| end <= rest.len());
-        let Some(end) = range else {
-            return Err(Problem::truncated(
-                at as u64,
-                "the fatbin ends inside an entry",
-            ));
+        let parts = rest.split_at_checked(header);
+        let parts = parts.and_then(|(header, rest)| Some((header, rest.get(..size)?)));
+        let Some((head, payload)) = parts else {
+            return Err(Problem::truncated(place, "the fatbin ends inside an entry"));
         };
-        let fault = || Problem::malformed(at as u64, "an entry's sizes contradict each other");
-        let entry = one(&rest[..header], &rest[header..end], at as u64).ok_or_else(fault)?;
-        if entry.code == CodeKind::Other(KIND_GROUP) {
-            let members = members(&rest[..header], &entry);
-            // A group that we cannot read stays one entry of its own kind.
-            if members.is_empty() {
-                found.push(entry)
-            } else {
-                found.extend(members)
-            }
-        } else {
+        let fault = || Problem::malformed(place, "an entry's sizes contradict each other");
+        let entry = one(head, payload, place).ok_or_else(fault)?;
+        let members = match entry.code {
+            CodeKind::Other(KIND_GROUP) => members(head, &entry),
+            _ => Vec::new(),
+        };
+        // A group that cannot be read stays one entry of its own kind.
+        if members.is_empty() {
             found.push(entry);
+        } else {
+            found.extend(members);
         }
-        at += end;
+        at += header + size;
     }
     Ok(found)
 }
@@ -131,22 +130,18 @@ fn one<'a>(header: &[u8], payload: &'a [u8], at: u64) -> Option<Packed<'a>> {
         payload
     };
     let options_at = u32_at(header, 20)? as usize;
-    let options = (u16_at(header, 0)? == KIND_PTX && options_at != 0)
-        .then(|| {
-            slice(
-                header,
-                u32_at(header, options_at)?,
-                u32_at(header, options_at + 4)?,
-            )
-        })
-        .flatten();
+    let has_options = u16_at(header, 0)? == KIND_PTX && options_at != 0;
+    let options = || {
+        let (at, length) = (u32_at(header, options_at)?, u32_at(header, options_at + 4)?);
+        slice(header, at, length)
+    };
     Some(Packed {
         code: code(u16_at(header, 0)?),
         target: target(u32_at(header, 28)?, flags),
         address_bits: if flags & FLAG_64_BIT != 0 { 64 } else { 32 },
         version: (u16_at(header, 26)?, u16_at(header, 24)?),
         identifier: slice(header, u32_at(header, 32)?, u32_at(header, 36)?),
-        options,
+        options: if has_options { options() } else { None },
         flags,
         payload,
         original: if compressed {
@@ -159,8 +154,8 @@ fn one<'a>(header: &[u8], payload: &'a [u8], at: u64) -> Option<Packed<'a>> {
     })
 }
 
-/// The members of a group: behind the usual header a count, then 64 bytes each, laid out like an entry's header with
-/// the offset in the decompressed bytes in place of the header size.
+/// The members of a group: after the entry's header a count, then 64 bytes each, laid out like an
+/// entry's header with the offset in the decompressed bytes in place of the header size.
 fn members<'a>(header: &[u8], group: &Packed<'a>) -> Vec<Packed<'a>> {
     let list = u32_at(header, 20).unwrap_or(0) as usize;
     let count = u32_at(header, list).unwrap_or(0) as usize;
@@ -213,7 +208,7 @@ fn slice(header: &[u8], at: u32, length: u32) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// The last decompressed payload; members of a group follow each other and share it.
+/// The last decompressed group; its members follow each other and share it.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     spent: u64,
@@ -225,7 +220,7 @@ impl<'a> Packed<'a> {
         self.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0
     }
 
-    /// Hands the unpacked payload to `use_it`.
+    /// Calls `use_it` with the unpacked payload.
     pub(crate) fn with_payload<T>(
         &self,
         unpacker: &mut Unpacker,
@@ -234,7 +229,7 @@ impl<'a> Packed<'a> {
         let Some((start, size)) = self.part else {
             return use_it(&self.unpack(&mut unpacker.spent)?);
         };
-        // Members may overlap, so each is charged for what will be read of it.
+        // Members may overlap, so each counts with what is read of it.
         unpacker.spent = unpacker.spent.saturating_add(size);
         if unpacker.spent > MAX_DECOMPRESSED_TOTAL {
             return Err(Problem::too_large(
@@ -245,27 +240,16 @@ impl<'a> Packed<'a> {
             let whole = self.unpack(&mut unpacker.spent).map(Cow::into_owned);
             unpacker.group = Some((self.at, whole));
         }
-        let Some((_, Ok(whole))) = &unpacker.group else {
-            let why = unpacker
-                .group
-                .as_ref()
-                .and_then(|(_, whole)| whole.as_ref().err().cloned());
-            return Err(
-                why.unwrap_or_else(|| Problem::malformed(self.at, "a group without content"))
-            );
+        let whole = match &unpacker.group {
+            Some((_, Ok(whole))) => whole,
+            Some((_, Err(problem))) => return Err(problem.clone()),
+            None => return Err(Problem::malformed(self.at, "a group without content")),
         };
-        let range = usize::try_from(start).ok().zip(
-            start
-                .checked_add(size)
-                .and_then(|end| usize::try_from(end).ok()),
-        );
-        match range.and_then(|(start, end)| whole.get(start..end)) {
-            Some(part) => use_it(part),
-            None => Err(Problem::malformed(
-                self.at,
-                "a group's member lies outside of it",
-            )),
-        }
+        let part = start
+            .checked_add(size)
+            .and_then(|end| range(whole, start, end));
+        let outside = || Problem::malformed(self.at, "a group's member lies outside of it");
+        use_it(part.ok_or_else(outside)?)
     }
 
     fn unpack(&self, spent: &mut u64) -> Result<Cow<'a, [u8]>, Problem> {
@@ -281,14 +265,14 @@ impl<'a> Packed<'a> {
         }
         let bad = |what: String| Problem::new(ProblemKind::Malformed, Place::Byte(self.at), what);
         let out = if self.flags & FLAG_LZ4 != 0 {
-            // One LZ4 byte stands for 255 at most: a larger claim is refused before memory is taken for it.
-            if original
-                > (self.payload.len() as u64)
-                    .saturating_mul(255)
-                    .saturating_add(64)
-            {
+            // One LZ4 byte expands to 255 at most; a larger claim is refused before memory is
+            // allocated.
+            let limit = (self.payload.len() as u64)
+                .saturating_mul(255)
+                .saturating_add(64);
+            if original > limit {
                 return Err(bad(format!(
-                    "{original} bytes cannot come from so little LZ4 data"
+                    "{original} bytes are too many for this LZ4 data"
                 )));
             }
             lz4_flex::block::decompress(self.payload, original as usize)
@@ -297,7 +281,7 @@ impl<'a> Packed<'a> {
             let mut out = Vec::new();
             let frame = ruzstd::decoding::StreamingDecoder::new(self.payload)
                 .map_err(|e| bad(format!("zstd data of an entry is damaged: {e}")))?;
-            // One byte more than promised shows a lie without following it.
+            // Reading one byte more than promised shows that the promise is wrong.
             frame
                 .take(original + 1)
                 .read_to_end(&mut out)

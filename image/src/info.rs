@@ -20,7 +20,8 @@ pub(crate) struct Record<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The sized records of a section, in order; the others hold nothing that we read. Ends at the first damaged record.
+/// The sized records of a section, in order; the others hold nothing of interest. Ends at the first
+/// damaged record.
 pub(crate) fn records(mut section: &[u8]) -> impl Iterator<Item = Record<'_>> {
     std::iter::from_fn(move || {
         loop {
@@ -32,8 +33,8 @@ pub(crate) fn records(mut section: &[u8]) -> impl Iterator<Item = Record<'_>> {
                 continue;
             }
             let length = usize::from(u16::from_le_bytes([*low, *high]));
-            let value = rest.get(..length)?;
-            section = &rest[length..];
+            let value;
+            (value, section) = rest.split_at_checked(length)?;
             return Some(Record {
                 attribute: *attribute,
                 value,

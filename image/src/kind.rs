@@ -26,12 +26,13 @@ pub enum ImageKind {
     HostArchive,
     /// LLVM bitcode or NVIDIA's LTO code (`CU_JIT_INPUT_NVVM`).
     NvvmBitcode,
-    /// None of these, or too few bytes to say.
+    /// None of these, or too few bytes.
     Unknown,
 }
 
-/// Which kind of image `prefix` begins. A text is PTX if its first word, after blanks and comments, is `.version`
-/// (PTX ISA, "PTX Module Directives: .version"). An ELF file that is cut before its machine number is unknown.
+/// Which kind of image `prefix` begins. A text is PTX if its first word, after blanks and comments,
+/// is `.version` (PTX ISA, "PTX Module Directives: .version"). An ELF file that is cut before its
+/// machine number is unknown.
 pub fn kind(prefix: &[u8]) -> ImageKind {
     if prefix.starts_with(b"\x7fELF") {
         return match u16_at(prefix, 18) {
@@ -51,7 +52,7 @@ pub fn kind(prefix: &[u8]) -> ImageKind {
         _ => {}
     }
     match text_start(prefix) {
-        TextStart::At(at) if starts_version(&prefix[at..]) => ImageKind::Ptx,
+        TextStart::At(text) if starts_version(text) => ImageKind::Ptx,
         _ => ImageKind::Unknown,
     }
 }
@@ -65,39 +66,46 @@ fn starts_version(text: &[u8]) -> bool {
     }
 }
 
-/// Where the first word of a text stands.
-pub(crate) enum TextStart {
-    /// At this offset.
-    At(usize),
-    /// Nothing but blanks and comments up to the end of what is there.
+/// Where the first word of a text begins.
+pub(crate) enum TextStart<'a> {
+    /// Here.
+    At(&'a [u8]),
+    /// Only blanks and comments up to the end of the bytes.
     CutOff,
-    /// Nothing but blanks and comments up to a NUL.
+    /// Only blanks and comments up to a NUL.
     Blank,
 }
 
 /// Skips blanks and both kinds of comments.
-pub(crate) fn text_start(text: &[u8]) -> TextStart {
-    let mut at = 0;
+pub(crate) fn text_start(mut text: &[u8]) -> TextStart<'_> {
     loop {
-        match text.get(at..) {
-            None | Some([] | [b'/']) => return TextStart::CutOff,
-            Some([0, ..]) => return TextStart::Blank,
-            Some([b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c, ..]) => at += 1,
-            Some([b'/', b'/', rest @ ..]) => {
-                match rest.iter().position(|&b| b == b'\n' || b == 0) {
-                    Some(end) => at += 2 + end,
+        text = match text {
+            [] | [b'/'] => return TextStart::CutOff,
+            [0, ..] => return TextStart::Blank,
+            [b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c, rest @ ..] => rest,
+            [b'/', b'/', rest @ ..] => {
+                let end = rest.iter().position(|&b| b == b'\n' || b == 0);
+                let after = end.and_then(|end| rest.get(end..));
+                let Some(after) = after else {
+                    return TextStart::CutOff;
+                };
+                after
+            }
+            [b'/', b'*', rest @ ..] => {
+                let comment = until_nul(rest);
+                let close = comment.windows(2).position(|two| two == b"*/");
+                match close.and_then(|close| rest.get(close + 2..)) {
+                    Some(after) => after,
+                    None if comment.len() < rest.len() => return TextStart::Blank,
                     None => return TextStart::CutOff,
                 }
             }
-            Some([b'/', b'*', rest @ ..]) => {
-                let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
-                match rest[..end].windows(2).position(|two| two == b"*/") {
-                    Some(close) => at += 4 + close,
-                    None if end < rest.len() => return TextStart::Blank,
-                    None => return TextStart::CutOff,
-                }
-            }
-            Some(_) => return TextStart::At(at),
+            _ => return TextStart::At(text),
         }
     }
+}
+
+/// The bytes up to the first NUL.
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&b| b == 0).next().unwrap_or_default()
 }

@@ -1,9 +1,19 @@
 //! What a device code image holds: an ELF cubin, a fatbin or a PTX text.
 //!
-//! [`extent`], [`kind`] and [`wrapper_data`] look at headers only and neither allocate nor panic: they run inside
-//! other people's programs. With the feature `decompress`, [`parse`] lists functions, parameters and variables;
-//! with the feature `build`, [`build`] makes small images without code that read back the same.
+//! [`extent`], [`kind`] and [`wrapper_data`] look at headers only and neither allocate nor panic:
+//! they run inside other people's programs. With the feature `decompress`, [`parse`] lists
+//! functions, parameters and variables; with the feature `build`, [`build`] makes small images
+//! without code that read back the same.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic
+    )
+)]
 
 #[cfg(feature = "build")]
 pub mod build;

@@ -1,8 +1,8 @@
-//! From bytes to what they hold, whichever kind of image they are.
+//! From bytes to what they hold, for all kinds of images.
 
 use crate::content::Content;
 use crate::fatbin::{self, Packed, Unpacker};
-use crate::kind::{ImageKind, kind};
+use crate::kind::{ImageKind, kind, until_nul};
 use crate::problem::{Place, Problem, ProblemKind};
 use crate::target::{CodeKind, Target};
 use crate::{cubin, ptx};
@@ -21,7 +21,7 @@ pub struct Image {
 pub struct Entry {
     /// What kind of code it is.
     pub code: CodeKind,
-    /// What it was compiled for, where that is written.
+    /// What it was compiled for, if it says so.
     pub target: Option<Target>,
     /// Stored compressed (LZ4 or zstd).
     pub compressed: bool,
@@ -29,30 +29,31 @@ pub struct Entry {
     pub address_bits: u8,
     /// In a fatbin, two numbers of the entry's header: the PTX version of PTX, the ABI of a cubin.
     pub version: Option<(u16, u16)>,
-    /// The tool that made it, where it says so; see [`Content::producer`].
+    /// The tool that made it, if it says so; see [`Content::producer`].
     pub producer: Option<String>,
-    /// The source file's name that `fatbinary` was told.
+    /// The name of the source file, as given to `fatbinary`.
     pub identifier: Option<String>,
     /// The assembler's options for PTX.
     pub options: Option<String>,
-    /// Bytes when decompressed, padding included; `None` where they could not be decompressed.
+    /// Bytes when decompressed, padding included; `None` if they could not be decompressed.
     pub size: Option<u64>,
-    /// What it holds, or why that cannot be said (LTO code is never looked into).
+    /// What it holds, or why that is unknown (LTO code is not read).
     pub content: Result<Content, Problem>,
 }
 
-/// Reads the image at the start of `bytes`; what follows it is not looked at.
+/// Reads the image at the start of `bytes`, and ignores what follows it.
 ///
-/// Fails if there is no image, if a container is damaged, or if a lone cubin or PTX text cannot be read. In a fatbin, an
-/// entry that cannot be read is one entry's [`Entry::content`]. Never panics; memory and time grow with the bytes, and
-/// with what they decompress to, up to [`crate::MAX_DECOMPRESSED_TOTAL`].
+/// Fails if there is no image, if a container is damaged, or if a lone cubin or PTX text cannot be
+/// read. An unreadable entry of a fatbin is an error in its [`Entry::content`]. Never panics.
+/// Memory and time grow with the bytes and with what they decompress to, up to
+/// [`crate::MAX_DECOMPRESSED_TOTAL`].
 pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
     let kind = kind(bytes);
     let unreadable = |what: &str| Err(Problem::new(ProblemKind::Unsupported, Place::Whole, what));
     let entries = match kind {
         ImageKind::Cubin => vec![lone(CodeKind::Elf, bytes.len(), cubin::read(bytes)?)],
         ImageKind::Ptx => {
-            let text = ptx::until_nul(bytes);
+            let text = until_nul(bytes);
             vec![lone(CodeKind::Ptx, text.len(), ptx::read(text)?)]
         }
         ImageKind::Fatbin => {
@@ -64,12 +65,12 @@ pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
         }
         ImageKind::FatbinWrapper => {
             return unreadable(
-                "a fatbin wrapper holds an address: read the container that it points to",
+                "a fatbin wrapper holds an address; read the container that it points to",
             );
         }
         ImageKind::HostObject => return unreadable("an ELF file for the host, not for a GPU"),
         ImageKind::HostArchive => {
-            return unreadable("an archive; its members are images of their own");
+            return unreadable("an archive; read its members");
         }
         ImageKind::NvvmBitcode => return unreadable("bitcode, which only the linker reads"),
         ImageKind::Unknown => return Err(unknown(bytes)),
@@ -77,9 +78,9 @@ pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
     Ok(Image { kind, entries })
 }
 
-/// Text that is not PTX gets the compiler's view of it, with a line.
+/// For text that is not PTX, the compiler's error with its line.
 fn unknown(bytes: &[u8]) -> Problem {
-    let text = ptx::until_nul(bytes);
+    let text = until_nul(bytes);
     let printable = |b: &u8| b.is_ascii_graphic() || b.is_ascii_whitespace();
     if !text.is_empty()
         && text.iter().take(256).all(printable)
@@ -87,7 +88,7 @@ fn unknown(bytes: &[u8]) -> Problem {
     {
         return problem;
     }
-    let start = &bytes[..bytes.len().min(8)];
+    let start = bytes.get(..8).unwrap_or(bytes);
     let what = format!("neither a cubin nor a fatbin nor PTX: begins with {start:02x?}");
     Problem::new(ProblemKind::NotAnImage, Place::Byte(0), what)
 }
@@ -113,11 +114,11 @@ fn entry(packed: &Packed<'_>, unpacker: &mut Unpacker) -> Entry {
         size = Some(payload.len() as u64);
         match packed.code {
             CodeKind::Elf => cubin::read(payload),
-            CodeKind::Ptx => ptx::read(ptx::until_nul(payload)),
+            CodeKind::Ptx => ptx::read(until_nul(payload)),
             code => Err(Problem::new(
                 ProblemKind::Unsupported,
                 Place::Whole,
-                format!("code of kind {code:?} is not looked into"),
+                format!("code of kind {code:?} is not read"),
             )),
         }
     });

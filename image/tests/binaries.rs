@@ -83,7 +83,8 @@ fn what_is_built_reads_back() {
 
 #[test]
 fn flags_are_read_by_abi() {
-    // Flags seen in files that ptxas 12.9 and 13.5 wrote; the builder's note is blanked to leave only the flags.
+    // Flags seen in files that ptxas 12.9 and 13.5 wrote; the builder's note is blanked to leave
+    // only the flags.
     for (abi, flags, expected) in [
         (51, 0x0059_0559_u32, "sm_89"),
         (51, 0x005a_0d5a, "sm_90a"),
@@ -199,7 +200,8 @@ fn fatbins() {
     }
 }
 
-/// The frames of the reference compressor are read, too, and so is a header that is longer than the usual one.
+/// The frames of the reference compressor are read, too, and so is a header that is longer than the
+/// usual one.
 #[test]
 fn frames_of_the_reference_compressor() {
     let cubin = build::cubin(&functions(), &globals(), SM_90);

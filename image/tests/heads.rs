@@ -94,7 +94,8 @@ fn lengths() {
     );
 }
 
-/// A reader that fetches what it is asked for gets the whole length, in a few steps, whatever follows the image.
+/// A reader that fetches what it is asked for gets the whole length, in a few steps, whatever
+/// follows the image.
 #[test]
 fn a_reader_that_comes_back_gets_the_length() {
     for whole in [cubin(), fatbin()] {

@@ -11,20 +11,20 @@ pub(super) enum Token<'a> {
     Word(&'a [u8]),
     /// A literal as written.
     Number(&'a [u8]),
-    /// What stands between quotation marks.
+    /// A string in quotation marks.
     Text,
     /// Any other character.
     Mark(u8),
-    /// Behind the last one.
+    /// After the last one.
     End,
 }
 
-/// Hands out tokens one after the other, with one of look-ahead.
+/// Returns tokens one after the other, with one token of look-ahead.
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
     line: u32,
-    /// The next token and the line that it stands on.
+    /// The next token and its line.
     ahead: (Token<'a>, u32),
 }
 
@@ -40,7 +40,7 @@ impl<'a> Lexer<'a> {
         Ok(lexer)
     }
 
-    /// The next token, which stays.
+    /// The next token, which is not taken.
     pub(super) fn peek(&self) -> Token<'a> {
         self.ahead.0
     }
@@ -50,7 +50,7 @@ impl<'a> Lexer<'a> {
         self.ahead.1
     }
 
-    /// Takes the next token. At the end, again and again [`Token::End`].
+    /// Takes the next token; at the end always [`Token::End`].
     pub(super) fn next(&mut self) -> Result<Token<'a>, Problem> {
         let taken = self.ahead.0;
         self.skip_blanks()?;
@@ -85,10 +85,12 @@ impl<'a> Lexer<'a> {
                     self.at += 2 + rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
                 }
                 [b'/', b'*', rest @ ..] => {
-                    let Some(end) = rest.windows(2).position(|two| two == b"*/") else {
+                    let end = rest.windows(2).position(|two| two == b"*/");
+                    let Some((end, comment)) = end.and_then(|end| Some((end, rest.get(..end)?)))
+                    else {
                         return Err(Problem::syntax(self.line, "this comment does not end"));
                     };
-                    let lines = rest[..end].iter().filter(|&&b| b == b'\n').count();
+                    let lines = comment.iter().filter(|&&b| b == b'\n').count();
                     self.line = self.line.saturating_add(lines as u32);
                     self.at += 4 + end;
                 }
@@ -102,62 +104,54 @@ impl<'a> Lexer<'a> {
         let Some(&first) = rest.first() else {
             return Ok(Token::End);
         };
-        let second_is_letter = rest
-            .get(1)
-            .is_some_and(|&b| b.is_ascii_alphabetic() || b == b'_');
-        let (token, length): (Token<'a>, usize) = if first == b'.' && second_is_letter {
-            let length = 1 + run(&rest[1..], |b| b.is_ascii_alphanumeric() || b == b'_');
-            (Token::Directive(&rest[1..length]), length)
-        } else if first.is_ascii_digit()
-            || first == b'.' && rest.get(1).is_some_and(u8::is_ascii_digit)
-        {
-            let length = number_length(rest);
-            (Token::Number(&rest[..length]), length)
-        } else if first.is_ascii_alphabetic() || matches!(first, b'_' | b'$' | b'%') {
-            let inside =
-                |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'%' | b'.');
-            let length = run(rest, inside);
-            (Token::Word(&rest[..length]), length)
-        } else if first == b'"' {
-            let Some(length) = string_length(rest) else {
-                return Err(Problem::syntax(
-                    self.line,
-                    "this string does not end on its line",
-                ));
+        let second = rest.get(1).copied().unwrap_or_default();
+        let (token, length): (Token<'a>, usize) =
+            if first == b'.' && (second.is_ascii_alphabetic() || second == b'_') {
+                let after = rest.get(1..).unwrap_or_default();
+                let name = run(after, |b| b.is_ascii_alphanumeric() || b == b'_');
+                (Token::Directive(name), 1 + name.len())
+            } else if first.is_ascii_digit() || first == b'.' && second.is_ascii_digit() {
+                let number = number(rest);
+                (Token::Number(number), number.len())
+            } else if first.is_ascii_alphabetic() || matches!(first, b'_' | b'$' | b'%') {
+                let inside =
+                    |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'%' | b'.');
+                let word = run(rest, inside);
+                (Token::Word(word), word.len())
+            } else if first == b'"' {
+                let Some(length) = string_length(rest) else {
+                    return Err(Problem::syntax(
+                        self.line,
+                        "this string does not end on its line",
+                    ));
+                };
+                (Token::Text, length)
+            } else if first.is_ascii_graphic() {
+                (Token::Mark(first), 1)
+            } else {
+                let what = format!("the byte {first:#04x} has no meaning in PTX");
+                return Err(Problem::syntax(self.line, what));
             };
-            (Token::Text, length)
-        } else if first.is_ascii_graphic() {
-            (Token::Mark(first), 1)
-        } else {
-            let what = format!("the byte {first:#04x} has no meaning in PTX");
-            return Err(Problem::syntax(self.line, what));
-        };
         self.at += length;
         Ok(token)
     }
 }
 
-fn run(bytes: &[u8], inside: impl Fn(u8) -> bool) -> usize {
-    bytes
-        .iter()
-        .position(|&b| !inside(b))
-        .unwrap_or(bytes.len())
+/// The bytes before the first one that is not `inside`.
+fn run(bytes: &[u8], inside: impl Fn(u8) -> bool) -> &[u8] {
+    bytes.split(|&b| !inside(b)).next().unwrap_or_default()
 }
 
-/// Digits, letters and dots; a sign only behind the exponent of a decimal number.
-fn number_length(bytes: &[u8]) -> usize {
-    let prefixed = matches!(bytes, [b'0', b'x' | b'X' | b'f' | b'F' | b'd' | b'D', ..]);
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        let sign = matches!(b, b'+' | b'-')
-            && !prefixed
-            && matches!(bytes[at.saturating_sub(1)], b'e' | b'E');
-        if !(b.is_ascii_alphanumeric() || b == b'.' || sign) {
-            break;
-        }
-        at += 1;
-    }
-    at
+/// Digits, letters and dots; a sign only after the exponent of a decimal number.
+fn number(bytes: &[u8]) -> &[u8] {
+    let is_prefixed = matches!(bytes, [b'0', b'x' | b'X' | b'f' | b'F' | b'd' | b'D', ..]);
+    let mut is_after_exponent = false;
+    let end = bytes.iter().position(|&b| {
+        let is_sign = matches!(b, b'+' | b'-') && !is_prefixed && is_after_exponent;
+        is_after_exponent = matches!(b, b'e' | b'E');
+        !(b.is_ascii_alphanumeric() || b == b'.' || is_sign)
+    });
+    end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
 }
 
 /// A string with its quotation marks.

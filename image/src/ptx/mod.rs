@@ -1,8 +1,8 @@
-//! Reads what a PTX text declares; instructions are not looked at beyond the names in them.
+//! Reads what a PTX text declares; of instructions only the names in them.
 //!
-//! What is refused here, `ptxas` refuses too: no `.version` in front, no `.target`, braces or strings that do not close,
-//! words where a directive must stand, two bodies of one name. A directive that we do not know is let pass: a later
-//! version may have it.
+//! It refuses only what `ptxas` refuses too: no `.version` in front, no `.target`, braces or
+//! strings that do not close, words in place of a directive, two bodies of one name. It skips
+//! unknown directives, which a later version may have.
 
 mod lexer;
 mod module;
@@ -11,12 +11,6 @@ mod variable;
 use crate::content::Content;
 use crate::problem::Problem;
 
-/// The text up to its first NUL.
-pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    &bytes[..end]
-}
-
 /// Reads a whole text (without its NUL).
 pub(crate) fn read(text: &[u8]) -> Result<Content, Problem> {
     let mut content = module::Module::new(text)?.read()?;
@@ -24,11 +18,14 @@ pub(crate) fn read(text: &[u8]) -> Result<Content, Problem> {
     Ok(content)
 }
 
-/// The line by which `nvcc` and `nvrtc` name themselves in the comment at the top.
+/// The line of the comment at the top in which `nvcc` and `nvrtc` name themselves.
 fn producer(text: &[u8]) -> Option<String> {
     const MARK: &[u8] = b"Cuda compilation tools";
-    let top = &text[..text.len().min(1024)];
+    let top = text.get(..1024).unwrap_or(text);
     let start = top.windows(MARK.len()).position(|w| w == MARK)?;
-    let line = top[start..].split(|&b| b == b'\n' || b == b'\r').next()?;
+    let line = top
+        .get(start..)?
+        .split(|&b| b == b'\n' || b == b'\r')
+        .next()?;
     Some(String::from_utf8_lossy(line).into_owned())
 }

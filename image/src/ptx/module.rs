@@ -8,7 +8,7 @@ use crate::content::{Content, Function, Global, Parameter, supplied_by_driver};
 use crate::problem::Problem;
 use crate::target::Target;
 
-/// What stood in front of a declaration.
+/// The linkage directives in front of a declaration.
 #[derive(Clone, Copy, Default)]
 struct Linkage {
     external: bool,
@@ -23,12 +23,12 @@ struct Draft<'a> {
     words: HashSet<&'a [u8]>,
 }
 
-/// A module half read.
+/// A module while it is read.
 pub(super) struct Module<'a> {
     lexer: Lexer<'a>,
     content: Content,
     functions: Vec<Draft<'a>>,
-    /// Functions declared without a body so far, with whether `.extern` stood in front, in order.
+    /// Functions declared without a body so far, and whether `.extern` precedes, in order.
     declared: Vec<(&'a [u8], bool)>,
     defined: HashSet<&'a [u8]>,
     variables: HashMap<&'a [u8], usize>,
@@ -69,7 +69,7 @@ impl<'a> Module<'a> {
         loop {
             let line = self.lexer.line();
             let token = self.lexer.next()?;
-            // Nothing but the target may stand between `.version` and the rest.
+            // Only `.target` and these may follow `.version`.
             let early = matches!(
                 token,
                 Token::End | Token::Directive(b"version" | b"target" | b"file" | b"pragma")
@@ -79,7 +79,7 @@ impl<'a> Module<'a> {
             }
             match token {
                 Token::End => break,
-                // `@@DWARF` and data in its place, as PTX before 2.0 carried them: the rest of the line.
+                // `@@DWARF` and its data, as PTX before 2.0 has them: skips the rest of the line.
                 Token::Mark(b'@') if self.lexer.peek() == Token::Mark(b'@') => {
                     while self.lexer.line() == line && self.lexer.peek() != Token::End {
                         self.lexer.next()?;
@@ -89,17 +89,17 @@ impl<'a> Module<'a> {
                     linkage = self.directive(word, linkage)?;
                 }
                 Token::Word(word) => {
-                    let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
+                    let word = String::from_utf8_lossy(word.get(..64).unwrap_or(word));
                     return Err(Problem::syntax(
                         line,
-                        format!("`{word}` stands where a directive must"),
+                        format!("`{word}` in place of a directive"),
                     ));
                 }
                 Token::Mark(b'}') => return Err(Problem::syntax(line, "this `}` closes nothing")),
                 other => {
                     return Err(Problem::syntax(
                         line,
-                        format!("{} stands where a directive must", shown(other)),
+                        format!("{} in place of a directive", shown(other)),
                     ));
                 }
             }
@@ -188,7 +188,8 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// Numbers, strings, words and commas of `.file` and `.loc`, which end with their line, not with a mark.
+    /// Numbers, strings, words and commas of `.file` and `.loc`, which end with their line, not
+    /// with a mark.
     fn numbers(&mut self) -> Result<(), Problem> {
         while matches!(
             self.lexer.peek(),
@@ -278,16 +279,11 @@ impl<'a> Module<'a> {
             external: linkage.external,
         };
         // A definition may follow a declaration of the same name, and the other way round.
-        match self.variables.get(variable.name) {
-            Some(&index)
-                if !linkage.external
-                    && !linkage.mergeable
-                    && !self.content.globals[index].external =>
-            {
-                return self.fault(format!("`{}` is defined already", global.name));
-            }
-            Some(&index) if linkage.external || !self.content.globals[index].external => {}
-            Some(&index) => self.content.globals[index] = global,
+        let index = self.variables.get(variable.name).copied();
+        match index.and_then(|index| self.content.globals.get_mut(index)) {
+            Some(known) if !linkage.external && known.external => *known = global,
+            Some(_) if linkage.external || linkage.mergeable => {}
+            Some(_) => return self.fault(format!("`{}` is defined already", global.name)),
             None => {
                 self.variables
                     .insert(variable.name, self.content.globals.len());
@@ -298,7 +294,7 @@ impl<'a> Module<'a> {
     }
 
     fn function(&mut self, is_entry: bool, linkage: Linkage) -> Result<(), Problem> {
-        // In front of the name: attributes, and in parentheses what a device function returns.
+        // In front of the name: attributes, and in parentheses the result of a device function.
         let name = loop {
             match self.lexer.peek() {
                 Token::Word(name) => break name,
@@ -368,7 +364,7 @@ impl<'a> Module<'a> {
         loop {
             match self.lexer.peek() {
                 Token::Number(_) | Token::Text | Token::Word(_) | Token::Mark(b',') => {
-                    // `.pragma "x";` inside a head ends with a `;` that does not end the head.
+                    // The `;` of `.pragma "x";` inside a head does not end the head.
                     let text = self.lexer.next()? == Token::Text;
                     if text && self.lexer.take(b';')? {
                         return Ok(());
@@ -406,22 +402,22 @@ impl<'a> Module<'a> {
         Ok(shape)
     }
 
-    /// A parenthesised list, laid out as CUDA lays out parameters: each at the next multiple of its alignment
-    /// (CUDA driver API, `cuLaunchKernel`).
+    /// A parenthesised list, laid out as CUDA lays out parameters: each at the next multiple of its
+    /// alignment (CUDA driver API, `cuLaunchKernel`).
     fn parameters(&mut self) -> Result<Vec<Parameter>, Problem> {
         self.lexer.next()?;
         let mut found = Vec::new();
         let mut end = 0_u64;
         while !self.lexer.take(b')')? {
             let Token::Directive(_) = self.lexer.peek() else {
-                // `_` stands for a result or parameter that is not used.
+                // `_` is a result or parameter that is not used.
                 if let Token::Word(_) = self.lexer.next()? {
                     self.lexer.take(b',')?;
                     continue;
                 }
                 return self.fault("a parameter begins with `.param` or `.reg`");
             };
-            // The state space itself has no type, so the declaration passes over it.
+            // The declaration skips the state space, which has no type.
             let list = variable::declaration(&mut self.lexer, false, &mut self.values)?;
             for parameter in list {
                 let start = padded(end, parameter.align);
@@ -438,7 +434,8 @@ impl<'a> Module<'a> {
         Ok(found)
     }
 
-    /// A body from `{` to its `}`: the words in it; its shared and local variables go into `function`.
+    /// A body from `{` to its `}`: the words in it; its shared and local variables go into
+    /// `function`.
     fn body(&mut self, function: &mut Function) -> Result<HashSet<&'a [u8]>, Problem> {
         let opened = self.lexer.line();
         let mut words = HashSet::new();
@@ -472,24 +469,24 @@ impl<'a> Module<'a> {
     fn finish(self) -> Content {
         let mut content = self.content;
         let mut used = self.values.words;
-        let shared: HashMap<&[u8], usize> = self
+        // Of one name the last declaration.
+        let shared = self
             .shared
             .iter()
             .enumerate()
-            .map(|(index, v)| (v.name, index))
-            .collect();
+            .map(|(index, v)| (v.name, (index, v)));
+        let shared: HashMap<&[u8], (usize, &Variable)> = shared.collect();
         for draft in self.functions {
             let mut function = draft.function;
             function.const_bytes = self.const_bytes;
-            let mut named: Vec<usize> = draft
+            let named = draft
                 .words
                 .iter()
-                .filter_map(|word| shared.get(word).copied())
-                .collect();
+                .filter_map(|word| shared.get(word).copied());
+            let mut named: Vec<(usize, &Variable)> = named.collect();
             // In the order of the text, so that padding does not depend on hashing.
-            named.sort_unstable();
-            for index in named {
-                let variable = &self.shared[index];
+            named.sort_unstable_by_key(|(index, _)| *index);
+            for (_, variable) in named {
                 function.shared_bytes =
                     padded(function.shared_bytes, variable.align).saturating_add(variable.size);
             }
@@ -499,7 +496,7 @@ impl<'a> Module<'a> {
         let mut listed = HashSet::new();
         for (name, external) in self.declared {
             let text = String::from_utf8_lossy(name).into_owned();
-            // `ptxas` passes over an unused `.extern` and refuses any other declaration without a body.
+            // `ptxas` ignores an unused `.extern` and refuses any other declaration without a body.
             let wanted = !external || used.contains(name);
             if wanted
                 && !self.defined.contains(name)

@@ -42,7 +42,7 @@ pub(super) struct Variable<'a> {
     pub(super) name: &'a [u8],
     /// Bytes in all; 0 for an array of unknown length.
     pub(super) size: u64,
-    /// Bytes; a power of two unless the text lies.
+    /// Bytes; a power of two in a valid text.
     pub(super) align: u64,
     pub(super) managed: bool,
     /// `.texref` or `.samplerref`.
@@ -70,8 +70,9 @@ fn type_size(name: &[u8]) -> Option<(u64, Element)> {
     })
 }
 
-/// The declarations behind a state space, up to and without the `;`, `,` (for parameters) or `)` that ends them.
-/// `list` allows several names after one type, each with its own dimensions and value.
+/// The declarations behind a state space, up to and without the `;`, `,` (for parameters) or `)`
+/// that ends them. `list` allows several names after one type, each with its own dimensions and
+/// value.
 pub(super) fn declaration<'a>(
     lexer: &mut Lexer<'a>,
     list: bool,
@@ -85,7 +86,7 @@ pub(super) fn declaration<'a>(
     while let Token::Directive(word) = lexer.peek() {
         lexer.next()?;
         match word {
-            // Behind `.ptr` the alignment is that of what it points to.
+            // After `.ptr` the alignment is that of what it points to.
             b"align" => {
                 let value = number(lexer)?;
                 if !pointer {
@@ -127,7 +128,7 @@ pub(super) fn declaration<'a>(
             align: align.max(unit),
             ..seen.clone()
         };
-        // `name<n>` declares n of them; in memory spaces nobody writes it.
+        // `name<n>` declares n of them; memory spaces do not have it.
         let mut dimensions = Vec::new();
         while lexer.take(b'[')? {
             dimensions.push(if lexer.peek() == Token::Mark(b']') {
@@ -280,10 +281,10 @@ struct Shape<'s> {
     dimensions: &'s [Option<u64>],
 }
 
-/// What an initial value has come to.
+/// An initial value while it is read.
 struct Filling<'l, 'a> {
     bytes: Vec<u8>,
-    /// Cleared by what depends on addresses, by constant expressions and by what would grow beyond the limit.
+    /// False if it depends on addresses, is a constant expression, or exceeds the limit.
     known: bool,
     values: &'l mut Values<'a>,
 }
@@ -396,7 +397,7 @@ impl Shape<'_> {
             .filter(|_| plain)
             .and_then(|v| v.bytes(self.size, self.element));
         match bytes {
-            Some(bytes) => filling.put(at, &bytes[..self.size as usize]),
+            Some(bytes) => filling.put(at, bytes.get(..self.size as usize).unwrap_or(&bytes)),
             None => filling.known = false,
         }
         Ok(())
@@ -416,6 +417,8 @@ impl Filling<'_, '_> {
         if more > 0 {
             self.bytes.resize(end, 0);
         }
-        self.bytes[start..end].copy_from_slice(bytes);
+        if let Some(target) = self.bytes.get_mut(start..end) {
+            target.copy_from_slice(bytes);
+        }
     }
 }
