@@ -80,7 +80,7 @@ pub struct Content {
     /// 64, or 32 for code from old toolkits.
     pub address_bits: u8,
     /// The tool that made it, as it calls itself ("Cuda compilation tools, release 13.0,
-    /// V13.0.88"), where it says so.
+    /// V13.0.88"), if it says so.
     pub producer: Option<String>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const OTHER_ENTRY: u8 = 0x10;
 pub(crate) const OTHER_MANAGED: u8 = 0x04;
 /// st_other: in shared memory, which is never resolved by name.
 const OTHER_SHARED: u8 = 0x40;
-/// What sm_90 and later set aside in each kernel's shared section once the cubin is linked (seen in
+/// What sm_90 and later reserve in each kernel's shared section once the cubin is linked (seen in
 /// `ptxas` 12.9 and 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
 const RESERVED_SHARED: u64 = 1024;
 

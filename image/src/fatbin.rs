@@ -68,7 +68,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Packed<'_>>, Problem> {
         .and_then(|s| s.checked_add(header));
     let Some(whole) = end.and_then(|end| bytes.get(..end)) else {
         let what = format!(
-            "the fatbin holds {size} bytes behind its header, {} are there",
+            "the fatbin's header claims {size} bytes after it, {} are there",
             bytes.len()
         );
         return Err(Problem::truncated(bytes.len() as u64, what));
@@ -248,7 +248,7 @@ impl<'a> Packed<'a> {
         let part = start
             .checked_add(size)
             .and_then(|end| range(whole, start, end));
-        let outside = || Problem::malformed(self.at, "a group's member lies outside of it");
+        let outside = || Problem::malformed(self.at, "a group's member is outside of it");
         use_it(part.ok_or_else(outside)?)
     }
 

@@ -14,7 +14,7 @@ pub(crate) const PARAMETER_WIDE: u8 = 0x45;
 /// The format whose 16-bit value is the length of what follows; the others carry their value in it.
 pub(crate) const FORMAT_SIZED: u8 = 4;
 
-/// One record with a value of its own length.
+/// One record whose value has its own length.
 pub(crate) struct Record<'a> {
     pub(crate) attribute: u8,
     pub(crate) value: &'a [u8],

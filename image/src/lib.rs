@@ -1,7 +1,7 @@
 //! What a device code image holds: an ELF cubin, a fatbin or a PTX text.
 //!
-//! [`extent`], [`kind`] and [`wrapper_data`] look at headers only and neither allocate nor panic:
-//! they run inside other people's programs. With the feature `decompress`, [`parse`] lists
+//! [`extent`], [`kind`] and [`wrapper_data`] read headers only and neither allocate nor panic: they
+//! run inside recorded programs. With the feature `decompress`, [`parse`] lists
 //! functions, parameters and variables; with the feature `build`, [`build`] makes small images
 //! without code that read back the same.
 #![forbid(unsafe_code)]

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// What sort of trouble there is; a driver maps it to an error code.
+/// What kind of problem there is; a driver maps it to an error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProblemKind {
-    /// No kind of image that can be looked into.
+    /// No image.
     NotAnImage,
     /// The bytes end before what the headers promise.
     Truncated,
@@ -13,13 +13,13 @@ pub enum ProblemKind {
     Malformed,
     /// PTX text that a compiler certainly refuses.
     Syntax,
-    /// Well-formed as far as we see, but of a kind that we do not know.
+    /// Well-formed as far as it was read, but of an unknown kind.
     Unsupported,
     /// Beyond a limit of this crate.
     TooLarge,
 }
 
-/// Where the trouble is.
+/// Where a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Byte offset from the start of the image or of the (decompressed) entry.
@@ -33,9 +33,9 @@ pub enum Place {
 /// Why an image, or one entry of it, could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What sort of trouble it is.
+    /// What kind of problem it is.
     pub kind: ProblemKind,
-    /// Where it was seen.
+    /// Where it is.
     pub place: Place,
     /// What is wrong, in words.
     pub what: String,

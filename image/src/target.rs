@@ -9,7 +9,7 @@ pub enum CodeKind {
     Ptx,
     /// Intermediate code for link-time optimisation.
     LtoIr,
-    /// A fatbin entry of a kind that we have no name for, with its number.
+    /// A fatbin entry of an unnamed kind, with its number.
     Other(u16),
 }
 
@@ -80,7 +80,7 @@ impl core::fmt::Display for Target {
     }
 }
 
-/// Integrated (Tegra) parts: the CUDA programming guide, "Binary Compatibility", gives them none
+/// Integrated (Tegra) parts: the CUDA programming guide, "Binary Compatibility", defines none
 /// with desktop parts.
 const TEGRA: [(u16, u16); 5] = [(3, 2), (5, 3), (6, 2), (7, 2), (8, 7)];
 
@@ -89,10 +89,9 @@ const TEGRA: [(u16, u16); 5] = [(3, 2), (5, 3), (6, 2), (7, 2), (8, 7)];
 ///
 /// Machine code: same major part and a minor part that is not lower, never across the Tegra border
 /// (CUDA programming guide, "Binary Compatibility"). PTX and LTO code: any device that is not older
-/// ("PTX Compatibility"). With the suffix `a`, the very architecture; with `f`, the same major part
-/// and a minor part that is not lower (as `ptxas --help` describes families; that every member of
-/// one major part from 10.0 on is one family is an assumption). Code of an unknown kind runs
-/// nowhere.
+/// ("PTX Compatibility"). With the suffix `a`, exactly that architecture; with `f`, the same major
+/// part and a minor part that is not lower (as `ptxas --help` describes families; that every member
+/// of one major part from 10.0 on is one family is assumed). Code of an unknown kind runs nowhere.
 pub fn runs_on(target: Target, code: CodeKind, device: (u16, u16)) -> bool {
     let own = (target.major, target.minor);
     let same_major = target.major == device.0 && target.minor <= device.1;

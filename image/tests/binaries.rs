@@ -182,7 +182,7 @@ fn fatbins() {
         packing: Packing::Stored,
     });
     let mut bytes = build::fatbin(&entries);
-    // What follows a container is not looked at.
+    // What follows a container is ignored.
     bytes.extend([0xff; 100]);
     let image = parse(&bytes).unwrap();
     assert_eq!((image.kind, image.entries.len()), (ImageKind::Fatbin, 7));
@@ -200,8 +200,7 @@ fn fatbins() {
     }
 }
 
-/// The frames of the reference compressor are read, too, and so is a header that is longer than the
-/// usual one.
+/// Reads frames of the reference compressor, and a header with more than 64 bytes.
 #[test]
 fn frames_of_the_reference_compressor() {
     let cubin = build::cubin(&functions(), &globals(), SM_90);

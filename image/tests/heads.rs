@@ -117,7 +117,7 @@ fn a_reader_that_comes_back_gets_the_length() {
     }
 }
 
-/// A section behind the tables counts, one without bytes in the file does not.
+/// A section after the tables counts, one without bytes in the file does not.
 #[test]
 fn what_counts_for_the_length() {
     let table_last = cubin();

@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_behind_a_magic(magic in 0..5_usize, bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn random_bytes_after_a_magic(magic in 0..5_usize, bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let magics: [&[u8]; 5] =
             [b"\x7fELF\x02\x01\x01\x41", b"\x7fELF\x01\x01", b"\x50\xed\x55\xba\x01\0\x10\0", b".version 8.0\n.target sm_90\n", b"\xb1\x43\x62\x46"];
         read_all(&[magics[magic], &bytes].concat());

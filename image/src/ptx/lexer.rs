@@ -60,6 +60,11 @@ impl<'a> Lexer<'a> {
         Ok(taken)
     }
 
+    /// A syntax error at the next token.
+    pub(super) fn fault<T>(&self, what: impl Into<String>) -> Result<T, Problem> {
+        Err(Problem::syntax(self.line(), what))
+    }
+
     /// Takes the next token if it is this mark.
     pub(super) fn take(&mut self, mark: u8) -> Result<bool, Problem> {
         let there = self.peek() == Token::Mark(mark);

@@ -56,7 +56,7 @@ impl<'a> Module<'a> {
     }
 
     fn fault<T>(&self, what: impl Into<String>) -> Result<T, Problem> {
-        Err(Problem::syntax(self.lexer.line(), what))
+        self.lexer.fault(what)
     }
 
     pub(super) fn read(mut self) -> Result<Content, Problem> {
@@ -278,7 +278,7 @@ impl<'a> Module<'a> {
             initial: variable.initial,
             external: linkage.external,
         };
-        // A definition may follow a declaration of the same name, and the other way round.
+        // A definition and declarations of the same name may come in any order.
         let index = self.variables.get(variable.name).copied();
         match index.and_then(|index| self.content.globals.get_mut(index)) {
             Some(known) if !linkage.external && known.external => *known = global,

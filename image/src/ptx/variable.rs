@@ -70,7 +70,7 @@ fn type_size(name: &[u8]) -> Option<(u64, Element)> {
     })
 }
 
-/// The declarations behind a state space, up to and without the `;`, `,` (for parameters) or `)`
+/// The declarations after a state space, up to but without the `;`, `,` (for parameters) or `)`
 /// that ends them. `list` allows several names after one type, each with its own dimensions and
 /// value.
 pub(super) fn declaration<'a>(
@@ -108,19 +108,13 @@ pub(super) fn declaration<'a>(
         }
     }
     let Some((size, element)) = element else {
-        return Err(Problem::syntax(
-            lexer.line(),
-            "a declaration without a type",
-        ));
+        return lexer.fault("a declaration without a type");
     };
     let unit = size * vector;
     let mut found = Vec::new();
     loop {
         let Token::Word(name) = lexer.peek() else {
-            return Err(Problem::syntax(
-                lexer.line(),
-                "a declaration without a name",
-            ));
+            return lexer.fault("a declaration without a name");
         };
         lexer.next()?;
         let mut variable = Variable {
@@ -137,7 +131,7 @@ pub(super) fn declaration<'a>(
                 Some(number(lexer)?)
             });
             if !lexer.take(b']')? {
-                return Err(Problem::syntax(lexer.line(), "a dimension without its `]`"));
+                return lexer.fault("a dimension without its `]`");
             }
         }
         if lexer.take(b'=')? {
@@ -180,10 +174,7 @@ fn attribute(lexer: &mut Lexer<'_>) -> Result<bool, Problem> {
             Token::Mark(b')') => depth -= 1,
             Token::Directive(b"managed") => managed = true,
             Token::End | Token::Mark(b';') => {
-                return Err(Problem::syntax(
-                    lexer.line(),
-                    "an attribute without its `)`",
-                ));
+                return lexer.fault("an attribute without its `)`");
             }
             _ => {}
         }
@@ -290,7 +281,7 @@ struct Filling<'l, 'a> {
 }
 
 impl Shape<'_> {
-    /// The value behind `=`: its bytes where they are known, and the length of its outermost list.
+    /// The value after `=`: its bytes if they are known, and the length of its outermost list.
     fn value<'a>(
         &self,
         lexer: &mut Lexer<'a>,
@@ -334,7 +325,7 @@ impl Shape<'_> {
             return Ok(1);
         }
         if depth >= MAX_DEPTH {
-            return Err(Problem::syntax(lexer.line(), "braces nest too deep"));
+            return lexer.fault("braces nest too deep");
         }
         let mut members = 0;
         while lexer.peek() != Token::Mark(b'}') {
@@ -349,10 +340,7 @@ impl Shape<'_> {
             }
         }
         if !lexer.take(b'}')? {
-            return Err(Problem::syntax(
-                lexer.line(),
-                "an initial value without its `}`",
-            ));
+            return lexer.fault("an initial value without its `}`");
         }
         Ok(members)
     }
@@ -383,10 +371,7 @@ impl Shape<'_> {
                     filling.values.words.insert(word);
                 }
                 Token::Mark(b';' | b'{' | b'}') | Token::End => {
-                    return Err(Problem::syntax(
-                        lexer.line(),
-                        "an initial value that does not end",
-                    ));
+                    return lexer.fault("an initial value that does not end");
                 }
                 _ => {}
             }

@@ -43,23 +43,9 @@ pub(crate) mod code {
 
 /// Calls an exported symbol with these argument words; the rest are zero.
 pub(crate) fn call(name: &str, arguments: &[u64]) -> u32 {
+    #[rustfmt::skip]
     type Entry = extern "C" fn(
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
-        u64,
+        u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64,
     ) -> u32;
     let function = cutape_registry::function(name).unwrap_or_else(|| panic!("no function {name}"));
     let address = cutape_null::address_of(function.id).expect("every function has an entry point");
