@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use cutape_tests::{parts, root, run};
+use cutape_tests::{clean_up, parts, root, run};
 
 /// How often each is run.
 const ROUNDS: usize = 15;
@@ -76,7 +76,7 @@ fn main() {
         }
         println!();
     }
-    parts().clean_up();
+    clean_up();
 }
 
 /// What runs a program that way; its words follow.

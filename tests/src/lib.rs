@@ -18,7 +18,7 @@ pub use case::{Case, Mode, Recording};
 pub use commands::{bare, calls_of, compiled, ending, files, names, record, replay};
 pub use compiler::compile;
 pub use findings::{Finding, read_findings};
-pub use parts::{Parts, parts, root};
+pub use parts::{Parts, clean_up, parts, root};
 pub use process::{Output, run, without_settings};
 pub use program::{Program, Variant, endings, programs};
 pub use stable::stable_dump;

@@ -78,7 +78,7 @@ impl Parts {
 }
 
 /// Removes what this run wrote.
-pub(crate) fn clean_up() {
+pub fn clean_up() {
     if let Some(parts) = PARTS.get() {
         let _ = fs::remove_dir_all(&parts.scratch);
     }
