@@ -205,12 +205,8 @@ impl Analyzer {
                 place(context, site.caller)
             )
         };
-        let mut parents = Vec::new();
-        let mut next = object.parent;
-        while let Some(parent) = next.filter(|_| parents.len() < 16) {
-            parents.push(self.state.label(parent));
-            next = objects.get(parent).and_then(|object| object.parent);
-        }
+        let parents = objects.ancestors(id);
+        let parents = parents.map(|parent| self.state.label(parent)).collect();
         let verb = match object.origin {
             Origin::Created => "",
             Origin::Found => "looked up: ",
