@@ -305,7 +305,7 @@ impl Space {
     }
 }
 
-/// Pool slots lie below, all others above.
+/// Pool slots are below, all others above.
 const HIGHEST_POOL: u64 = 0x100_0000_0000;
 
 /// Takes the first gap that is long enough.

@@ -9,7 +9,7 @@ const ARENA: usize = 256 << 20;
 /// Distance of two handles.
 const CELL: u64 = 0x120;
 
-/// Gives out handle values; last in, first out for each kind, so that a stale handle often names a
+/// Assigns handle values; last in, first out for each kind, so that a stale handle often names a
 /// new object, as on the real driver.
 pub(crate) struct Handles {
     next: u64,

@@ -22,7 +22,7 @@ impl Pages {
         Some(Pages { base, size })
     }
 
-    /// Where the bytes lie.
+    /// The address of the bytes.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
@@ -59,7 +59,7 @@ impl Physical {
         Some(Physical { file, pages, size })
     }
 
-    /// Where the driver's own view of the bytes lies.
+    /// The address of the driver's own view of the bytes.
     pub(crate) fn base(&self) -> u64 {
         self.pages.base()
     }

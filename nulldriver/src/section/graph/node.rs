@@ -195,7 +195,7 @@ fn add_any(
     params.set(given)
 }
 
-/// Gives a node other parameters of the same kind.
+/// Replaces the parameters of a node by others of the same kind.
 fn change(node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -> Answer {
     let mut state = lock();
     let kind = state.node(node)?.work.kind();
