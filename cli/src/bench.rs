@@ -2,7 +2,8 @@
 //!
 //! `selection` chooses and names what to measure, `replacement` finds the kernels of `--replace`.
 //! The guarded child replays the trace up to the selected calls, and criterion measures them on the
-//! device's clock and the host's (`child`). `measurement` reads criterion's files, `verdict` judges.
+//! device's clock and the host's (`child`). `measurement` reads criterion's files, `verdict`
+//! judges.
 
 mod child;
 mod measurement;
@@ -71,7 +72,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         && report.compared() == 0
     {
         return Err(Failure::unusable(format!(
-            "--baseline {name}: it contains none of these measurements; measure once with --save-baseline {name}"
+            "--baseline {name}: it contains none of these measurements; measure once with \
+             --save-baseline {name}"
         )));
     }
     output.write(&report, &text::text(&report, &settings))?;
@@ -101,7 +103,7 @@ fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
     };
     let guard = settings.guarded.guard();
     let plan = cutape_replay::plan(trace);
-    let mut progress = Progress::new("calls and iterations", None);
+    let mut progress = Progress::new("calls and iterations");
     let measured = cutape_replay::rerun_guarded(trace, &plan, &command, &guard, &mut |done| {
         progress.reach(done)
     })

@@ -12,8 +12,9 @@ use crate::symbols;
 use crate::trace_state::{Scope, TraceState};
 
 /// The syntax, for help texts and errors.
-pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, 100.., ..200), \
-     a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), thread:N; a comma joins several";
+pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
+     100.., ..200), a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), \
+     thread:N; a comma joins several";
 
 /// Some of a trace's calls: the union of its terms.
 #[derive(Debug)]
@@ -137,7 +138,8 @@ impl CallSet {
     }
 }
 
-/// Whether a glob matches a kernel's name: as in the image, or demangled with or without parameters.
+/// Whether a glob matches a kernel's name: as in the image, or demangled with or without
+/// parameters.
 pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
     let readable = symbols::demangle(kernel);
     let bare = readable.split('(').next().unwrap_or(&readable);

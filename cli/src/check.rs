@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     )?;
     if arguments.output.is_some() && arguments.program.is_empty() {
         return Err(Failure::unusable(
-            "-o keeps the trace of a program given after --; to write findings to a file use --report FILE",
+            "-o keeps the trace of a program given after --; to write findings to a file use \
+             --report FILE",
         ));
     }
     let name = match (&arguments.trace, arguments.program.first()) {
@@ -105,7 +106,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         (None, None) => {
             return Err(Failure::unusable(
-                "nothing to check: give a trace, or a program after --, e.g. `cutape check -- ./app 1 2`",
+                "nothing to check: give a trace, or a program after --, e.g. `cutape check -- \
+                 ./app 1 2`",
             ));
         }
     };

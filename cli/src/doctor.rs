@@ -266,7 +266,8 @@ fn system(sheet: &mut Checklist<impl Write>) -> Result<(), Failure> {
         if allowed {
             "randomisation can be disabled, as replay needs"
         } else {
-            "randomisation cannot be disabled: replay retries in new processes until addresses are free"
+            "randomisation cannot be disabled: replay retries in new processes until addresses are \
+             free"
         },
     )?;
     let source =

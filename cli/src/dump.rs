@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let progress = if stdout.is_terminal() {
         Progress::hidden()
     } else {
-        Progress::new("calls", None)
+        Progress::new("calls")
     };
     let mut out = BufWriter::with_capacity(1 << 16, stdout.lock());
     let style = if coloured {
@@ -161,7 +161,8 @@ fn write_calls(
                 let (name, by) = (name.escape_debug(), by.escape_debug());
                 writeln!(
                     out,
-                    "not recorded: calls of `{name}`, which the recorder does not know; first by {by}"
+                    "not recorded: calls of `{name}`, which the recorder does not know; first by \
+                     {by}"
                 )?;
             }
             Format::Json => {

@@ -5,12 +5,15 @@ mod folder;
 mod images;
 mod interest;
 mod objects;
+mod process;
 mod summary;
 mod tables;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use serde::Serialize;
 
 use self::folder::Folder;
 use self::summary::Summary;
@@ -29,29 +32,32 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let columns = output::columns();
     if arguments.trace.is_dir() {
         let folder = Folder::of(&arguments.trace)?;
-        let mut out = BufWriter::new(io::stdout().lock());
-        match arguments.format {
-            Format::Text => folder.write(output::columns(), &mut out)?,
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut out, &folder).map_err(io::Error::from)?;
-                out.write_all(b"\n")?;
-            }
-        }
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        print(arguments.format, &folder, |out| folder.write(columns, out))?;
+    } else {
+        let trace = crate::input::open_for_walk(&arguments.trace)?;
+        let summary = Summary::of(&trace, &mut Progress::new("calls"))?;
+        print(arguments.format, &summary, |out| {
+            tables::write(&summary, columns, out)
+        })?;
     }
-    let trace = crate::input::open_for_walk(&arguments.trace)?;
-    let summary = Summary::of(&trace, &mut Progress::new("calls", None))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    format: Format,
+    json: &impl Serialize,
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match arguments.format {
-        Format::Text => tables::write(&summary, output::columns(), &mut out)?,
+    match format {
+        Format::Text => text(&mut out)?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &summary).map_err(io::Error::from)?;
+            serde_json::to_writer_pretty(&mut out, json)?;
             out.write_all(b"\n")?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    out.flush()
 }

@@ -47,7 +47,8 @@ fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
         .find_map(|path| path.canonicalize().ok())
         .ok_or_else(|| {
             Failure::unusable(format!(
-                "{name} not found: looked in {} and in ../lib/cutape beside it; build it with `cargo build -p {package}` or set {variable}",
+                "{name} not found: looked in {} and in ../lib/cutape beside it; build it with \
+                 `cargo build -p {package}` or set {variable}",
                 folder.display()
             ))
         })
@@ -75,13 +76,15 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
             }
             if cutape_replay::is_interposer(&path) {
                 return Err(Failure::unusable(format!(
-                    "--driver {}: this is cutape's interposer; give the path of the real libcuda.so.1",
+                    "--driver {}: this is cutape's interposer; give the path of the real \
+                     libcuda.so.1",
                     path.display()
                 )));
             }
             if exports(&path, "cuInit") == Some(false) {
                 return Err(Failure::unusable(format!(
-                    "--driver {}: not a CUDA driver: it does not export cuInit; give the path of a libcuda.so.1",
+                    "--driver {}: not a CUDA driver: it does not export cuInit; give the path of a \
+                     libcuda.so.1",
                     path.display()
                 )));
             }
@@ -94,7 +97,8 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
             Err(cutape_replay::LocateError::NotFound) => {
                 let path = null_driver()?;
                 eprintln!(
-                    "cutape: no CUDA driver found; using the null driver, which does not run kernels (--driver null silences this message)"
+                    "cutape: no CUDA driver found; using the null driver, which does not run \
+                     kernels (--driver null silences this message)"
                 );
                 Ok(path)
             }

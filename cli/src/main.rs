@@ -49,7 +49,8 @@ struct Arguments {
     #[command(subcommand)]
     verb: Verb,
     /// How much to log on stderr.
-    #[arg(long, global = true, default_value = "warn", value_name = "LEVEL", value_parser = levels())]
+    #[arg(long, global = true, default_value = "warn", value_name = "LEVEL")]
+    #[arg(value_parser = levels())]
     #[arg(hide_possible_values = true, long_help = LOG_HELP)]
     log: Level,
 }

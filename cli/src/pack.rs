@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
     /// What to keep of the bytes that the program copied to devices, if the
     /// trace has them.
-    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT", verbatim_doc_comment)]
+    #[arg(verbatim_doc_comment)]
+    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
     payloads: PayloadPolicy,
     /// What to keep of the bytes that the program copied from devices.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]

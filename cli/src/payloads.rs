@@ -30,7 +30,8 @@ pub(crate) fn check_no_pack(kept: PayloadPolicies) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     Err(Failure::unusable(format!(
-        "{option} hash conflicts with --no-pack: packing computes the hashes; remove --no-pack, or record all bytes and run `cutape pack {option} hash` later"
+        "{option} hash conflicts with --no-pack: packing computes the hashes; remove --no-pack, or \
+         record all bytes and run `cutape pack {option} hash` later"
     )))
 }
 

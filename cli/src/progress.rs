@@ -10,14 +10,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Steps between two reads of the clock.
 const STRIDE: u64 = 256;
 
-/// The progress of some work. Draws only if stderr is a terminal and the work takes longer than half
-/// a second; erases the bar when dropped.
+/// The progress of some work. Draws only if stderr is a terminal and the work takes longer than
+/// half a second; erases the bar when dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// What is counted, e.g. `calls`.
     unit: &'static str,
-    /// The number of steps, if known.
-    total: Option<u64>,
     done: u64,
     started: Instant,
     enabled: bool,
@@ -25,11 +23,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts; `total` is the number of steps, if known.
-    pub(crate) fn new(unit: &'static str, total: Option<u64>) -> Self {
+    /// Starts.
+    pub(crate) fn new(unit: &'static str) -> Self {
         Self {
             unit,
-            total,
             done: 0,
             started: Instant::now(),
             enabled: stderr().is_terminal(),
@@ -39,7 +36,7 @@ impl Progress {
 
     /// Never draws: for work that prints to the same terminal.
     pub(crate) fn hidden() -> Self {
-        let mut hidden = Self::new("", None);
+        let mut hidden = Self::new("");
         hidden.enabled = false;
         hidden
     }
@@ -72,14 +69,8 @@ impl Progress {
     }
 
     fn make_bar(&self) -> ProgressBar {
-        let template = match self.total {
-            Some(_) => format!(
-                "{{bar:40}} {{human_pos}}/{{human_len}} {} {{eta}}",
-                self.unit
-            ),
-            None => format!("{{spinner}} {{human_pos}} {} {{elapsed}}", self.unit),
-        };
-        let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
+        let template = format!("{{spinner}} {{human_pos}} {} {{elapsed}}", self.unit);
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         match ProgressStyle::with_template(&template) {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
@@ -101,13 +92,12 @@ mod tests {
 
     #[test]
     fn draws_only_long_enabled_work() {
-        for (enabled, long, total, drawn) in [
-            (true, true, Some(1000), true),
-            (true, true, None, true),
-            (true, false, None, false),
-            (false, true, None, false),
+        for (enabled, long, drawn) in [
+            (true, true, true),
+            (true, false, false),
+            (false, true, false),
         ] {
-            let mut progress = Progress::new("calls", total);
+            let mut progress = Progress::new("calls");
             progress.enabled = enabled;
             if long && let Some(earlier) = progress.started.checked_sub(2 * PATIENCE) {
                 progress.started = earlier;

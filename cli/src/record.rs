@@ -105,7 +105,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             .and_then(|program| starter::advice(Path::new(program)))
             .unwrap_or_else(|| "if it uses CUDA, docs/guide.md lists possible causes".to_owned());
         eprintln!(
-            "cutape: nothing was recorded: no CUDA driver call of the program reached cutape (it {}); {advice}",
+            "cutape: nothing was recorded: no CUDA driver call of the program reached cutape (it \
+             {}); {advice}",
             outcome.describe()
         );
     }

@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let program = guarded::own_path()?;
     let hidden = ["--child-driver".into(), driver.into_os_string()];
     let command = || guarded::child(&program, "replay", CHILD, &hidden);
-    let mut progress = Progress::new("calls", None);
+    let mut progress = Progress::new("calls");
     let plan = cutape_replay::plan(&trace);
     let guard = arguments.guarded.guard();
     let report = cutape_replay::run_guarded(&trace, &plan, &command, &guard, &mut |done| {
@@ -206,7 +206,8 @@ fn text(trace: &Trace, report: &Report) -> String {
     for stale in report.stale.iter().take(STALE_SHOWN) {
         let _ = writeln!(
             out,
-            "  call {} {}: {} words contain recorded addresses that replay does not translate, the first {:#x}: {}",
+            "  call {} {}: {} words contain recorded addresses that replay does not translate, the \
+             first {:#x}: {}",
             stale.call, stale.function, stale.words, stale.address, stale.memory
         );
     }

@@ -21,8 +21,8 @@ use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings};
 use crate::failure::{Failure, UNUSABLE};
 use crate::quantity::scaled;
 
-/// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the third
-/// digit of an interval.
+/// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the
+/// third digit of an interval.
 const RESAMPLES: usize = 10_000;
 
 /// The arguments of the guarded child.
@@ -289,7 +289,7 @@ impl SilencedOutput {
             .open(PathBuf::from("/dev/null"))
         {
             for descriptor in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-                // SAFETY: the calls use open descriptors of this process; the copy has no other owner.
+                // SAFETY: the descriptors are open, and the copy has no other owner.
                 unsafe {
                     let copy = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3);
                     if copy < 0 {

@@ -121,7 +121,8 @@ pub(super) fn tolerance(text: Option<&str>) -> Result<Tolerance, Failure> {
             });
             parsed.ok_or_else(|| {
                 Failure::unusable(format!(
-                    "--tolerance {text}: `{word}` is not of the form TYPE=T with f16, bf16, f32 or f64 and a number from 0"
+                    "--tolerance {text}: `{word}` is not of the form TYPE=T with f16, bf16, f32 or \
+                     f64 and a number from 0"
                 ))
             })
         })

@@ -205,7 +205,8 @@ fn short(kernel: &str, readable: &str) -> String {
     }
 }
 
-/// The last name of a demangled function, without namespaces, template arguments, parameters and what it returns.
+/// The last name of a demangled function, without namespaces, template arguments, parameters and
+/// return type.
 fn unqualified(readable: &str) -> String {
     const NAMELESS: &str = "(anonymous namespace)";
     let (mut depth, mut ended, mut name, mut rest) = (0_usize, false, String::new(), readable);
@@ -304,7 +305,8 @@ pub(super) fn expect_baseline(
         return Ok(());
     }
     Err(Failure::unusable(format!(
-        "--baseline {baseline}: not found in {} for these measurements; measure once with --save-baseline {baseline}",
+        "--baseline {baseline}: not found in {} for these measurements; measure once with \
+         --save-baseline {baseline}",
         settings.output.display()
     )))
 }

@@ -126,7 +126,8 @@ impl Arguments {
                 && !is_name(name)
             {
                 return reject(format!(
-                    "{option} {name:?}: not a valid name; use letters, digits, `-`, `_` and `.`, no leading `.`, and not `new`, `change` or `report`"
+                    "{option} {name:?}: not a valid name; use letters, digits, `-`, `_` and `.`, \
+                     no leading `.`, and not `new`, `change` or `report`"
                 ));
             }
         }
@@ -136,7 +137,8 @@ impl Arguments {
         let baseline = self.baseline.is_some() || self.save_baseline.is_some();
         if self.driver.len() == 2 && (baseline || !self.replace.is_empty()) {
             return reject(
-                "--driver given twice compares the two drivers: remove --baseline, --save-baseline and --replace"
+                "--driver given twice compares the two drivers: remove --baseline, --save-baseline \
+                 and --replace"
                     .to_owned(),
             );
         }

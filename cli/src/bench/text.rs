@@ -29,7 +29,8 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
         let found = &mismatch.mismatch;
         let _ = writeln!(
             out,
-            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the recorded kernel wrote {}, its replacement {}",
+            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the \
+             recorded kernel wrote {}, its replacement {}",
             mismatch.call,
             found.differing,
             found.elements,
@@ -175,7 +176,8 @@ fn verdict(out: &mut String, report: &Report, settings: &Settings) {
     if !settings.replace.is_empty() && report.compared_bytes == 0 {
         let _ = writeln!(
             out,
-            "results were not compared: neither the recorded kernels nor their replacements changed any memory"
+            "results were not compared: neither the recorded kernels nor their replacements \
+             changed any memory"
         );
     } else if !settings.replace.is_empty() && report.mismatches.is_empty() {
         let how = match &settings.tolerance {

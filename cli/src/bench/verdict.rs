@@ -111,7 +111,8 @@ impl Report {
         self.subjects = selection.subjects;
         for (kernel, launches) in selection.captured {
             let note = format!(
-                "{kernel} is not measured: its launches are captured into graphs; `--calls cuGraphLaunch` measures those as a whole"
+                "{kernel} is not measured: its launches are captured into graphs; `--calls \
+                 cuGraphLaunch` measures those as a whole"
             );
             *self.notes.entry(note).or_default() += launches;
         }

@@ -14,7 +14,7 @@ pub(super) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
 ) -> Result<(WalkSummary, UnrecordedFunctions), Failure> {
-    let mut progress = Progress::new("calls", None);
+    let mut progress = Progress::new("calls");
     let mut analyzer = Analyzer::new();
     let resolver = Resolver::default();
     let context = SymbolContext::new(trace, &resolver);

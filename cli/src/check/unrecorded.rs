@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use cutape_format::{Call, Note, Trace};
 
-/// Functions that the program called, or requested with cuGetProcAddress, and that the recorder does
-/// not know.
+/// Functions that the program called or requested with cuGetProcAddress, and that the recorder
+/// does not know.
 #[derive(Default)]
 pub(super) struct UnrecordedFunctions(BTreeSet<String>);
 

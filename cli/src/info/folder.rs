@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use cutape_format::Trace;
 use serde::Serialize;
 
+use super::process::ProcessFacts;
 use super::summary::CallCounts;
 use super::tables::table;
 use crate::clock::Clock;
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{count, grouped, time_or_unknown};
-use crate::signals;
 
 /// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -33,10 +33,8 @@ pub(crate) struct Process {
     /// The file's name.
     pub(crate) trace: String,
     pub(crate) program: Option<String>,
-    pub(crate) process: u32,
-    pub(crate) parent: Option<u32>,
-    pub(crate) rank: Option<u64>,
-    pub(crate) local_rank: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) process: ProcessFacts,
     /// Nanoseconds since 1970.
     pub(crate) started_unix_ns: u64,
     /// From the start of the recording to the last recorded event.
@@ -44,8 +42,6 @@ pub(crate) struct Process {
     pub(crate) calls: CallCounts,
     /// The names of the process's devices.
     pub(crate) gpus: Vec<String>,
-    pub(crate) exit_status: Option<i64>,
-    pub(crate) exit_signal: Option<i64>,
     /// Damaged parts of the file.
     pub(crate) damages: u64,
 }
@@ -73,7 +69,8 @@ impl Folder {
         }
         if files.is_empty() {
             return Err(Failure::unusable(format!(
-                "{}: not a regular file but a folder without traces (*.cutape); give a trace, or a folder that contains traces",
+                "{}: not a regular file but a folder without traces (*.cutape); give a trace, or a \
+                 folder that contains traces",
                 path.display()
             )));
         }
@@ -87,7 +84,7 @@ impl Folder {
             traces: Vec::new(),
             unusable: Vec::new(),
         };
-        let mut progress = Progress::new("calls", None);
+        let mut progress = Progress::new("calls");
         for file in files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let trace = name.to_string_lossy().into_owned();
@@ -101,7 +98,7 @@ impl Folder {
         }
         folder.traces.sort_by(|a, b| {
             let key = |process: &Process| {
-                let rank = process.rank.or(process.local_rank);
+                let rank = process.process.rank.or(process.process.local_rank);
                 (rank.unwrap_or(u64::MAX), process.started_unix_ns)
             };
             key(a).cmp(&key(b)).then_with(|| a.trace.cmp(&b.trace))
@@ -117,10 +114,10 @@ impl Folder {
                 process.trace.clone(),
                 file_name(process.program.as_deref()),
                 gpus(&process.gpus),
-                end(process.exit_signal, process.exit_status),
-                known(process.rank.or(process.local_rank)),
-                process.process.to_string(),
-                known(process.parent.map(u64::from)),
+                process.process.end(),
+                known(process.process.rank.or(process.process.local_rank)),
+                process.process.process.to_string(),
+                known(process.process.parent.map(u64::from)),
                 grouped(process.calls.total),
                 grouped(process.calls.failed),
                 time_or_unknown(process.duration_ns),
@@ -178,41 +175,20 @@ impl Process {
         Self {
             trace: name,
             program: trace.meta_value("program").map(str::to_owned),
-            process: trace.head().process,
-            parent: number(trace, "parent"),
-            rank: number(trace, "rank"),
-            local_rank: number(trace, "rank.local"),
+            process: ProcessFacts::of(trace),
             started_unix_ns: trace.head().start_unix,
             duration_ns: Clock::of(trace).since_start(last),
             calls,
             gpus,
-            exit_status: number(trace, "exit.status"),
-            exit_signal: number(trace, "exit.signal"),
             damages: trace.damage().len() as u64 + u64::from(walked.is_err()),
         }
     }
-}
-
-fn number<N: std::str::FromStr>(trace: &Trace, key: &str) -> Option<N> {
-    trace.meta_value(key)?.parse().ok()
 }
 
 /// The program's name without its folder.
 fn file_name(path: Option<&str>) -> String {
     let name = path.map(|path| path.rsplit('/').next().unwrap_or(path));
     name.unwrap_or("unknown").to_owned()
-}
-
-/// `status 3`, `signal 11 (SIGSEGV)`.
-fn end(signal: Option<i64>, status: Option<i64>) -> String {
-    match (signal, status) {
-        (Some(signal), _) => {
-            let name = i32::try_from(signal).map_or("", signals::signal_name);
-            format!("signal {signal}{name}")
-        }
-        (None, Some(status)) => format!("status {status}"),
-        (None, None) => "unknown".to_owned(),
-    }
 }
 
 /// `2 x NVIDIA H200, NVIDIA T4`.
@@ -236,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_and_ends() {
+    fn program_names() {
         for (path, expected) in [
             (Some("/a/b"), "b"),
             (Some("b"), "b"),
@@ -244,14 +220,6 @@ mod tests {
             (None, "unknown"),
         ] {
             assert_eq!(file_name(path), expected);
-        }
-        for (signal, status, expected) in [
-            (Some(11), None, "signal 11 (SIGSEGV)"),
-            (Some(1 << 40), None, "signal 1099511627776"),
-            (None, Some(3), "status 3"),
-            (None, None, "unknown"),
-        ] {
-            assert_eq!(end(signal, status), expected);
         }
     }
 

@@ -55,8 +55,11 @@ pub(crate) struct MemoryAccount {
 /// Objects of a kind that were never destroyed.
 #[derive(Debug, Serialize)]
 pub(crate) struct LeakedObjects {
-    /// E.g. `module`.
+    /// E.g. `link-state`.
     pub(crate) kind: &'static str,
+    /// E.g. `link state`.
+    #[serde(skip)]
+    pub(crate) name: &'static str,
     pub(crate) count: u64,
     /// The first few.
     pub(crate) first: Vec<LeakedObject>,
@@ -121,7 +124,8 @@ pub(crate) fn never_destroyed(state: &State<()>) -> Vec<LeakedObjects> {
             let count = first.len() as u64;
             first.truncate(LISTED);
             LeakedObjects {
-                kind: kind.name(),
+                kind: kind.key(),
+                name: kind.name(),
                 count,
                 first,
             }
@@ -152,7 +156,7 @@ mod tests {
     use crate::test_trace;
     use crate::trace_state::{Scope, TraceState};
 
-    /// A call that returned 0 and wrote eight bytes behind its first parameter, where `out` says so.
+    /// A successful call that wrote `out` behind its first parameter.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {
         let bytes = out.unwrap_or(0).to_le_bytes();
         let snapshots = [NewSnapshot::pointee(0, &bytes)];

@@ -12,6 +12,7 @@ use super::copies::Copies;
 use super::images::{Images, RecordedImage};
 use super::interest::FunctionInterest;
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
+use super::process::{ProcessFacts, number, text};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::launch::LaunchShape;
@@ -24,8 +25,8 @@ const SHOWN_FAILURES: usize = 10;
 /// How many grids of a kernel to list.
 const SHOWN_GRIDS: usize = 4;
 
-/// The content of a trace. JSON keys are only ever added; times are nanoseconds, `null` if the clock
-/// only counts.
+/// The content of a trace. JSON keys are only ever added; times are nanoseconds, `null` if the
+/// clock only counts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) trace: TraceFacts,
@@ -76,14 +77,9 @@ pub(crate) struct ProgramFacts {
     pub(crate) path: Option<String>,
     pub(crate) arguments: Vec<String>,
     pub(crate) directory: Option<String>,
-    pub(crate) process: u32,
-    pub(crate) parent: Option<u32>,
-    /// In a parallel program: the number among all processes, and among those of the machine.
-    pub(crate) rank: Option<u64>,
-    pub(crate) local_rank: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) process: ProcessFacts,
     pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) exit_status: Option<i64>,
-    pub(crate) exit_signal: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -274,7 +270,6 @@ struct KernelEntries {
     entries: Vec<(Option<String>, KernelEntry)>,
     by_name: HashMap<Option<String>, usize>,
     by_handle: HashMap<u64, usize>,
-    last: Option<(u64, usize)>,
     /// [`TraceState::kernel_version`] when the handles were looked up.
     version: u64,
 }
@@ -285,19 +280,14 @@ impl KernelEntries {
         if self.version != version {
             self.version = version;
             self.by_handle.clear();
-            self.last = None;
         }
-        let place = match self.last {
-            Some((last, place)) if last == handle => place,
-            _ => *self.by_handle.entry(handle).or_insert_with(|| {
-                let name = state.kernel_name(handle).map(str::to_owned);
-                *self.by_name.entry(name.clone()).or_insert_with(|| {
-                    self.entries.push((name, KernelEntry::default()));
-                    self.entries.len() - 1
-                })
-            }),
-        };
-        self.last = Some((handle, place));
+        let place = *self.by_handle.entry(handle).or_insert_with(|| {
+            let name = state.kernel_name(handle).map(str::to_owned);
+            *self.by_name.entry(name.clone()).or_insert_with(|| {
+                self.entries.push((name, KernelEntry::default()));
+                self.entries.len() - 1
+            })
+        });
         &mut self.entries[place].1
     }
 }
@@ -344,7 +334,8 @@ impl<'t> SummaryBuilder<'t> {
                 .forwarded()
                 .map(|(name, by)| {
                     format!(
-                        "calls of `{}`, which the recorder does not know, are not recorded; first by {}",
+                        "calls of `{}`, which the recorder does not know, are not recorded; first \
+                         by {}",
                         name.escape_debug(),
                         by.escape_debug()
                     )
@@ -387,7 +378,8 @@ impl<'t> SummaryBuilder<'t> {
                         .push(format!("recording stopped in call {}: {why}", call.index));
                 }
                 Note::HostSkipped(note) => self.remarks.push(format!(
-                    "call {}: host memory at {:#x} ({}), which the device can read, is not recorded: {}",
+                    "call {}: host memory at {:#x} ({}), which the device can read, is not \
+                     recorded: {}",
                     call.index,
                     note.address,
                     crate::quantity::bytes(note.length),
@@ -525,13 +517,8 @@ impl ProgramFacts {
             path: text(trace, "program"),
             arguments,
             directory: text(trace, "directory"),
-            process: trace.head().process,
-            parent: number(trace, "parent"),
-            rank: number(trace, "rank"),
-            local_rank: number(trace, "rank.local"),
+            process: ProcessFacts::of(trace),
             environment,
-            exit_status: number(trace, "exit.status"),
-            exit_signal: number(trace, "exit.signal"),
         }
     }
 }
@@ -560,14 +547,6 @@ impl MachineFacts {
             devices,
         }
     }
-}
-
-fn text(trace: &Trace, key: &str) -> Option<String> {
-    trace.meta_value(key).map(str::to_owned)
-}
-
-fn number<N: std::str::FromStr>(trace: &Trace, key: &str) -> Option<N> {
-    trace.meta_value(key)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::process::ProcessFacts;
 use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
 use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use crate::{signals, symbols};
+use crate::symbols;
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -85,6 +86,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
         machine,
         ..
     } = summary;
+    let process = &program.process;
     let mut rows: Vec<(&str, String)> = Vec::new();
     rows.push(("program", program.path.clone().unwrap_or_else(unknown)));
     if !program.arguments.is_empty() {
@@ -97,9 +99,9 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     for (name, value) in &program.environment {
         rows.push(("environment", cut(&format!("{name}={value}"), columns)));
     }
-    rows.push(("process", program.process.to_string()));
-    rows.push(("ended", ending(summary)));
-    let parallel = [("rank", program.rank), ("local rank", program.local_rank)];
+    rows.push(("process", process.process.to_string()));
+    rows.push(("ended", ending(process)));
+    let parallel = [("rank", process.rank), ("local rank", process.local_rank)];
     for (name, rank) in parallel {
         rows.extend(rank.map(|rank| (name, rank.to_string())));
     }
@@ -195,14 +197,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn ending(summary: &Summary) -> String {
-    match (summary.program.exit_signal, summary.program.exit_status) {
-        (Some(signal), _) => {
-            let name = i32::try_from(signal).map_or("", signals::signal_name);
-            format!("by signal {signal}{name}")
-        }
-        (None, Some(status)) => format!("with exit status {status}"),
-        (None, None) => unknown(),
+fn ending(process: &ProcessFacts) -> String {
+    let end = process.end();
+    match (process.exit_signal, process.exit_status) {
+        (Some(_), _) => format!("by {end}"),
+        (None, Some(_)) => format!("with exit {end}"),
+        (None, None) => end,
     }
 }
 
@@ -462,7 +462,7 @@ fn write_objects(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         if left.count > first.len() as u64 {
             first.push(format!("and {} more", left.count - first.len() as u64));
         }
-        vec![left.kind.to_owned(), first.join(", "), grouped(left.count)]
+        vec![left.name.to_owned(), first.join(", "), grouped(left.count)]
     });
     let header = ["kind", "created by", "count"];
     write_table("Never destroyed", &header, rows.collect(), 2, page)

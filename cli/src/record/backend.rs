@@ -20,7 +20,7 @@ pub(crate) enum BackendName {
     Audit,
     /// LD_PRELOAD: libcuda by name, or by path through `dlopen`.
     Preload,
-    /// Preload, and patch the driver's functions: catches every caller. Needs a build with frida-gum.
+    /// Preload, and patch the driver: catches every caller. Needs a build with frida-gum.
     Gum,
 }
 

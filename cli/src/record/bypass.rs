@@ -15,7 +15,8 @@ use std::time::Duration;
 use cutape_format::recorded_process;
 use cutape_registry::asks_for_libcuda;
 
-/// How long a process may have the driver mapped before its first recorded call; the first interval.
+/// How long a process may have the driver mapped before its first recorded call; the first
+/// interval.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The interval doubles up to this.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(4);
@@ -149,7 +150,8 @@ fn advice(process: u32, target: &Target) -> &'static str {
             .any(|variable| variable.starts_with(b"CUTAPE_TRACE="))
     };
     if environment.is_ok_and(|bytes| !has_variables(&bytes)) {
-        return "the command that started it replaced its environment: put that command before `cutape record`";
+        return "the command that started it replaced its environment: put that command before \
+         `cutape record`";
     }
     // The process's own view of the file system.
     let root = PathBuf::from(format!("/proc/{process}/root"));
@@ -158,7 +160,8 @@ fn advice(process: u32, target: &Target) -> &'static str {
         inside.symlink_metadata().is_ok()
     };
     if root.read_link().is_ok() && !target.harmless.iter().any(sees) {
-        return "cutape's files do not exist where it runs: run `cutape record` there (docs/guide.md, \"In a container\")";
+        return "cutape's files do not exist where it runs: run `cutape record` there \
+         (docs/guide.md, \"In a container\")";
     }
     target.advice
 }
@@ -166,7 +169,8 @@ fn advice(process: u32, target: &Target) -> &'static str {
 fn warn(process: u32, path: &Path, advice: &str) {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     eprintln!(
-        "cutape: no call recorded from process {process} ({}), which mapped {} at least {} s ago; if it uses CUDA, its calls bypass cutape: {advice}",
+        "cutape: no call recorded from process {process} ({}), which mapped {} at least {} s ago; \
+         if it uses CUDA, its calls bypass cutape: {advice}",
         name.trim_end(),
         path.display(),
         PATIENCE.as_secs()
@@ -226,7 +230,7 @@ impl MappedFiles {
     }
 }
 
-/// The file in a line of /proc/PID/maps: address, permissions, offset, device, inode, path (proc(5)).
+/// The file in a line of /proc/PID/maps: address, permissions, offset, device, inode, path.
 fn mapped_file(line: &[u8]) -> Option<(u64, &Path)> {
     let (numbers, path) = line.split_at(line.iter().position(|&byte| byte == b'/')?);
     let numbers = std::str::from_utf8(numbers).ok()?;

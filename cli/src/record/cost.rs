@@ -108,7 +108,8 @@ impl Cost {
             None => "time unknown: the process did not exit normally".to_owned(),
         };
         let mut text = format!(
-            "{calls} in {threads}, {time}; {} of records in {} chunks, {} a call; {} of images and payloads in {} pieces",
+            "{calls} in {threads}, {time}; {} of records in {} chunks, {} a call; {} of images and \
+             payloads in {} pieces",
             quantity::bytes(self.records),
             self.chunks,
             quantity::bytes(self.records / self.calls.max(1)),

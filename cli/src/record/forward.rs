@@ -1,9 +1,9 @@
-//! Makes functions that the driver exports and the registry does not know available while recording.
+//! Lets programs find driver functions that the registry does not know, while recording.
 //!
 //! `record` writes a small library that exports them, and a copy of the interposer that needs
-//! (`DT_NEEDED`) it, so that the loader and `dlsym` find them. Each function jumps through a slot in
-//! the library's data. At first the slot points to `cutape_forward` in the interposer, which stores
-//! the driver's function there; `cutape_forward` documents the four words of an entry.
+//! (`DT_NEEDED`) it, so that the loader and `dlsym` find them. Each function jumps through a slot
+//! in the library's data. At first the slot points to `cutape_forward` in the interposer, which
+//! stores the driver's function there; `cutape_forward` documents the four words of an entry.
 
 use std::ffi::CString;
 use std::fs;

@@ -90,7 +90,8 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
         Obstacle::Static => cannot(&format!(
             "it is statically linked, so no loader can load cutape's library; {}",
             or_starter(
-                "if it starts the program that uses CUDA, record that program, or a shell that runs it: cutape record -- sh -c '...'"
+                "if it starts the program that uses CUDA, record that program, or a shell that \
+                 runs it: cutape record -- sh -c '...'"
             )
         )),
         Obstacle::Other(why) => cannot(&why),
@@ -179,13 +180,15 @@ fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, Obstac
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-musl") {
         return Err(Obstacle::Other(format!(
-            "its loader is musl's ({}), but cutape's library, like NVIDIA's driver, needs glibc; record it in an image with glibc",
+            "its loader is musl's ({}), but cutape's library, like NVIDIA's driver, needs glibc; \
+             record it in an image with glibc",
             interpreter.display()
         )));
     }
     if !exists(interpreter) {
         return Err(Obstacle::Other(format!(
-            "its loader {} does not exist on this machine; run it in the environment it was built for",
+            "its loader {} does not exist on this machine; run it in the environment it was built \
+             for",
             interpreter.display()
         )));
     }

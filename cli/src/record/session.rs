@@ -69,7 +69,8 @@ pub(crate) fn start(
     let folder = LibraryFolder::new(&interposer)?;
     if let Err(why) = folder.forward(&interposer, &driver) {
         eprintln!(
-            "cutape: while recording, the program cannot find driver functions that this cutape does not know: {why}"
+            "cutape: while recording, the program cannot find driver functions that this cutape \
+             does not know: {why}"
         );
     }
     let old = family(&trace);

@@ -39,7 +39,8 @@ pub(crate) fn advice(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     if CONTAINERS.contains(&name) {
         Some(format!(
-            "{name} starts programs in a container without cutape's environment or files: run `cutape record` inside the container (docs/guide.md, \"In a container\")"
+            "{name} starts programs in a container without cutape's environment or files: run \
+             `cutape record` inside the container (docs/guide.md, \"In a container\")"
         ))
     } else if ENVIRONMENTS.contains(&name) {
         Some(format!(

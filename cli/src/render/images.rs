@@ -13,7 +13,8 @@ use serde::Serialize;
 /// What an image contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ImageFacts {
-    /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM`, `unknown`.
+    /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM` or
+    /// `unknown`.
     #[serde(rename = "image")]
     pub(crate) kind: &'static str,
     /// Its length.
