@@ -12,9 +12,9 @@ pub(crate) fn words() -> impl TypedValueParser<Value = PayloadPolicy> {
         let what = match payloads {
             PayloadPolicy::All => "All bytes",
             PayloadPolicy::Hash => {
-                "Their number and a blake3 hash, computed when the trace is packed"
+                "Only their number and a blake3 hash, computed when the trace is packed"
             }
-            PayloadPolicy::None => "Their number",
+            PayloadPolicy::None => "Only their number",
         };
         PossibleValue::new(payloads.word()).help(what)
     });

@@ -228,7 +228,7 @@ fn stats_report_the_cost_of_recording(folder: &Path) {
         "5000".as_ref(),
     ];
     let printed = record(&text, "--stats", &program);
-    assert!(printed.contains(": 5010 calls in 1 thread, "), "{printed}");
+    assert!(printed.contains(": 5,010 calls in 1 thread, "), "{printed}");
     assert!(
         printed.contains(" in the recorder, ") && printed.contains("nothing left out"),
         "{printed}"

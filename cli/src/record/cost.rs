@@ -90,14 +90,6 @@ impl Cost {
     }
 
     fn text(&self) -> String {
-        let calls = match self.calls {
-            1 => "1 call".to_owned(),
-            calls => format!("{calls} calls"),
-        };
-        let threads = match self.threads {
-            1 => "1 thread".to_owned(),
-            threads => format!("{threads} threads"),
-        };
         let time = match self.time {
             Some((all, longest)) => format!(
                 "{} in the recorder, {} a call, at most {} at once",
@@ -108,13 +100,14 @@ impl Cost {
             None => "time unknown: the process did not exit normally".to_owned(),
         };
         let mut text = format!(
-            "{calls} in {threads}, {time}; {} of records in {} chunks, {} a call; {} of images and \
-             payloads in {} pieces",
+            "{} in {}, {time}; {} of records in {}, {} a call; {} of images and payloads in {}",
+            quantity::count(self.calls, "call"),
+            quantity::count(self.threads as u64, "thread"),
             quantity::bytes(self.records),
-            self.chunks,
+            quantity::count(self.chunks, "chunk"),
             quantity::bytes(self.records / self.calls.max(1)),
             quantity::bytes(self.payload),
-            self.payloads,
+            quantity::count(self.payloads, "piece"),
         );
         text += &match self.omitted {
             0 => "; nothing left out".to_owned(),
