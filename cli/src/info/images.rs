@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use cutape_analyzer::decode::is_image;
 use cutape_format::{Call, Snapshot, Trace};
+use cutape_image::ImageKind;
 use serde::Serialize;
 
 use crate::render::images::{ImageFacts, ImageReader};
@@ -51,7 +52,7 @@ impl Images {
             return;
         };
         // The container in it has its own snapshot.
-        if facts.kind == "fatbin wrapper" {
+        if facts.kind == ImageKind::FatbinWrapper {
             return;
         }
         match self.by_hash.get(&(hash, facts.bytes)) {

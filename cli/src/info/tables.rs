@@ -375,7 +375,7 @@ fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
             kernels.push(format!("and {} more", facts.kernels.len() - 4));
         }
         vec![
-            facts.kind.to_owned(),
+            facts.name.to_owned(),
             facts.targets.join(" "),
             match &facts.problem {
                 Some(problem) => format!("cannot be read: {problem}"),

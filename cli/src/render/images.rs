@@ -16,7 +16,9 @@ pub(crate) struct ImageFacts {
     /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM` or
     /// `unknown`.
     #[serde(rename = "image")]
-    pub(crate) kind: &'static str,
+    pub(crate) name: &'static str,
+    #[serde(skip)]
+    pub(crate) kind: ImageKind,
     /// Its length.
     pub(crate) bytes: u64,
     /// The targets of its entries, in order and without duplicates: `sm_90`, `PTX sm_80`.
@@ -34,7 +36,8 @@ impl ImageFacts {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let kind = cutape_image::kind(bytes);
         let mut facts = Self {
-            kind: image_word(kind),
+            name: image_word(kind),
+            kind,
             bytes: bytes.len() as u64,
             targets: Vec::new(),
             entries: 0,
@@ -88,7 +91,7 @@ impl ImageFacts {
 
 impl fmt::Display for ImageFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} bytes", self.kind, self.bytes)?;
+        write!(f, "{} {} bytes", self.name, self.bytes)?;
         if !self.targets.is_empty() {
             write!(f, " {}", self.targets.join(" "))?;
         }
