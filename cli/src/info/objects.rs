@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_model::{Changes, Object, Origin, State};
+use cutape_model::{Changes, Object, ObjectId, Origin, State};
 use cutape_registry::Kind;
 use serde::Serialize;
 
@@ -82,15 +82,8 @@ pub(crate) struct MemoryAccounts(pub(crate) BTreeMap<MemoryKind, MemoryAccount>)
 impl MemoryAccounts {
     /// Adds what a call changed.
     pub(crate) fn add(&mut self, changes: &Changes, state: &State<()>) {
-        for &id in changes.ended.iter().chain(&changes.superseded) {
-            if let Some(object) = state.objects.get(id)
-                && let Some(kind) = memory_kind(object)
-            {
-                let account = self.0.entry(kind).or_default();
-                account.freed += 1;
-                account.live_bytes = account.live_bytes.saturating_sub(object.size);
-            }
-        }
+        // An object may be created and destroyed within one set of changes.
+        self.free(&changes.superseded, state);
         for &id in &changes.created {
             if let Some(object) = state.objects.get(id)
                 && let Some(kind) = memory_kind(object)
@@ -100,6 +93,19 @@ impl MemoryAccounts {
                 account.total_bytes = account.total_bytes.saturating_add(object.size);
                 account.live_bytes = account.live_bytes.saturating_add(object.size);
                 account.peak_bytes = account.peak_bytes.max(account.live_bytes);
+            }
+        }
+        self.free(&changes.ended, state);
+    }
+
+    fn free(&mut self, ids: &[ObjectId], state: &State<()>) {
+        for &id in ids {
+            if let Some(object) = state.objects.get(id)
+                && let Some(kind) = memory_kind(object)
+            {
+                let account = self.0.entry(kind).or_default();
+                account.freed += 1;
+                account.live_bytes = account.live_bytes.saturating_sub(object.size);
             }
         }
     }
@@ -267,5 +273,36 @@ mod tests {
                 "{what}"
             );
         }
+    }
+
+    #[test]
+    fn memory_freed_by_another_thread() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let bytes = 0x1000_u64.to_le_bytes();
+        let out = [NewSnapshot::pointee(0, &bytes)];
+        for (thread, name, arguments, snapshots) in [
+            (1, "cuCtxSetCurrent", &[0xc][..], &[][..]),
+            (0, "cuMemAlloc_v2", &[1, 100], &out),
+            (1, "cuMemFree_v2", &[0x1000], &[]),
+        ] {
+            let call = NewCall {
+                thread,
+                name,
+                arguments,
+                ..NewCall::default()
+            };
+            builder.call(call).leave(thread, 0, snapshots);
+        }
+        let trace = test_trace::open(&builder, "threads");
+        let mut state = TraceState::new(Scope::All);
+        let mut accounts = MemoryAccounts::default();
+        for call in trace.calls() {
+            if let Some(changes) = state.observe(&call) {
+                accounts.add(&changes, &state.state);
+            }
+        }
+        let account = accounts.0[&MemoryKind::Device];
+        assert_eq!((account.freed, account.live_bytes), (1, 0));
+        assert_eq!(account.peak_bytes, 100);
     }
 }
