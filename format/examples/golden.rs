@@ -1,5 +1,5 @@
-//! Writes the sample of the tests to the given path, packed beside it, and what it says as text. Run when the format gets a
-//! new version; the files of earlier ones stay as they are.
+//! Writes the sample of the tests to the given path, and beside it the packed file and a
+//! description. Run when the format gets a new version; the files of earlier ones stay.
 
 #[path = "../tests/sample/mod.rs"]
 mod sample;

@@ -4,7 +4,8 @@ use crate::codec;
 
 /// A part of a file: the bytes of a snapshot with the flag `IN_FILE`.
 ///
-/// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`, each a u64 count and bytes.
+/// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`,
+/// each a u64 count and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileRange<'a> {
     /// Where the bytes begin in the file.

@@ -1,4 +1,5 @@
-//! Work on many jobs at once, with results taken in the order of the jobs and few of them in memory.
+//! Work on many jobs at once, with results taken in the order of the jobs and few of them in
+//! memory.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

@@ -1,11 +1,11 @@
-//! Which process of a parallel program one is, as its launcher puts it into the environment. It becomes part of the trace's
-//! name, and its `rank` and `rank.local`.
+//! The rank of a process in a parallel program, from the variables of its launcher. It becomes part
+//! of the trace's name, and its meta entries `rank` and `rank.local`.
 
 use core::ffi::CStr;
 
-/// The number among all processes, in the order in which the variables are asked: torchrun and its like; Open MPI; MPICH, Intel
-/// MPI and others with the process manager interface (PMI); PMIx; Slurm. Slurm comes last, because what it starts may be a
-/// launcher that knows better.
+/// Variables with the rank among all processes, the first one wins: torchrun and others; Open MPI;
+/// MPICH, Intel MPI and others with the process manager interface (PMI); PMIx; Slurm. Slurm is
+/// last, because it may have started another launcher.
 const RANK: [&CStr; 5] = [
     c"RANK",
     c"OMPI_COMM_WORLD_RANK",
@@ -13,20 +13,20 @@ const RANK: [&CStr; 5] = [
     c"PMIX_RANK",
     c"SLURM_PROCID",
 ];
-/// The number among those of this machine.
+/// Variables with the rank among the processes of this machine.
 const LOCAL_RANK: [&CStr; 4] = [
     c"LOCAL_RANK",
     c"OMPI_COMM_WORLD_LOCAL_RANK",
     c"MPI_LOCALRANKID",
     c"SLURM_LOCALID",
 ];
-/// How many processes `srun` has started at once. A batch script, too, has a SLURM_PROCID, and all that it starts inherits it;
-/// it has not this one (seen with Slurm 22.05).
+/// Number of processes that `srun` has started at once. A batch script and its children have a
+/// SLURM_PROCID, too, but not this one (seen with Slurm 22.05).
 const SLURM_TASKS: &CStr = c"SLURM_STEP_NUM_TASKS";
-/// More digits are no rank.
+/// A number with more digits is no rank.
 const MOST_DIGITS: usize = 9;
 
-/// The rank, as digits. `variable` says what the environment has.
+/// The rank, as digits. `variable` looks a variable up.
 pub fn rank<V: AsRef<[u8]>>(variable: impl Fn(&CStr) -> Option<V>) -> Option<V> {
     first(&RANK, &variable)
 }
@@ -36,12 +36,12 @@ pub fn local_rank<V: AsRef<[u8]>>(variable: impl Fn(&CStr) -> Option<V>) -> Opti
     first(&LOCAL_RANK, &variable)
 }
 
-/// The number by which the trace is named, as digits: the local one if there is no other.
+/// The rank in the name of the trace, as digits: the local one if there is no other.
 pub fn in_name<V: AsRef<[u8]>>(variable: impl Fn(&CStr) -> Option<V>) -> Option<V> {
     first(&RANK, &variable).or_else(|| first(&LOCAL_RANK, &variable))
 }
 
-/// Whether that is a rank: digits, nine at most.
+/// Whether a text is a rank: one to nine digits.
 pub fn is_rank(text: &[u8]) -> bool {
     (1..=MOST_DIGITS).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
 }

@@ -44,17 +44,22 @@ macro_rules! twins {
 
 twins! {
     file_head: FileHead {
-        magic: [u8; 8], major: u32, minor: u32, head_length: u32, flags: u32, process: u32, clock: u32, start_unix: u64,
-        start_ticks: u64, ticks_per_second: u64, index: u64, checksum: u32
+        magic: [u8; 8], major: u32, minor: u32, head_length: u32, flags: u32, process: u32,
+        clock: u32, start_unix: u64, start_ticks: u64, ticks_per_second: u64, index: u64,
+        checksum: u32
     } Some(FILE_HEAD_ENCODED);
     chunk_head: ChunkHead {
-        magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64, first: u64, ticks: u64,
-        nanoseconds: u64, body_checksum: u32, head_checksum: u32
+        magic: u32, kind: u16, flags: u16, length: u64, thread: u32, sequence: u32, used: u64,
+        first: u64, ticks: u64, nanoseconds: u64, body_checksum: u32, head_checksum: u32
     } Some(CHUNK_HEAD_LENGTH);
-    buffer_note: BufferNote { sequence: u32, first: u64, ticks: u64, nanoseconds: u64 } Some(BUFFER_NOTE_LENGTH - 12);
+    buffer_note: BufferNote {
+        sequence: u32, first: u64, ticks: u64, nanoseconds: u64
+    } Some(BUFFER_NOTE_LENGTH - 12);
     enter_head: EnterHead { ticks: u64, caller: u64 } Some(ENTER_HEAD_LENGTH);
     leave_head: LeaveHead { ticks: u64, result: i32 } Some(LEAVE_HEAD_LENGTH);
-    snapshot_head: SnapshotHead { parameter: u8, field: u8, flags: u16, length: u32 } Some(SNAPSHOT_HEAD_LENGTH);
+    snapshot_head: SnapshotHead {
+        parameter: u8, field: u8, flags: u16, length: u32
+    } Some(SNAPSHOT_HEAD_LENGTH);
     blob_ref: BlobRef { position: u64, length: u64 } Some(16);
     thread_note: ThreadNote { number: u32, name: [u8; 16] } Some(20);
     layout_note: LayoutNote { handle: u64, count: u32 } Some(12);

@@ -292,7 +292,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..9000), sound_head: bool) {
+    fn random_bytes_never_panic(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..9000),
+        sound_head: bool,
+    ) {
         let place = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let path = place.join(format!("random-{:?}.cutape", std::thread::current().id()));
         if sound_head {
@@ -305,7 +308,10 @@ proptest! {
     }
 
     #[test]
-    fn many_changes_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40), packed: bool) {
+    fn many_changes_never_panic(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        packed: bool,
+    ) {
         let place = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let path = place.join("many-changes.cutape");
         let source = place.join("many-changes-source.cutape");
@@ -315,8 +321,9 @@ proptest! {
             pack(&Trace::open(&source).unwrap(), &source, &[], &[]).unwrap();
             bytes = fs::read(&source).unwrap();
         }
-        // Behind the file head, where changes do not end the matter at once; often where there is something.
-        let busy: Vec<usize> = (FILE_HEAD_LENGTH..bytes.len()).filter(|&at| bytes[at] != 0).collect();
+        // Behind the file head, and where there are records.
+        let places = FILE_HEAD_LENGTH..bytes.len();
+        let busy: Vec<usize> = places.filter(|&at| bytes[at] != 0).collect();
         for (index, value) in changes {
             bytes[busy[index.index(busy.len())]] = value;
         }

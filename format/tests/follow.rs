@@ -1,4 +1,4 @@
-//! Reading while the recorder writes; the order over threads; what later versions may add.
+//! Reading while the recorder writes, the order of calls over threads, additions of later versions.
 
 mod sample;
 
@@ -85,7 +85,7 @@ fn write_calls(
         chunk = Some((map, CHUNK_HEAD_LENGTH));
     };
     for number in 0..calls {
-        // Half is written without a reader; the rest waits until it has read something, or has surely failed.
+        // The second half waits until the reader has read something, or has surely failed.
         let begin = std::time::Instant::now();
         while number == calls / 2
             && !followed.load(Ordering::SeqCst)
@@ -137,8 +137,8 @@ fn a_growing_trace_is_read_in_order_and_whole() {
                 .all(std::thread::ScopedJoinHandle::is_finished);
             trace.refresh().unwrap();
             assert_eq!(trace.damage(), []);
-            // Without a moment before which all threads have written, only the end is safe for order;
-            // each thread's own order holds always.
+            // Without a moment before which all threads have written, only the end is safe for
+            // order; each thread's own order holds always.
             let horizon = if done {
                 u64::MAX
             } else {
@@ -211,7 +211,8 @@ fn a_call_in_flight_is_held_back_until_it_is_over() {
     assert!(cursor.next_before(&trace, u64::MAX).is_none());
     assert_eq!(cursor.index(), 2);
 
-    // A call that its thread never left, and went on: it is over, without an end.
+    // A call that never returned, whose thread has entered another: it is over, without a leave
+    // part.
     builder
         .call(event(0, &[3]))
         .call(event(0, &[4]))
@@ -398,21 +399,29 @@ proptest! {
 
     /// Any interleaving of calls over threads comes back as it was, packed or not.
     #[test]
-    fn random_calls_come_back(steps in prop::collection::vec((0..4_u32, any::<u32>(), any::<i32>(), 0..6_u64), 1..80)) {
+    fn random_calls_come_back(
+        steps in prop::collection::vec((0..4_u32, any::<u32>(), any::<i32>()), 1..80),
+    ) {
         let place = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let (raw, packed) = (place.join("random-calls.cutape"), place.join("random-calls-packed.cutape"));
+        let raw = place.join("random-calls.cutape");
+        let packed = place.join("random-calls-packed.cutape");
         let mut builder = TraceBuilder::new(SIGNATURES);
         builder.chunk_length(4096);
         let mut expected: Vec<(u32, u64, Option<i32>)> = Vec::new();
         let mut open: std::collections::HashMap<u32, usize> = std::collections::HashMap::new();
-        for &(thread, value, result, _) in &steps {
+        for &(thread, value, result) in &steps {
             match open.remove(&thread) {
                 Some(call) => {
                     builder.leave(thread, result, &[]);
                     expected[call].2 = Some(result);
                 }
                 None => {
-                    builder.call(NewCall { thread, name: "cuInit", arguments: &[u64::from(value)], ..NewCall::default() });
+                    builder.call(NewCall {
+                        thread,
+                        name: "cuInit",
+                        arguments: &[u64::from(value)],
+                        ..NewCall::default()
+                    });
                     open.insert(thread, expected.len());
                     expected.push((thread, u64::from(value), None));
                 }
@@ -423,7 +432,8 @@ proptest! {
         let trace = Trace::open(&raw).unwrap();
         cutape_format::pack(&trace, &packed, &[], &[]).unwrap();
         for trace in [trace, Trace::open(&packed).unwrap()] {
-            let found: Vec<_> = trace.calls().map(|call| (call.thread, call.argument(0), call.result())).collect();
+            let found = trace.calls().map(|call| (call.thread, call.argument(0), call.result()));
+            let found: Vec<_> = found.collect();
             prop_assert_eq!(&found, &expected);
         }
     }

@@ -1,4 +1,4 @@
-//! Files of every version are read for ever, and the writer of this version still writes the same bytes.
+//! Files of every version can be read, and the writer of this version still writes the same bytes.
 //!
 //! `examples/golden.rs` writes such a file when the format gets a new version.
 
@@ -18,7 +18,7 @@ fn golden(name: &str) -> PathBuf {
 
 #[test]
 fn golden_files_are_read() {
-    // Every version has the same sample, so all of them say the same.
+    // Every version has the same sample, so their descriptions are equal.
     let expected = fs::read_to_string(golden("v1.txt")).unwrap();
     let names = ["v1", "v1-packed", "v1.1", "v1.1-packed"].map(|name| format!("{name}.cutape"));
     for name in &names {

@@ -45,11 +45,11 @@ fn packed_trace_says_the_same() {
     assert_eq!(trace.mappings().len(), 1);
     assert_eq!(trace.blobs().count(), 3);
 
-    // Packing what is packed changes nothing, not even a byte.
+    // Packing a packed trace gives the same bytes.
     let summary = pack(&trace, &again, &meta, &symbols).unwrap();
     assert_eq!(fs::read(&again).unwrap(), fs::read(&packed).unwrap());
     assert_eq!(summary.duplicate_blobs, 1);
-    // Only the three are there, and no temporary file.
+    // No temporary file is left.
     assert_eq!(fs::read_dir(&place).unwrap().count(), 3);
 }
 
@@ -73,7 +73,7 @@ fn replaces_its_own_source_and_nothing_else() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::metadata(&raw).unwrap().size(), summary.after);
     assert_eq!(describe(&Trace::open(&raw).unwrap()), before);
-    // What was open before is still whole.
+    // The trace that is still open has not changed.
     assert_eq!(describe(&trace), before);
     assert_eq!(fs::read_dir(&place).unwrap().count(), 3);
 }
@@ -82,7 +82,7 @@ fn replaces_its_own_source_and_nothing_else() {
 fn leaves_out_what_no_record_names() {
     let place = place("pack-unused");
     let (raw, packed) = (place.join("raw.cutape"), place.join("packed.cutape"));
-    // A blob chunk of content that nothing refers to, as a recorder leaves it when it gives a record up.
+    // A blob that no record names, as a recorder leaves it when it abandons a record.
     let mut bytes = sample().bytes();
     let mut stray = sample::noise(20_000);
     stray.reverse();

@@ -1,4 +1,4 @@
-//! Leaving payloads out of a trace that is packed: which snapshots are payloads, what takes their place, and what stays as it is.
+//! Leaving payloads out while packing: which snapshots are payloads, and what replaces them.
 
 mod sample;
 
@@ -30,7 +30,7 @@ const ALL: PayloadPolicies = PayloadPolicies {
     outputs: PayloadPolicy::All,
 };
 
-/// Whether a snapshot goes to a device, comes back, or is no payload.
+/// Whether the bytes of a snapshot go to a device, come back, or are no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     In,
@@ -38,7 +38,7 @@ enum Direction {
     Neither,
 }
 
-/// The bytes of a snapshot, or what stands in their place.
+/// The bytes of a snapshot, or what replaces them.
 fn shown(bytes: Bytes<'_>, trace: &Trace) -> Vec<u8> {
     match bytes {
         Bytes::Omitted(length) => omitted(length),
@@ -69,7 +69,7 @@ fn contents(trace: &Trace) -> Vec<Vec<u8>> {
     found
 }
 
-/// What they are to hold where that is kept.
+/// What they should hold under these policies.
 fn expected(kept: PayloadPolicies) -> Vec<Vec<u8>> {
     let left = |(direction, bytes): (Direction, Vec<u8>)| {
         let kept = match direction {
@@ -95,12 +95,15 @@ fn expected(kept: PayloadPolicies) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Calls without what they carry: what must not change.
+/// Calls without the bytes of their snapshots: what must not change.
 fn outline(trace: &Trace) -> Vec<String> {
     let line = |call: Call<'_>| {
         let pieces = |snapshots: cutape_format::Snapshots<'_>| {
             let pieces = snapshots.map(|snapshot| (snapshot.parameter, snapshot.field));
-            pieces.collect::<Vec<_>>()
+            let mut pieces: Vec<_> = pieces.collect();
+            // A SNAPSHOT comes first, the note that replaces it last.
+            pieces.sort_unstable();
+            pieces
         };
         let (before, arguments) = (pieces(call.snapshots()), call.packed_arguments());
         let leave = call.leave;
@@ -234,7 +237,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         .readback_note(0, arrived, NewSnapshot::pointee(0, bytes(14)))
         .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
         .leave(0, 0, &[])
-        // What has no bytes to be left out stays as it is.
+        // Snapshots without bytes stay.
         .call(copy("up", &[NewSnapshot::pointee(1, &[])]))
         .leave(0, 0, &[])
         .call(copy(
@@ -252,7 +255,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
 #[test]
 fn what_is_not_kept_is_replaced_and_nothing_else() {
     let place = place("payloads-places");
-    // One chunk, and so short ones that what belongs to a call begins the next.
+    // One chunk, and chunks so short that records of a call begin the next one.
     for (short, chunk_length) in [
         (false, 1 << 20),
         (true, 1 << 20),
@@ -280,7 +283,7 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
             let lengths: Vec<_> = replaced.map(|(_, bytes)| bytes.len() as u64).collect();
             assert_eq!(summary.payloads, lengths.len() as u64, "{name}");
             assert_eq!(summary.payload_bytes, lengths.iter().sum::<u64>(), "{name}");
-            // What the image has in common with a payload stays for its sake.
+            // The image has the same bytes as a payload, which stay as its blob.
             let blobs = 1 + u64::from(kept.outputs == PayloadPolicy::All);
             let names = blobs + u64::from(kept.payloads == PayloadPolicy::All);
             assert_eq!(packed.blobs().count() as u64, names, "{name}");
@@ -307,7 +310,7 @@ fn what_is_not_kept_is_replaced_and_nothing_else() {
 
 #[test]
 fn a_record_may_begin_the_chunk_behind_its_call() {
-    // Of some lengths, what belongs to a call begins a chunk, and which call that is only the chunk before says.
+    // With some lengths, a record begins a chunk, and only the chunk before names its call.
     let place = place("payloads-chunks");
     let calls = 40_u64;
     for length in (3864..=3976).step_by(8) {
@@ -439,19 +442,23 @@ fn a_later_version_may_have_payloads_elsewhere() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     assert!(error.to_string().contains("version 1."), "{error}");
     assert!(!packed.exists());
-    // As it is, it can be packed.
+    // With all payloads it can be packed.
     pack(&trace, &packed, &[], &[]).unwrap();
 }
 
 proptest! {
     #[test]
     fn records_of_any_bytes_never_panic(
-        all in prop::collection::vec((0..9_u8, 0..12_u16, prop::collection::vec(any::<u8>(), 0..80)), 1..8)
+        all in prop::collection::vec(
+            (0..9_u8, 0..12_u16, prop::collection::vec(any::<u8>(), 0..80)),
+            1..8,
+        )
     ) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (raw, packed) = (folder.join("any-record.cutape"), folder.join("any-record-packed.cutape"));
+        let raw = folder.join("any-record.cutape");
+        let packed = folder.join("any-record-packed.cutape");
         let mut builder = TraceBuilder::new(SIGNATURES);
-        // Small numbers where lengths of snapshots are, so that some fit.
+        // Small numbers where snapshot lengths are, so that some fit.
         for (kind, function, mut body) in all {
             for (at, byte) in body.iter_mut().enumerate() {
                 *byte &= [0xff, 0xff, 0, 0, 0x1f, 0, 0, 0][at % 8];

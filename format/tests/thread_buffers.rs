@@ -1,5 +1,5 @@
-//! Traces whose threads write into a buffer that is flushed into chunks: read while they grow, and at every moment at which a
-//! recorder can be killed.
+//! Traces whose threads write into a buffer that is flushed into chunks: read while they grow, and
+//! at every moment at which a recorder can be killed.
 
 mod sample;
 
@@ -40,7 +40,8 @@ impl Recording {
     }
 }
 
-/// Orders the calls, and knows since when each thread has been in one that it may not have written yet.
+/// Orders the calls, and knows since when each thread has been in one that it may not have written
+/// yet.
 struct Clock {
     ticks: AtomicU64,
     busy: [AtomicU64; 3],
@@ -71,7 +72,8 @@ impl Clock {
     }
 }
 
-/// A thread's buffer in the file, and how its records are flushed: step by step, as a recorder does it.
+/// A thread's buffer in the file, and how its records are flushed: step by step, as a recorder does
+/// it.
 struct Writer<'f> {
     recording: &'f Recording,
     thread: u32,
@@ -140,7 +142,8 @@ impl<'f> Writer<'f> {
         self.filled = BODY;
     }
 
-    /// Copies the records to a new chunk. Returns where it begins, and its closed head, which is not written yet.
+    /// Copies the records to a new chunk. Returns where it begins, and its closed head, which is
+    /// not written yet.
     fn copy(&self) -> (u64, ChunkHead) {
         self.copy_to(self.recording.claim(BUFFER as u64))
     }
@@ -297,7 +300,8 @@ fn buffers_are_followed_in_order_and_whole() {
     assert_eq!(rest, []);
 }
 
-/// Checks that all calls are in the file at that moment. Returns how many are found by a reader that follows it.
+/// Checks that all calls are in the file at that moment. Returns how many are found by a reader
+/// that follows it.
 fn found_at(path: &std::path::Path, calls: u64, moment: &str) -> u64 {
     let trace = Trace::open(path).unwrap();
     assert_eq!(trace.verify(), [], "{moment}");
@@ -405,7 +409,8 @@ fn a_longer_buffer_with_the_same_number_is_followed() {
     let mut writer = Writer::new(&recording, 0);
     let mut trace = Trace::follow(&path).unwrap();
     trace.refresh().unwrap();
-    // The first record does not fit, so the buffer is left without records, and another one has its number.
+    // The first record does not fit, so the buffer is left without records, and another one has its
+    // number.
     empty_buffer(writer.map());
     let mut writer = Writer::new(&recording, 0);
     writer.call(0, &clock);

@@ -1,4 +1,4 @@
-//! A walk gives the calls that an iterator gives, from wherever it begins, and reads no more than it has to.
+//! A walk gives the same calls as an iterator, from any call on, and reads no more than needed.
 
 mod sample;
 
@@ -6,7 +6,7 @@ use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, chu
 use cutape_format::{Error, NewCall, NewSnapshot, Trace, TraceBuilder, pack};
 use sample::{place, sample, short_sample};
 
-/// What identifies a call and all that was kept of it.
+/// All that is known of a call.
 fn line(call: &cutape_format::Call<'_>) -> String {
     let snapshots = |snapshots: cutape_format::Snapshots<'_>| {
         snapshots
@@ -48,8 +48,8 @@ fn walked(trace: &Trace, range: std::ops::Range<u64>) -> (Vec<String>, u64) {
     (lines, before)
 }
 
-/// Three threads that call by turns in many small chunks; the first makes a module now and then, and some calls return in the chunk
-/// behind the one that they were entered in.
+/// Three threads that call in turn, in many small chunks. The first creates a module now and then,
+/// and some calls return in the chunk behind the one that they were entered in.
 fn busy() -> TraceBuilder {
     filled(TraceBuilder::new(&signatures()))
 }
@@ -70,7 +70,7 @@ fn filled(mut builder: TraceBuilder) -> TraceBuilder {
     builder.chunk_length(4096);
     for round in 0..600_u64 {
         for thread in 0..3 {
-            // One thread is at rest for a long time.
+            // One thread makes no calls for a long time.
             if thread == 2 && (100..500).contains(&round) {
                 continue;
             }
@@ -211,7 +211,7 @@ fn damage_is_found_where_it_is_read() {
     busy().write(&raw).unwrap();
     pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
     let mut bytes = std::fs::read(&packed).unwrap();
-    // In the middle of the file are calls, and of these chunks some are read for the last calls, some are not.
+    // The middle of the file has calls; a walk to the first calls does not read their chunk.
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     std::fs::write(&packed, bytes).unwrap();
@@ -230,7 +230,7 @@ fn damage_is_found_where_it_is_read() {
     );
 }
 
-/// Where the records of chunks and stages of calls may begin in a raw trace.
+/// Where the records of chunks and thread buffers may begin in a raw trace.
 fn bodies_of_calls(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len())
         .step_by(CHUNK_ALIGNMENT as usize)
@@ -243,13 +243,13 @@ fn bodies_of_calls(bytes: &[u8]) -> Vec<usize> {
         .collect()
 }
 
-/// A walk puts calls together from outlines, an iterator from records: whatever these say, it must be the same.
+/// A walk assembles calls from outlines, an iterator from records; they agree on any bytes.
 #[test]
 fn of_any_records_a_walk_makes_what_an_iterator_makes() {
     let place = place("walk-records");
     let path = place.join("changed");
     for mut builder in [sample(), short_sample()] {
-        // Nothing guards what stands in open chunks.
+        // Open chunks have no checksum.
         let sound = builder.leave_open().bytes();
         let (mut compared, mut changed) = (0, 0);
         let bodies = bodies_of_calls(&sound);

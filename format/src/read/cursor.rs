@@ -133,8 +133,8 @@ impl<'t> Bodies<'t> for &'t Trace {
     }
 }
 
-/// The record at a position, which moves behind it, if need be to the thread's next chunk. `body` is
-/// that of the position's chunk.
+/// The record at a position, which moves behind it, if need be to the thread's next chunk. `body`
+/// is that of the position's chunk.
 #[inline(always)]
 fn next_record<'b>(
     bodies: &impl Bodies<'b>,

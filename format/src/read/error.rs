@@ -26,7 +26,10 @@ pub enum Error {
         why: String,
     },
     /// Written by a later cutape.
-    #[error("{}: trace format {found}, this cutape reads up to {MAJOR}; use a later cutape", path.display())]
+    #[error(
+        "{}: trace format {found}, this cutape reads up to {MAJOR}; use a later cutape",
+        path.display()
+    )]
     NewerVersion {
         /// Which file.
         path: PathBuf,

@@ -62,7 +62,8 @@ impl Trace {
         usize::try_from(unsafe { &*control }.end()).unwrap_or(usize::MAX)
     }
 
-    /// The ticks before which no thread has entered a call of a chunk that exists and was not found.
+    /// The ticks before which no thread has entered a call of a chunk that exists and was not
+    /// found.
     fn oldest_gap(&self) -> u64 {
         // Chunks whose buffer may have had more content when it was filled again.
         let unfinished = self.growth.buffers.iter().filter_map(|buffer| {
@@ -103,8 +104,8 @@ impl Trace {
         }
     }
 
-    /// Takes the new content of the thread buffers, which is copied because it may be overwritten at
-    /// any moment. Returns whether a buffer was found complete, so that others may follow it.
+    /// Takes the new content of the thread buffers, which is copied because it may be overwritten
+    /// at any moment. Returns whether a buffer was found complete, so that others may follow it.
     fn follow_buffers(&mut self) -> bool {
         let mut buffers = std::mem::take(&mut self.growth.buffers);
         // All notes first: a thread that has begun another chunk has completed the one before.

@@ -1,7 +1,7 @@
-//! Outlines: where the parts of each call of a chunk are, found while the chunk is searched, so that
-//! assembling a call needs no second look at its records. They depend on nothing but the chunk, so
-//! other threads can make them ahead of the reader. With them `check` takes 2032 instructions a call
-//! instead of 2845 (benches/results/2026-11-20-reading.md).
+//! Outlines: where the parts of each call of a chunk are, found while the chunk is searched, so
+//! that assembling a call needs no second look at its records. They depend on nothing but the
+//! chunk, so other threads can make them ahead of the reader. With them `check` takes 2032
+//! instructions a call instead of 2845 (benches/results/2026-11-20-reading.md).
 
 use crate::layout::{ENTER_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, field, short_enter};
 use crate::read::call::{Arguments, Call, Leave};
@@ -179,7 +179,8 @@ impl<'b> Outliner<'b> {
         (last.state == State::Open).then_some(last)
     }
 
-    /// Decodes the arguments of a short record that ends at `end`; `None` leaves them to the reader.
+    /// Decodes the arguments of a short record that ends at `end`; `None` leaves them to the
+    /// reader.
     #[inline(always)]
     fn decode(
         &mut self,

@@ -1,4 +1,5 @@
-//! The signature table that a trace carries, so that reading it needs no other knowledge of the API.
+//! The signature table that a trace carries, so that reading it needs no other knowledge of the
+//! API.
 
 use std::collections::HashMap;
 

@@ -282,7 +282,8 @@ impl Trace {
             })
     }
 
-    /// The clock's rate: as recorded, or from the clock pairs that are furthest apart; 0 if unknown.
+    /// The clock's rate: as recorded, or from the clock pairs that are furthest apart; 0 if
+    /// unknown.
     pub fn ticks_per_second(&self) -> u64 {
         let recorded = self.meta_value("clock.ticks-per-second");
         if let Some(rate) = recorded.and_then(|text| text.parse().ok()) {

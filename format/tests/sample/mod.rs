@@ -1,4 +1,4 @@
-//! A small hand-made trace with one of everything, and a description of a trace that two traces can be compared by.
+//! A small trace with one of everything, and a description by which traces can be compared.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -22,7 +22,7 @@ function\t6\tcuIpcOpenEventHandle\tcuIpcOpenEventHandle\tEVENT\tCUresult\tplain\
 a-line-of-a-later-version\twith\twords
 ";
 
-/// A place for a test's files, by the name of the test.
+/// An empty folder for a test's files.
 pub(crate) fn place(name: &str) -> PathBuf {
     let path = PathBuf::from(option_env!("CARGO_TARGET_TMPDIR").unwrap_or(".")).join(name);
     let _ = std::fs::remove_dir_all(&path);
@@ -30,7 +30,7 @@ pub(crate) fn place(name: &str) -> PathBuf {
     path
 }
 
-/// The head of an open chunk that holds nothing yet.
+/// The head of an open, empty chunk.
 pub(crate) fn open_head(kind: u16, thread: u32, length: usize) -> ChunkHead {
     ChunkHead {
         magic: CHUNK_MAGIC,
@@ -61,14 +61,15 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     .collect()
 }
 
-/// The sample with what version 1.1 has.
+/// The sample in records of version 1.1.
 pub(crate) fn short_sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
     fill(builder.short().leave_open());
     builder
 }
 
-/// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of snapshot, a call in flight.
+/// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of
+/// snapshot, a call in flight.
 pub(crate) fn sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
     fill(&mut builder);
@@ -185,7 +186,7 @@ fn fill(builder: &mut TraceBuilder) {
     }
 }
 
-/// All that a trace says of its calls, a line each.
+/// All that a trace has of its calls, a line each.
 pub(crate) fn describe(trace: &Trace) -> Vec<String> {
     let bytes = |bytes: Bytes<'_>| match bytes {
         Bytes::Blob(blob) => match trace.blob(blob) {

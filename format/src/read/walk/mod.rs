@@ -80,7 +80,8 @@ impl Walk<'_> {
 
 #[derive(Clone, Debug, Default)]
 struct ThreadState {
-    /// Place of the chunk that the next call may be in, and which of that chunk's calls it would be.
+    /// Place of the chunk that the next call may be in, and which of that chunk's calls it would
+    /// be.
     place: usize,
     next: usize,
     calls: u64,
@@ -127,7 +128,7 @@ impl<'t> Reader<'t> {
         };
         if state.begun != Some(state.place) {
             let passed = state.begun.unwrap_or(0)..state.place;
-            // Calls that are lost or passed over keep their numbers.
+            // Lost and skipped calls keep their numbers.
             state.calls = state.calls.max(self.store.begin(thread, passed));
             state.begun = Some(state.place);
         }

@@ -34,9 +34,9 @@ impl Start {
             order.extend(with_calls.map(|(count, place)| (count.ticks, thread, place)));
         }
         order.sort_unstable();
-        // In this order, the first call of a chunk is entered after all calls of the earlier chunks,
-        // except those of each other thread's last one. So skipping is safe while all earlier
-        // chunks together have at most `index` calls.
+        // In this order, the first call of a chunk is entered after all calls of the earlier
+        // chunks, except those of each other thread's last one. So skipping is safe while all
+        // earlier chunks together have at most `index` calls.
         let mut places = vec![0; counts.len()];
         let (mut passed, mut at_most) = (0_u64, 0_u64);
         for (_, thread, place) in order {
