@@ -72,20 +72,9 @@ impl<'a> Call<'a> {
         let value = match &self.arguments {
             Arguments::Decoded(words) => return words.get(position).copied(),
             Arguments::Short(numbers) => numbers.at(position)?,
-            Arguments::Packed(_) => number(self.packed_argument(position)?)?,
+            Arguments::Packed(packed) => number(parameter.of(packed)?)?,
         };
         Some(parameter.value_type.extended(value))
-    }
-
-    /// The bytes of an argument in an `ENTER`.
-    fn packed_argument(&self, position: usize) -> Option<&'a [u8]> {
-        let parameter = self.signature.parameters.get(position)?;
-        let Arguments::Packed(bytes) = &self.arguments else {
-            return None;
-        };
-        bytes
-            .get(parameter.offset..)?
-            .get(..parameter.value_type.bytes())
     }
 
     /// The first arguments, each as [`Call::argument`] gives it, in one pass over the record.
@@ -108,8 +97,8 @@ impl<'a> Call<'a> {
         let Some(parameter) = self.signature.parameters.get(position) else {
             return Cow::Borrowed(&[]);
         };
-        if let Arguments::Packed(_) = &self.arguments {
-            return Cow::Borrowed(self.packed_argument(position).unwrap_or(&[]));
+        if let Arguments::Packed(packed) = &self.arguments {
+            return Cow::Borrowed(parameter.of(packed).unwrap_or(&[]));
         }
         let number = self.argument(position).to_le_bytes();
         let width = parameter.value_type.bytes();

@@ -75,6 +75,12 @@ impl Parameter {
         })
     }
 
+    /// The bytes of its argument among packed arguments.
+    #[inline]
+    pub(crate) fn of<'a>(&self, packed: &'a [u8]) -> Option<&'a [u8]> {
+        packed.get(self.offset..)?.get(..self.value_type.bytes())
+    }
+
     fn introduces(&self) -> bool {
         ["make ", "find ", "out string"]
             .iter()
