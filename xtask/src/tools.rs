@@ -12,20 +12,29 @@ const TOOLS: [(&str, &str); 2] = [("cargo-modules", "0.27.0"), ("cargo-deny", "0
 /// Libraries in which cargo-modules spends its time. In seconds of one processor, to build and then
 /// to check one crate: 183 and 27 without optimisation, 300 and 8 with these optimised, 665 and 4
 /// with everything optimised (2026-11-22).
-const HOT: [&str; 14] = [
+const HOT: [&str; 23] = [
+    "countme",
+    "dashmap",
     "hashbrown",
+    "indexmap",
     "la-arena",
     "ra_ap_base_db",
+    "ra_ap_cfg",
     "ra_ap_hir_def",
     "ra_ap_hir_expand",
     "ra_ap_intern",
     "ra_ap_mbe",
     "ra_ap_parser",
+    "ra_ap_span",
+    "ra_ap_stdx",
     "ra_ap_syntax",
+    "ra_ap_syntax-bridge",
     "ra_ap_tt",
     "ra_ap_vfs",
     "rowan",
+    "rustc-hash",
     "salsa",
+    "smallvec",
     "triomphe",
 ];
 
