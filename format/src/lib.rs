@@ -24,10 +24,6 @@ pub mod file_range;
 pub mod layout;
 mod payload_policy;
 pub mod rank;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "tables made by const functions, from no file"
-)]
 pub mod slot;
 pub mod write;
 

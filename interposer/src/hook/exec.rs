@@ -4,6 +4,8 @@
 //! An environment that still has one of them is passed on unchanged: a program that removes another
 //! one does so on purpose.
 
+#![allow(unreachable_pub, reason = "found by name")]
+
 use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 
@@ -80,144 +82,65 @@ unsafe fn with_injected(
     start(place.as_ptr())
 }
 
-/// The function behind ours of that name.
-macro_rules! next {
-    ($next:ident as $type:ty, or $failure:expr) => {{
-        let found = $next.get();
-        if found.is_null() {
-            errno::set(libc::ENOSYS);
-            return $failure;
+/// Exports a function of unistd.h or spawn.h that starts a program: the next function of that name
+/// gets an environment that has the injected variables.
+macro_rules! export {
+    ($next:ident, $name:ident($($argument:ident: $type:ty),*), or $failure:expr) => {
+        #[doc = concat!("`", stringify!($name), "` of the C library.\n\n# Safety\nAs that requires.")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type,)* environment: Environment) -> c_int {
+            let next = $next.get();
+            if next.is_null() {
+                errno::set(libc::ENOSYS);
+                return $failure;
+            }
+            type Function = unsafe extern "C" fn($($type,)* Environment) -> c_int;
+            // SAFETY: the C library declares the function of that name so.
+            let next = unsafe { core::mem::transmute::<*const c_void, Function>(next) };
+            // SAFETY: as the caller says.
+            let start = |environment| unsafe { next($($argument,)* environment) };
+            // SAFETY: as the caller says.
+            unsafe { with_injected(environment, start) }
         }
-        // SAFETY: the C library declares the function of that name so.
-        unsafe { core::mem::transmute::<*const c_void, $type>(found) }
-    }};
+    };
 }
 
-type Execute = unsafe extern "C" fn(*const c_char, Environment, Environment) -> c_int;
-type ExecuteFile = unsafe extern "C" fn(c_int, Environment, Environment) -> c_int;
-type Spawn = unsafe extern "C" fn(
-    *mut libc::pid_t,
-    *const c_char,
-    *const c_void,
-    *const c_void,
-    Environment,
-    Environment,
-) -> c_int;
+type Text = *const c_char;
+type Pid = *mut libc::pid_t;
+type Any = *const c_void;
 
-/// `execve` of unistd.h.
+export!(NEXT_EXECVE, execve(path: Text, words: Environment), or -1);
+export!(NEXT_EXECVPE, execvpe(name: Text, words: Environment), or -1);
+export!(NEXT_FEXECVE, fexecve(file: c_int, words: Environment), or -1);
+export!(
+    NEXT_SPAWN,
+    posix_spawn(pid: Pid, path: Text, actions: Any, attributes: Any, words: Environment),
+    or libc::ENOSYS
+);
+export!(
+    NEXT_SPAWNP,
+    posix_spawnp(pid: Pid, name: Text, actions: Any, attributes: Any, words: Environment),
+    or libc::ENOSYS
+);
+
+/// `execv` of the C library.
 ///
 /// # Safety
-/// As that requires; also for all functions below.
+/// As that requires.
 #[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn execve(
-    path: *const c_char,
-    words: Environment,
-    environment: Environment,
-) -> c_int {
-    let next = next!(NEXT_EXECVE as Execute, or - 1);
-    // SAFETY: as the caller says.
-    unsafe { with_injected(environment, |environment| next(path, words, environment)) }
-}
-
-/// `execv` of unistd.h.
-///
-/// # Safety
-/// See `execve`.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn execv(path: *const c_char, words: Environment) -> c_int {
+pub unsafe extern "C" fn execv(path: Text, words: Environment) -> c_int {
     // SAFETY: as the caller says; the environment is the process's own.
     unsafe { execve(path, words, environ) }
 }
 
-/// `execvpe` of unistd.h.
+/// `execvp` of the C library.
 ///
 /// # Safety
-/// See `execve`.
+/// As that requires.
 #[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn execvpe(
-    name: *const c_char,
-    words: Environment,
-    environment: Environment,
-) -> c_int {
-    let next = next!(NEXT_EXECVPE as Execute, or - 1);
-    // SAFETY: as the caller says.
-    unsafe { with_injected(environment, |environment| next(name, words, environment)) }
-}
-
-/// `execvp` of unistd.h.
-///
-/// # Safety
-/// See `execve`.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn execvp(name: *const c_char, words: Environment) -> c_int {
+pub unsafe extern "C" fn execvp(name: Text, words: Environment) -> c_int {
     // SAFETY: as the caller says; the environment is the process's own.
     unsafe { execvpe(name, words, environ) }
-}
-
-/// `fexecve` of unistd.h.
-///
-/// # Safety
-/// See `execve`.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn fexecve(
-    file: c_int,
-    words: Environment,
-    environment: Environment,
-) -> c_int {
-    let next = next!(NEXT_FEXECVE as ExecuteFile, or - 1);
-    // SAFETY: as the caller says.
-    unsafe { with_injected(environment, |environment| next(file, words, environment)) }
-}
-
-/// `posix_spawn` of spawn.h.
-///
-/// # Safety
-/// See `execve`.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn posix_spawn(
-    process: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: Environment,
-    environment: Environment,
-) -> c_int {
-    let next = next!(NEXT_SPAWN as Spawn, or libc::ENOSYS);
-    let start = |environment| {
-        // SAFETY: as the caller says.
-        unsafe { next(process, path, actions, attributes, words, environment) }
-    };
-    // SAFETY: as the caller says.
-    unsafe { with_injected(environment, start) }
-}
-
-/// `posix_spawnp` of spawn.h.
-///
-/// # Safety
-/// See `execve`.
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
-pub unsafe extern "C" fn posix_spawnp(
-    process: *mut libc::pid_t,
-    name: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    words: Environment,
-    environment: Environment,
-) -> c_int {
-    let next = next!(NEXT_SPAWNP as Spawn, or libc::ENOSYS);
-    let start = |environment| {
-        // SAFETY: as the caller says.
-        unsafe { next(process, name, actions, attributes, words, environment) }
-    };
-    // SAFETY: as the caller says.
-    unsafe { with_injected(environment, start) }
 }
 
 #[cfg(test)]

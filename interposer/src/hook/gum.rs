@@ -17,7 +17,7 @@ use crate::{driver, entry_addresses, loaded, start};
 
 /// The launcher recognizes a build that can patch by this name.
 #[unsafe(no_mangle)]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "found by name")]
 pub static cutape_interposer_patches: u32 = 1;
 
 /// Run by the loader before `main`.

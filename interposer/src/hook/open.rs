@@ -33,7 +33,7 @@ struct Redirected {
 /// the loader searches along the caller's RUNPATH.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "found by name")]
 pub extern "C" fn dlopen() {
     naked_asm!(
         ".cfi_startproc",
@@ -54,7 +54,7 @@ pub extern "C" fn dlopen() {
 /// its own.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, reason = "found by name")]
 pub extern "C" fn dlmopen() {
     naked_asm!(
         ".cfi_startproc",
