@@ -168,11 +168,7 @@ impl Api {
             id::cuDeviceGetName,
             &[name.as_mut_ptr() as u64, 255, device as u64],
         )?;
-        let end = name
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(name.len());
-        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+        Ok(crate::buffer::text(&name))
     }
 
     pub(crate) fn device_memory(&self, device: i32) -> Result<u64, Code> {

@@ -78,11 +78,43 @@ impl Buffer {
 }
 
 /// The little-endian number in the first eight bytes or fewer.
+#[inline]
 pub(crate) fn number(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
-    let length = bytes.len().min(8);
-    word[..length].copy_from_slice(&bytes[..length]);
+    copy_common(&mut word, bytes);
     u64::from_le_bytes(word)
+}
+
+/// The number at an offset; what lies behind the end counts as zeros.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
+    number(bytes.get(at..).unwrap_or_default())
+}
+
+/// Writes a number at an offset, as far as the bytes reach.
+pub(crate) fn set_word(bytes: &mut [u8], at: usize, value: u64) {
+    copy_common(
+        bytes.get_mut(at..).unwrap_or_default(),
+        &value.to_le_bytes(),
+    );
+}
+
+/// Copies as many bytes as there are on both sides.
+#[inline]
+pub(crate) fn copy_common(into: &mut [u8], from: &[u8]) {
+    for (place, &byte) in into.iter_mut().zip(from) {
+        *place = byte;
+    }
+}
+
+/// The first bytes, at most `length`.
+pub(crate) fn first(bytes: &[u8], length: usize) -> &[u8] {
+    bytes.get(..length).unwrap_or(bytes)
+}
+
+/// Text up to a NUL, lossy where it is not UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next();
+    String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

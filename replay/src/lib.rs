@@ -42,6 +42,15 @@
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
 //! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a
 //! panic.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic
+    )
+)]
 
 mod api;
 mod buffer;

@@ -94,7 +94,7 @@ fn what_comes_back_is_compared_with_its_hash() {
             assert_eq!(divergence.first_differing_byte, None, "{name}");
             let says_so = divergence
                 .expected
-                .contains("which byte differs cannot be told");
+                .contains("which byte differs is unknown");
             assert!(says_so, "{name}: {}", divergence.expected);
             let here = blake3::hash(&good).to_hex();
             assert!(

@@ -4,6 +4,7 @@ use cutape_format::{Call, Note, Snapshot};
 use cutape_registry::{Function, Length, Role};
 
 use crate::api::{Code, result_name};
+use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::player::Player;
@@ -337,7 +338,7 @@ impl<'t> Player<'t> {
         // Where the call says how much it has written, more was lent.
         let received = match length {
             Length::Fixed(_) => received,
-            _ => &received[..received.len().min(expected.len())],
+            _ => first(received, expected.len()),
         };
         let is_plain = traits::of(function).has_plain_output(position);
         if is_plain && (!self.is_compared() || param.may_differ || expected == received) {
@@ -381,13 +382,6 @@ impl<'t> Player<'t> {
         expected: &[u8],
         received: &[u8],
     ) {
-        let text = |bytes: &[u8]| {
-            let end = bytes
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(bytes.len());
-            String::from_utf8_lossy(&bytes[..end]).into_owned()
-        };
         let (expected, received) = (text(expected), text(received));
         if self.is_compared() && expected != received {
             if self.machine.asks_for_machine(call, function) {

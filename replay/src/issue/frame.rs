@@ -2,7 +2,7 @@
 
 use cutape_registry::{Kind, Parent};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, copy_common};
 use crate::compare::received::Received;
 use crate::place::address::Way;
 
@@ -104,8 +104,7 @@ impl Frame {
         };
         for buffer in &mut self.buffers {
             if buffer.address() == place.address {
-                let length = buffer.len().min(8);
-                buffer.bytes_mut()[..length].copy_from_slice(&value.to_le_bytes()[..length]);
+                copy_common(buffer.bytes_mut(), &value.to_le_bytes());
             }
         }
     }

@@ -4,7 +4,7 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Length, Role, Width, structure};
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, first, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
@@ -97,7 +97,7 @@ impl<'t> Player<'t> {
                         let mut live = Vec::with_capacity(bytes.len());
                         for handle in bytes.chunks_exact(handle_size(kind)) {
                             let value = self.live_handle(call, kind, number(handle))?;
-                            live.extend_from_slice(&value.to_le_bytes()[..handle.len()]);
+                            live.extend_from_slice(first(&value.to_le_bytes(), handle.len()));
                         }
                         frame.lend_copy(&live)
                     }
@@ -250,7 +250,7 @@ impl<'t> Player<'t> {
 
     /// Names copied bytes that look like addresses of memory that lies elsewhere now.
     pub(crate) fn look_for_stale(&mut self, call: &Call<'t>, bytes: &[u8]) {
-        let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
+        let looked_at = first(bytes, LOOKED_AT);
         if let Some((address, words)) = self.ranges.stale_words(looked_at, 8) {
             self.name_stale(call, address, words);
         }

@@ -6,7 +6,7 @@ use cutape_registry::{
     Family, Field, Function, Kind, Length, Meaning, Param, PointerOp, Role, Struct, structure,
 };
 
-use crate::buffer::number;
+use crate::buffer::{copy_common, number};
 use crate::issue::handles::Resolved;
 use crate::issue::player::Player;
 use crate::issue::skip::Skip;
@@ -224,8 +224,7 @@ impl<'t> Player<'t> {
             Elements::Structs(layout) if layout.name == "CUtensorMap" => {
                 // The address is encoded somewhere inside.
                 if self.moved(call) {
-                    let common = expected.len().min(received.len());
-                    expected[..common].copy_from_slice(&received[..common]);
+                    copy_common(&mut expected, received);
                 }
             }
             Elements::Structs(layout) => {
@@ -247,7 +246,7 @@ impl<'t> Player<'t> {
                             (member(element, field), here.get(range.clone()))
                         {
                             self.value_expected(field.meaning, value, here);
-                            whole[range].copy_from_slice(value);
+                            copy_common(whole.get_mut(range).unwrap_or_default(), value);
                         }
                     }
                     element.copy_from_slice(&whole);
@@ -278,8 +277,7 @@ impl<'t> Player<'t> {
                 Resolved::Missing | Resolved::Unknown => number(here),
             },
             Meaning::MayDiffer | Meaning::Pointer => {
-                let common = value.len().min(here.len());
-                value[..common].copy_from_slice(&here[..common]);
+                copy_common(value, here);
                 return;
             }
         };

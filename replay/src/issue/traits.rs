@@ -98,6 +98,7 @@ fn traits_of(function: &'static Function) -> Traits {
 pub(crate) fn of(function: &'static Function) -> &'static Traits {
     static TABLE: OnceLock<Vec<Traits>> = OnceLock::new();
     let table = TABLE.get_or_init(|| FUNCTIONS.iter().map(traits_of).collect());
+    #[allow(clippy::indexing_slicing, reason = "ids are positions in FUNCTIONS")]
     &table[usize::from(function.id)]
 }
 
@@ -124,7 +125,9 @@ impl Functions {
             self.known.resize(id + 1, None);
         }
         let function = crate::plan::function_of(call);
-        self.known[id] = Some(function);
+        if let Some(known) = self.known.get_mut(id) {
+            *known = Some(function);
+        }
         function
     }
 }

@@ -22,12 +22,12 @@ const NAMED: usize = 5;
 
 /// A few of many, in words.
 fn some(names: &[String]) -> String {
-    let shown = names.len().min(NAMED);
-    let more = match names.len() - shown {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", names[..shown].join(", "))
+    match names.split_at_checked(NAMED) {
+        Some((shown, more)) if !more.is_empty() => {
+            format!("{} and {} more", shown.join(", "), more.len())
+        }
+        _ => names.join(", "),
+    }
 }
 
 /// `CUDA 13.0` for 13000.

@@ -64,14 +64,14 @@ impl Devices {
         let mut map: Vec<Option<usize>> = vec![None; recorded.len()];
         let mut taken = vec![false; here.len()];
         for &(from, to) in wanted {
-            let problem = match (map.get(from as usize), taken.get(to as usize)) {
+            let places = (map.get_mut(from as usize), taken.get_mut(to as usize));
+            let problem = match places {
                 (None, _) => format!("the trace has no device {from}"),
                 (_, None) => format!("this machine has no device {to}"),
                 (Some(Some(_)), _) => format!("device {from} of the trace is named twice"),
                 (_, Some(true)) => format!("device {to} of this machine is named twice"),
-                _ => {
-                    map[from as usize] = Some(to as usize);
-                    taken[to as usize] = true;
+                (Some(place), Some(taken)) => {
+                    (*place, *taken) = (Some(to as usize), true);
                     continue;
                 }
             };
@@ -89,17 +89,18 @@ impl Devices {
         ];
         for only_used in [true, false] {
             for alike in alike {
-                for (ordinal, device) in recorded.iter().enumerate() {
+                for ((ordinal, device), place) in recorded.iter().enumerate().zip(&mut map) {
                     let is_used = i32::try_from(ordinal).is_ok_and(|known| used.contains(&known));
-                    if map[ordinal].is_some() || (only_used && !is_used) {
+                    if place.is_some() || (only_used && !is_used) {
                         continue;
                     }
-                    let free =
-                        |&at: &usize| taken.get(at) == Some(&false) && alike(device, &here[at]);
-                    let found = std::iter::once(ordinal).chain(0..here.len()).find(free);
-                    if let Some(found) = found {
-                        map[ordinal] = Some(found);
-                        taken[found] = true;
+                    let is_alike = |&at: &usize| {
+                        let free = taken.get(at) == Some(&false);
+                        free && here.get(at).is_some_and(|here| alike(device, here))
+                    };
+                    *place = std::iter::once(ordinal).chain(0..here.len()).find(is_alike);
+                    if let Some(taken) = place.and_then(|found| taken.get_mut(found)) {
+                        *taken = true;
                     }
                 }
             }
@@ -139,7 +140,7 @@ impl Devices {
     pub(crate) fn pair(&self, recorded: i32) -> Option<(&Device, &Device)> {
         let ordinal = usize::try_from(recorded).ok()?;
         let here = (*self.map.get(ordinal)?)?;
-        Some((&self.recorded[ordinal], self.here.get(here)?))
+        Some((self.recorded.get(ordinal)?, self.here.get(here)?))
     }
 
     /// What is known of a recorded device.

@@ -100,10 +100,11 @@ impl Measure {
 
     /// The driver had a call for `ticks`, in the recording for `recorded`.
     pub(crate) fn add(&mut self, function: &Function, recorded: u64, ticks: u64) {
-        let sum = &mut self.sums[usize::from(function.id)];
-        sum.calls += 1;
-        sum.ticks += ticks;
-        sum.recorded += recorded;
+        if let Some(sum) = self.sums.get_mut(usize::from(function.id)) {
+            sum.calls += 1;
+            sum.ticks += ticks;
+            sum.recorded += recorded;
+        }
     }
 
     /// By function, and from the first to the last call; `ticks_per_second` is that of the

@@ -4,7 +4,7 @@ use cutape_format::Call;
 use cutape_registry::{Function, Kind};
 
 use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, number, set_word, word};
 use crate::issue::frame::Frame;
 use crate::issue::player::{Played, Player};
 use crate::issue::skip::Skip;
@@ -82,12 +82,14 @@ pub(crate) fn lines<'t>(
     };
     let read = total(|host| host.1);
     let mut batch = begin(player, call, read, total(|host| host.0))?;
-    for (index, &(target_is_host, source_is_host)) in host.iter().enumerate() {
+    let operands = sources.iter_mut().zip(targets.iter_mut());
+    for (index, (&(target_is_host, source_is_host), (source, target))) in
+        host.iter().zip(operands).enumerate()
+    {
         let length = sizes.get(index).copied().unwrap_or(0);
-        let source = sources[index];
-        sources[index] = if source_is_host {
+        *source = if source_is_host {
             let bytes = batch.next(length as usize)?;
-            match player.live_host(source, length) {
+            match player.live_host(*source, length) {
                 Some(live) => {
                     player.store_host(live, &bytes);
                     live
@@ -95,18 +97,17 @@ pub(crate) fn lines<'t>(
                 None => batch.lend(Buffer::of(&bytes)),
             }
         } else {
-            player.live_address(call, source)?
+            player.live_address(call, *source)?
         };
-        let target = targets[index];
-        targets[index] = if target_is_host {
-            let live = match player.live_host(target, length) {
+        *target = if target_is_host {
+            let live = match player.live_host(*target, length) {
                 Some(live) => live,
                 None => batch.lend(Buffer::zeroed(length as usize)),
             };
             batch.arriving.push((live, length as usize));
             live
         } else {
-            player.live_address(call, target)?
+            player.live_address(call, *target)?
         };
     }
     let presets = [
@@ -144,26 +145,16 @@ pub(crate) fn boxes<'t>(
     issue(player, call, function, &presets, batch)
 }
 
-fn get(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, number)
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u64) {
-    if let Some(place) = bytes.get_mut(at..at + 8) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
 fn kind_of(operation: &[u8], side: usize) -> u64 {
-    get(operation, side) & 0xffff_ffff
+    word(operation, side) & 0xffff_ffff
 }
 
 /// Width, height, depth.
 fn extent(operation: &[u8]) -> (u64, u64, u64) {
     (
-        get(operation, EXTENT),
-        get(operation, EXTENT + 8),
-        get(operation, EXTENT + 16),
+        word(operation, EXTENT),
+        word(operation, EXTENT + 8),
+        word(operation, EXTENT + 16),
     )
 }
 
@@ -181,7 +172,7 @@ fn host_side<'t>(
     side: usize,
     is_source: bool,
 ) -> Result<bool, Skip> {
-    let address = get(operation, side + OPERAND);
+    let address = word(operation, side + OPERAND);
     let is_pointer = kind_of(operation, side) == POINTER && address != 0;
     if !is_pointer || !is_host(player, call, address, is_source) {
         return Ok(false);
@@ -210,11 +201,11 @@ fn operand<'t>(
     is_source: bool,
     batch: &mut Batch,
 ) -> Result<(), Skip> {
-    let recorded = get(operation, side + OPERAND);
+    let recorded = word(operation, side + OPERAND);
     match kind_of(operation, side) {
         ARRAY => {
             let live = player.live_handle(call, Kind::Array, recorded)?;
-            put(operation, side + OPERAND, live);
+            set_word(operation, side + OPERAND, live);
             return Ok(());
         }
         POINTER => {}
@@ -222,7 +213,7 @@ fn operand<'t>(
     }
     if !host_side(player, call, operation, side, is_source)? {
         let live = player.live_address(call, recorded)?;
-        put(operation, side + OPERAND, live);
+        set_word(operation, side + OPERAND, live);
         return Ok(());
     }
     let length = volume(operation) as usize;
@@ -245,7 +236,7 @@ fn operand<'t>(
                 rest = behind;
             }
             if let Some(((row, _), (live, _))) = rows.first().zip(pieces.first()) {
-                put(
+                set_word(
                     operation,
                     side + OPERAND,
                     recorded.wrapping_add(live.wrapping_sub(*row)),
@@ -260,9 +251,9 @@ fn operand<'t>(
             } else {
                 Buffer::zeroed(length)
             });
-            put(operation, side + OPERAND, live);
-            put(operation, side + ROW_LENGTH, 0);
-            put(operation, side + LAYER_HEIGHT, 0);
+            set_word(operation, side + OPERAND, live);
+            set_word(operation, side + ROW_LENGTH, 0);
+            set_word(operation, side + LAYER_HEIGHT, 0);
             vec![(live, length)]
         }
     };
@@ -276,9 +267,9 @@ fn operand<'t>(
 fn rows(operation: &[u8], side: usize) -> Vec<(u64, usize)> {
     let (width, height, depth) = extent(operation);
     let or = |value, otherwise| if value == 0 { otherwise } else { value };
-    let pitch = or(get(operation, side + ROW_LENGTH), width);
-    let layer = or(get(operation, side + LAYER_HEIGHT), height).wrapping_mul(pitch);
-    let base = get(operation, side + OPERAND);
+    let pitch = or(word(operation, side + ROW_LENGTH), width);
+    let layer = or(word(operation, side + LAYER_HEIGHT), height).wrapping_mul(pitch);
+    let base = word(operation, side + OPERAND);
     (0..depth)
         .flat_map(|z| (0..height).map(move |y| (y, z)))
         .map(|(y, z)| {
@@ -365,15 +356,15 @@ mod tests {
     #[test]
     fn rows_have_pitch_and_layer() {
         let mut operation = [0; OPERATION_BYTES];
-        put(&mut operation, OPERAND, 1000);
+        set_word(&mut operation, OPERAND, 1000);
         for (at, value) in [(0, 4), (8, 2), (16, 2)] {
-            put(&mut operation, EXTENT + at, value);
+            set_word(&mut operation, EXTENT + at, value);
         }
         assert_eq!(volume(&operation), 16);
         let tight = [(1000, 4), (1004, 4), (1008, 4), (1012, 4)];
         assert_eq!(rows(&operation, SOURCE), tight);
-        put(&mut operation, ROW_LENGTH, 10);
-        put(&mut operation, LAYER_HEIGHT, 3);
+        set_word(&mut operation, ROW_LENGTH, 10);
+        set_word(&mut operation, LAYER_HEIGHT, 3);
         let wide = [(1000, 4), (1010, 4), (1030, 4), (1040, 4)];
         assert_eq!(rows(&operation, SOURCE), wide);
     }

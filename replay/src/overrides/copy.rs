@@ -4,7 +4,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Meaning, Role};
 
 use crate::api::INVALID_VALUE;
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, set_word, word};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::frame::Frame;
@@ -107,39 +107,29 @@ fn shape_of(function: &Function) -> Shape {
     }
 }
 
-fn get(words: &[u8], at: usize) -> u64 {
-    words.get(at..at + 8).map_or(0, number)
-}
-
-fn put(words: &mut [u8], at: usize, value: u64) {
-    if let Some(place) = words.get_mut(at..at + 8) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
 /// Width, rows, depth.
 fn extent(shape: Shape, words: &[u8]) -> (u64, u64, u64) {
-    let depth = shape.depth.map_or(1, |at| get(words, at));
-    (get(words, shape.width), get(words, shape.rows), depth)
+    let depth = shape.depth.map_or(1, |at| word(words, at));
+    (word(words, shape.width), word(words, shape.rows), depth)
 }
 
 /// Where one row of a side in linear memory lies: row `y` of slice `z` of the copy.
 fn row_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64), y: u64, z: u64) -> u64 {
     let (width, rows, _) = extent;
-    let at = |member: Option<usize>| member.map_or(0, |at| get(words, at));
+    let at = |member: Option<usize>| member.map_or(0, |at| word(words, at));
     // A pitch or height of zero means: as wide, as high as the copy.
-    let pitch = if get(words, side.pitch) == 0 {
+    let pitch = if word(words, side.pitch) == 0 {
         width
     } else {
-        get(words, side.pitch)
+        word(words, side.pitch)
     };
     let height = match side.height {
-        Some(member) if get(words, member) != 0 => get(words, member),
+        Some(member) if word(words, member) != 0 => word(words, member),
         _ => rows,
     };
     let slice = at(side.z).wrapping_add(z).wrapping_mul(height);
-    let row = slice.wrapping_add(get(words, side.y)).wrapping_add(y);
-    let offset = row.wrapping_mul(pitch).wrapping_add(get(words, side.x));
+    let row = slice.wrapping_add(word(words, side.y)).wrapping_add(y);
+    let offset = row.wrapping_mul(pitch).wrapping_add(word(words, side.x));
     base.wrapping_add(offset)
 }
 
@@ -154,9 +144,9 @@ fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<
 
 /// The address of a side in linear memory, and whether it is one of host memory by its type; `None` for arrays.
 fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
-    match get(words, side.memory_type) & 0xffff_ffff {
-        HOST => Some((get(words, side.host), true)),
-        DEVICE | UNIFIED => Some((get(words, side.device), false)),
+    match word(words, side.memory_type) & 0xffff_ffff {
+        HOST => Some((word(words, side.host), true)),
+        DEVICE | UNIFIED => Some((word(words, side.device), false)),
         _ => None,
     }
 }
@@ -184,12 +174,12 @@ pub(crate) fn described<'t>(
     let mut freed = false;
     for (side, is_source) in [(shape.source, true), (shape.target, false)] {
         if let Some(context) = side.context {
-            let live = player.live_handle(call, Kind::Context, get(&words, context))?;
-            put(&mut words, context, live);
+            let live = player.live_handle(call, Kind::Context, word(&words, context))?;
+            set_word(&mut words, context, live);
         }
-        if get(&words, side.memory_type) & 0xffff_ffff == ARRAY {
-            let live = player.live_handle(call, Kind::Array, get(&words, side.array))?;
-            put(&mut words, side.array, live);
+        if word(&words, side.memory_type) & 0xffff_ffff == ARRAY {
+            let live = player.live_handle(call, Kind::Array, word(&words, side.array))?;
+            set_word(&mut words, side.array, live);
             continue;
         }
         let Some((address, host)) = address_of(side, &words) else {
@@ -210,7 +200,7 @@ pub(crate) fn described<'t>(
                 player.live_address(call, address)?
             };
             if total != 0 || live == 0 {
-                put(&mut words, at, live);
+                set_word(&mut words, at, live);
             }
             continue;
         }
@@ -219,7 +209,7 @@ pub(crate) fn described<'t>(
                 "more host memory in one copy than replay provides",
             ));
         }
-        let at = if get(&words, side.memory_type) & 0xffff_ffff == HOST {
+        let at = if word(&words, side.memory_type) & 0xffff_ffff == HOST {
             side.host
         } else {
             side.device
@@ -246,11 +236,11 @@ pub(crate) fn described<'t>(
             Some(pieces) => {
                 let first = rows.first().zip(pieces.first());
                 let shift = first.map_or(0, |(row, piece)| piece.0.wrapping_sub(row.0));
-                put(&mut words, at, address.wrapping_add(shift));
+                set_word(&mut words, at, address.wrapping_add(shift));
                 for (&(row, length), part) in
                     pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize))
                 {
-                    player.store_host(row, &part[..part.len().min(length)]);
+                    player.store_host(row, crate::buffer::first(part, length));
                 }
                 pieces
             }
@@ -261,13 +251,13 @@ pub(crate) fn described<'t>(
                 } else {
                     Buffer::zeroed(total as usize)
                 };
-                put(&mut words, at, buffer.address());
+                set_word(&mut words, at, buffer.address());
                 for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
-                    put(&mut words, member, 0);
+                    set_word(&mut words, member, 0);
                 }
-                put(&mut words, side.pitch, extent.0);
+                set_word(&mut words, side.pitch, extent.0);
                 if let Some(height) = side.height {
-                    put(&mut words, height, extent.1);
+                    set_word(&mut words, height, extent.1);
                 }
                 let piece = (buffer.address(), total as usize);
                 frame.buffers.push(buffer);
@@ -313,16 +303,16 @@ pub(crate) fn node_live<'t>(
         ));
     }
     for side in [shape.source, shape.target] {
-        let kind = get(words, side.memory_type) & 0xffff_ffff;
-        let [host, device, array] = [side.host, side.device, side.array].map(|at| get(words, at));
+        let kind = word(words, side.memory_type) & 0xffff_ffff;
+        let [host, device, array] = [side.host, side.device, side.array].map(|at| word(words, at));
         for at in [side.host, side.device, side.array] {
-            put(words, at, 0);
+            set_word(words, at, 0);
         }
         let is_host = kind == HOST || kind == UNIFIED && !is_device(player, device);
         match kind {
             ARRAY => {
                 let live = player.live_handle(call, Kind::Array, array)?;
-                put(words, side.array, live);
+                set_word(words, side.array, live);
             }
             HOST | DEVICE | UNIFIED if is_host => {
                 let (at, address) = match kind {
@@ -336,11 +326,11 @@ pub(crate) fn node_live<'t>(
                 let live = player.graph_rows(&rows)?;
                 let moved = rows.first().zip(live.first());
                 let shift = moved.map_or(0, |(row, live)| live.0.wrapping_sub(row.0));
-                put(words, at, address.wrapping_add(shift));
+                set_word(words, at, address.wrapping_add(shift));
             }
             DEVICE | UNIFIED => {
                 let live = player.live_address(call, device)?;
-                put(words, side.device, live);
+                set_word(words, side.device, live);
             }
             // Refused by the driver, which looks at no memory for it.
             _ => {}
@@ -358,7 +348,7 @@ pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
         ranges.push(side.x..side.x + 24);
         ranges.push(side.memory_type..side.memory_type + 4);
         // How arrays are pitched says nothing.
-        if get(words, side.memory_type) & 0xffff_ffff != ARRAY {
+        if word(words, side.memory_type) & 0xffff_ffff != ARRAY {
             ranges.push(side.pitch..side.pitch + 8);
             ranges.extend(side.height.map(|at| at..at + 8));
         }
@@ -372,7 +362,7 @@ pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
     let shape = three(false);
     let mut members = Vec::new();
     for side in [shape.source, shape.target] {
-        let kind = get(words, side.memory_type) & 0xffff_ffff;
+        let kind = word(words, side.memory_type) & 0xffff_ffff;
         members.push((side.device, Meaning::Address, kind == DEVICE));
         members.push((side.array, Meaning::Handle(Kind::Array), kind == ARRAY));
     }
@@ -582,14 +572,14 @@ mod tests {
     #[test]
     fn rows_lie_a_pitch_apart() {
         let mut words = vec![0; TWO.size];
-        put(&mut words, TWO.source.x, 3);
-        put(&mut words, TWO.source.y, 1);
-        put(&mut words, TWO.source.pitch, 100);
+        set_word(&mut words, TWO.source.x, 3);
+        set_word(&mut words, TWO.source.y, 1);
+        set_word(&mut words, TWO.source.pitch, 100);
         let rows = rows_at(TWO.source, &words, 0x1000, (10, 2, 1));
         assert_eq!(rows, [(0x1000 + 103, 10), (0x1000 + 203, 10)]);
         let deep = three(false);
         let mut words = vec![0; deep.size];
-        put(&mut words, deep.target.height.unwrap(), 5);
+        set_word(&mut words, deep.target.height.unwrap(), 5);
         let rows = rows_at(deep.target, &words, 0, (10, 1, 2));
         assert_eq!(rows, [(0, 10), (50, 10)], "a pitch of zero is the width");
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, copy_common, first, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
 use crate::issue::frame::{Expect, Frame};
@@ -30,7 +30,7 @@ struct HostRange {
 /// Reads the description: eight numbers each (`field::HOST_RANGES`).
 fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
     let describe = |words: &[u8]| {
-        let word = |at: usize| number(&words[at * 8..at * 8 + 8]);
+        let word = |at: usize| number(words.get(at * 8..at * 8 + 8).unwrap_or_default());
         let (address, row, pitch, rows) = (word(1), word(2), word(3), word(4));
         let (slice_pitch, slices) = (word(5), word(6));
         if rows.checked_mul(slices)? > MOST_ROWS {
@@ -188,8 +188,7 @@ pub(crate) fn list_nodes<'t>(
 fn overwrite(frame: &mut Frame, address: u64, bytes: &[u8]) {
     for buffer in &mut frame.buffers {
         if buffer.address() == address {
-            let length = buffer.len().min(bytes.len());
-            buffer.bytes_mut()[..length].copy_from_slice(&bytes[..length]);
+            copy_common(buffer.bytes_mut(), bytes);
         }
     }
 }
@@ -246,9 +245,9 @@ pub(crate) fn instantiate<'t>(
     let Some(mut bytes) = player.input(call, PARAMS, 0)? else {
         return player.plain(call, function);
     };
-    if let Some(stream) = bytes.get(STREAM..STREAM + 8).map(number) {
-        let live = player.live_handle(call, Kind::Stream, stream)?;
-        bytes[STREAM..STREAM + 8].copy_from_slice(&live.to_le_bytes());
+    if let Some(stream) = bytes.get_mut(STREAM..STREAM + 8) {
+        let live = player.live_handle(call, Kind::Stream, number(stream))?;
+        copy_common(stream, &live.to_le_bytes());
     }
     let mut own = Frame::default();
     let params = own.lend(Buffer::of(&bytes));
@@ -304,7 +303,7 @@ pub(crate) fn get_attribute<'t>(
     {
         let mut value = expected.to_vec();
         let length = comparable(call.argument(1)).min(value.len());
-        value[..length].copy_from_slice(&frame.received(&place)[..length]);
+        copy_common(&mut value, first(&frame.received(&place), length));
         player.compare_out(call, function, VALUE, &value);
     }
     player.conclude(call, function, frame, result);

@@ -11,7 +11,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Role, structure};
 use std::mem::offset_of;
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, first, number, set_word, word};
 use crate::compare::received::read_memory;
 use crate::issue::frame::Frame;
 use crate::issue::handles::{Belongs, By};
@@ -171,16 +171,6 @@ fn body(shape: Shape, bytes: &[u8]) -> (Shape, usize) {
     )
 }
 
-fn get(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, number)
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u64) {
-    if let Some(place) = bytes.get_mut(at..at + 8) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
 /// Functions that are given the parameters of a node.
 pub(crate) fn given<'t>(
     player: &mut Player<'t>,
@@ -195,13 +185,11 @@ pub(crate) fn given<'t>(
     };
     let (shape, begin) = body(shape, &bytes);
     let mut buffers = Vec::new();
-    if function.params[position]
-        .c_type
-        .contains("CUgraphNodeParams")
-        && shape == Shape::Copy
+    let param = function.params.get(position);
+    if shape == Shape::Copy && param.is_some_and(|param| param.c_type.contains("CUgraphNodeParams"))
     {
-        let context = player.live_handle(call, Kind::Context, get(&bytes, BODY + COPY_CONTEXT))?;
-        put(&mut bytes, BODY + COPY_CONTEXT, context);
+        let context = player.live_handle(call, Kind::Context, word(&bytes, BODY + COPY_CONTEXT))?;
+        set_word(&mut bytes, BODY + COPY_CONTEXT, context);
     }
     let recorded = bytes.clone();
     let described = bytes.get_mut(begin..).unwrap_or_default();
@@ -238,12 +226,12 @@ fn make_live<'t>(
     bytes: &mut [u8],
     buffers: &mut Vec<Buffer>,
 ) -> Result<(), Skip> {
-    let recorded_kernel = match get(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, func)) {
-        0 => get(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)),
+    let recorded_kernel = match word(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, func)) {
+        0 => word(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)),
         function => function,
     };
     for &(at, member) in shape.members() {
-        let recorded = get(bytes, at);
+        let recorded = word(bytes, at);
         if at + 8 > bytes.len() || recorded == 0 {
             continue;
         }
@@ -251,7 +239,7 @@ fn make_live<'t>(
             Member::Handle(kind) => player.live_handle(call, kind, recorded)?,
             Member::Address => player.live_address(call, recorded)?,
         };
-        put(bytes, at, live);
+        set_word(bytes, at, live);
     }
     let mut lend = |buffer: Buffer| {
         let address = buffer.address();
@@ -262,30 +250,30 @@ fn make_live<'t>(
         Shape::Kernel => {
             let params = offset_of!(CUDA_KERNEL_NODE_PARAMS, kernelParams);
             let extra = offset_of!(CUDA_KERNEL_NODE_PARAMS, extra);
-            let given = (get(bytes, params) != 0, get(bytes, extra) != 0);
+            let given = (word(bytes, params) != 0, word(bytes, extra) != 0);
             let built = launch::node_parameters(player, call, position, recorded_kernel, given)?;
-            put(bytes, params, built.kernel_params);
-            put(bytes, extra, built.extra);
+            set_word(bytes, params, built.kernel_params);
+            set_word(bytes, extra, built.extra);
             buffers.extend(built.buffers);
         }
         Shape::Copy => copy::node_live(player, call, bytes)?,
         Shape::Host => {
-            if get(bytes, 0) != 0 {
-                put(bytes, 0, callback::stub(player));
+            if word(bytes, 0) != 0 {
+                set_word(bytes, 0, callback::stub(player));
             }
-            put(bytes, 8, 0);
+            set_word(bytes, 8, 0);
         }
         Shape::Operations => {
             let array = offset_of!(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
-            let live = match get(bytes, array) {
+            let live = match word(bytes, array) {
                 0 => 0,
                 _ => lend(operations(player, call, position)?),
             };
-            put(bytes, array, live);
+            set_word(bytes, array, live);
         }
         Shape::Allocation => {
             let array = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, accessDescs);
-            let mut descriptions = match get(bytes, array) {
+            let mut descriptions = match word(bytes, array) {
                 0 => Vec::new(),
                 _ => elements(player, call, position)?,
             };
@@ -301,17 +289,17 @@ fn make_live<'t>(
                     player.struct_live(call, name, layout, element)?;
                 }
             }
-            let live = match get(bytes, array) {
+            let live = match word(bytes, array) {
                 0 => 0,
                 _ => lend(Buffer::of(&descriptions)),
             };
-            put(bytes, array, live);
+            set_word(bytes, array, live);
         }
         Shape::Condition => {
-            let recorded = get(bytes, 0);
+            let recorded = word(bytes, 0);
             let live = player.captures.conditions.get(&recorded).copied();
-            put(bytes, 0, live.unwrap_or(recorded));
-            put(
+            set_word(bytes, 0, live.unwrap_or(recorded));
+            set_word(
                 bytes,
                 offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out),
                 0,
@@ -342,10 +330,10 @@ fn operations<'t>(
     let mut operations = elements(player, call, position)?;
     for operation in operations.chunks_exact_mut(size_of::<CUstreamBatchMemOpParams>()) {
         // Waits and writes of 32 and 64 bits; the other kinds name no memory. The alias is the driver's.
-        if matches!(number(&operation[..4]), 1 | 2 | 4 | 5) {
-            let live = player.live_address(call, get(operation, 8))?;
-            put(operation, 8, live);
-            put(operation, 32, 0);
+        if matches!(number(first(operation, 4)), 1 | 2 | 4 | 5) {
+            let live = player.live_address(call, word(operation, 8))?;
+            set_word(operation, 8, live);
+            set_word(operation, 32, 0);
         }
     }
     Ok(Buffer::of(&operations))
@@ -364,12 +352,12 @@ fn allocated<'t>(
     let Some(recorded) = call.out_bytes(position) else {
         return;
     };
-    let start = get(recorded, begin + at);
-    let length = get(
+    let start = word(recorded, begin + at);
+    let length = word(
         recorded,
         begin + offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize),
     );
-    let live = get(returned, at);
+    let live = word(returned, at);
     if start == 0 || live == 0 {
         return;
     }
@@ -412,11 +400,11 @@ fn bodies<'t>(
         .and_then(|leave| leave.snapshot(position, field::ELEMENTS))
         .and_then(|capture| capture.bytes.inline());
     let Some(recorded) = recorded else { return };
-    let graphs = get(
+    let graphs = word(
         returned,
         offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out),
     );
-    let count = get(returned, offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, size) - 4) >> 32;
+    let count = word(returned, offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, size) - 4) >> 32;
     let count = (recorded.len() / 8).min(count as usize);
     if graphs == 0 {
         return;

@@ -106,10 +106,8 @@ pub(crate) fn options<'t>(
             // The size is an unsigned int in a pointer's place.
             .map_or(0, |size| size & 0xffff_ffff)
     };
-    let sizes = [
-        size_of(INFO_LOG_BUFFER_SIZE_BYTES),
-        size_of(ERROR_LOG_BUFFER_SIZE_BYTES),
-    ];
+    let info_bytes = size_of(INFO_LOG_BUFFER_SIZE_BYTES);
+    let error_bytes = size_of(ERROR_LOG_BUFFER_SIZE_BYTES);
     for (&option, value) in numbers.iter().zip(values.iter_mut()) {
         let option = u32::try_from(option).unwrap_or(u32::MAX);
         if *value == 0 {
@@ -117,7 +115,10 @@ pub(crate) fn options<'t>(
         }
         match option {
             INFO_LOG_BUFFER | ERROR_LOG_BUFFER => {
-                let size = sizes[usize::from(option == ERROR_LOG_BUFFER)];
+                let size = match option {
+                    ERROR_LOG_BUFFER => error_bytes,
+                    _ => info_bytes,
+                };
                 if size > LONGEST_LOG {
                     return Err(Skip::because(
                         "a JIT log buffer longer than replay provides",

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 
 use cutape_format::{Bytes, Call, layout::field};
+use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Function, Kind};
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, copy_common, first, number, set_word, word};
 use crate::compare::payload::Payload;
 use crate::issue::frame::Frame;
 use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
@@ -17,14 +18,12 @@ use crate::overrides::module::piece;
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
 const BUFFER_POINTER: u64 = 1;
 const BUFFER_SIZE: u64 = 2;
-/// A CUlaunchConfig: its members that are looked at, and its size.
-const CONFIG_BYTES: usize = 56;
-const CONFIG_STREAM: std::ops::Range<usize> = 32..40;
-const CONFIG_ATTRIBUTES: std::ops::Range<usize> = 40..48;
-const CONFIG_ATTRIBUTE_COUNT: std::ops::Range<usize> = 48..52;
-/// A CUlaunchAttribute: number, padding, value.
-const ATTRIBUTE_BYTES: usize = 72;
-const ATTRIBUTE_VALUE: std::ops::Range<usize> = 8..16;
+const CONFIG_BYTES: usize = size_of("CUlaunchConfig");
+const CONFIG_STREAM: usize = offset_of("CUlaunchConfig", "hStream");
+const CONFIG_ATTRIBUTES: usize = offset_of("CUlaunchConfig", "attrs");
+const CONFIG_ATTRIBUTE_COUNT: usize = offset_of("CUlaunchConfig", "numAttrs");
+const ATTRIBUTE_BYTES: usize = size_of("CUlaunchAttribute");
+const ATTRIBUTE_VALUE: usize = offset_of("CUlaunchAttribute", "value.clusterDim.x");
 
 // Numbers of CUlaunchAttributeID whose value names something.
 const ACCESS_POLICY_WINDOW: u64 = 1;
@@ -345,7 +344,7 @@ fn as_list(packed: &[u8]) -> Buffer {
     for (place, word) in bytes.chunks_exact_mut(8).zip(list) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    bytes[PARAMETERS_AT..].copy_from_slice(packed);
+    copy_common(bytes.get_mut(PARAMETERS_AT..).unwrap_or_default(), packed);
     buffer
 }
 
@@ -394,10 +393,10 @@ fn config<'t>(
             "its configuration could not be read when it was recorded",
         ));
     };
-    let stream = player.live_handle(call, Kind::Stream, number(&config[CONFIG_STREAM]))?;
-    config[CONFIG_STREAM].copy_from_slice(&stream.to_le_bytes());
-    let count = number(&config[CONFIG_ATTRIBUTE_COUNT]) as usize;
-    if number(&config[CONFIG_ATTRIBUTES]) != 0 {
+    let stream = player.live_handle(call, Kind::Stream, word(&config, CONFIG_STREAM))?;
+    set_word(&mut config, CONFIG_STREAM, stream);
+    let count = word(&config, CONFIG_ATTRIBUTE_COUNT) as u32 as usize;
+    if word(&config, CONFIG_ATTRIBUTES) != 0 {
         let attributes = piece(player, call, position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
             return Err(Skip::because(
@@ -413,7 +412,7 @@ fn config<'t>(
             attribute_live(player, call, attribute)?;
         }
         let address = built.lend(Buffer::of(&attributes));
-        config[CONFIG_ATTRIBUTES].copy_from_slice(&address.to_le_bytes());
+        set_word(&mut config, CONFIG_ATTRIBUTES, address);
     }
     Ok(built.lend(Buffer::of(&config)))
 }
@@ -426,12 +425,10 @@ pub(crate) fn attribute_value_live<'t>(
     value: &[u8],
 ) -> Result<Vec<u8>, Skip> {
     let mut whole = vec![0; ATTRIBUTE_BYTES];
-    whole[..4].copy_from_slice(&(attribute as u32).to_le_bytes());
-    let room = &mut whole[ATTRIBUTE_VALUE.start..];
-    let length = value.len().min(room.len());
-    room[..length].copy_from_slice(&value[..length]);
+    copy_common(&mut whole, &(attribute as u32).to_le_bytes());
+    copy_common(whole.get_mut(ATTRIBUTE_VALUE..).unwrap_or_default(), value);
     attribute_live(player, call, &mut whole)?;
-    Ok(whole.split_off(ATTRIBUTE_VALUE.start))
+    Ok(whole.split_off(ATTRIBUTE_VALUE))
 }
 
 /// Replaces handles and addresses in one attribute.
@@ -440,8 +437,8 @@ fn attribute_live<'t>(
     call: &Call<'t>,
     attribute: &mut [u8],
 ) -> Result<(), Skip> {
-    let value = number(&attribute[ATTRIBUTE_VALUE]);
-    let live = match number(&attribute[..4]) {
+    let value = word(attribute, ATTRIBUTE_VALUE);
+    let live = match number(first(attribute, 4)) {
         ACCESS_POLICY_WINDOW => player.ranges.translate(value),
         PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => {
             player.live_handle(call, Kind::Event, value)?
@@ -453,7 +450,7 @@ fn attribute_live<'t>(
         }
         _ => return Ok(()),
     };
-    attribute[ATTRIBUTE_VALUE].copy_from_slice(&live.to_le_bytes());
+    set_word(attribute, ATTRIBUTE_VALUE, live);
     Ok(())
 }
 

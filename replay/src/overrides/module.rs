@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::{Family, Function, LinkOp};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, copy_common};
 use crate::compare::payload::Payload;
 use crate::issue::player::{Played, Player};
 use crate::issue::skip::Skip;
@@ -50,9 +50,14 @@ pub(crate) fn image<'t>(
         Some(container) if bytes.len() >= WRAPPER_LIST.end => {
             let container = Buffer::of(&container);
             let mut wrapper = Buffer::of(&bytes);
-            wrapper.bytes_mut()[WRAPPER_CONTAINER]
-                .copy_from_slice(&container.address().to_le_bytes());
-            wrapper.bytes_mut()[WRAPPER_LIST].fill(0);
+            let place = wrapper.bytes_mut().get_mut(WRAPPER_CONTAINER);
+            copy_common(
+                place.unwrap_or_default(),
+                &container.address().to_le_bytes(),
+            );
+            if let Some(list) = wrapper.bytes_mut().get_mut(WRAPPER_LIST) {
+                list.fill(0);
+            }
             buffers.push(container);
             wrapper
         }

@@ -57,7 +57,7 @@ pub(crate) fn attribute<'t>(
         && let cutape_registry::Role::Out(length) = param.role
     {
         let expected = player.expected_here(call, param, length, recorded, recorded);
-        frame.answer(0, crate::buffer::number(&expected[..expected.len().min(8)]));
+        frame.answer(0, crate::buffer::number(&expected));
     }
     player.answer(call, function, frame, result)
 }
@@ -108,8 +108,12 @@ fn pointer_attribute(attribute: u64) -> AttributeType {
         bytes: 0,
         meaning: Meaning::Plain,
     };
-    match FUNCTIONS[usize::from(id::cuPointerGetAttribute)].params[0].role {
-        Role::Out(types) => types.attribute_type(attribute).copied().unwrap_or(unknown),
+    let asked = FUNCTIONS.get(usize::from(id::cuPointerGetAttribute));
+    match asked
+        .and_then(|asked| asked.params.first())
+        .map(|param| param.role)
+    {
+        Some(Role::Out(types)) => types.attribute_type(attribute).copied().unwrap_or(unknown),
         _ => unknown,
     }
 }

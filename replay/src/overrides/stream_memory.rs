@@ -42,8 +42,8 @@ pub(crate) fn batch<'t>(
     if let Some(Payload::Here(bytes)) = operations
         && call.succeeded()
         && bytes.chunks_exact(OPERATION_BYTES).any(|operation| {
-            WAITS.contains(&number(&operation[OPERATION]))
-                && is_host(player, number(&operation[ADDRESS]))
+            WAITS.contains(&number(operation.get(OPERATION).unwrap_or_default()))
+                && is_host(player, number(operation.get(ADDRESS).unwrap_or_default()))
         })
     {
         return Err(Skip::because(REASON));

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
+use crate::buffer::copy_common;
+
 /// How the memory of a range is provided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -342,14 +344,17 @@ impl Ranges {
         let mut left = None;
         for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
             let apart = replaced.iter().all(|&(other, _)| at.abs_diff(other) >= 8);
-            let word = &bytes[at..at + 8];
+            let Some(word) = bytes.get(at..at + 8) else {
+                break;
+            };
             if apart && live(word).is_some() {
                 let (_, count) = left.get_or_insert((crate::buffer::number(word), 0));
                 *count += 1;
             }
         }
         for (at, live) in replaced {
-            bytes[at..at + 8].copy_from_slice(&live.to_le_bytes());
+            let word = bytes.get_mut(at..at + 8);
+            copy_common(word.unwrap_or_default(), &live.to_le_bytes());
         }
         left
     }

@@ -130,10 +130,13 @@ impl<'t> Player<'t> {
                 Buffer::zeroed(length)
             }
         };
-        let old = &mut shadow.bytes_mut()[offset..offset + bytes.len()];
+        let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
+            return;
+        };
         for (at, length) in differing_runs(old, &bytes) {
             let live = range.live.wrapping_add((offset + at) as u64);
-            self.store_host(live, &bytes[at..at + length]);
+            let changed = bytes.get(at..at + length);
+            self.store_host(live, changed.unwrap_or_default());
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;

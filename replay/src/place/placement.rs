@@ -191,15 +191,17 @@ impl Placement {
         }
         let range = granules_around(start, length);
         let touching = self.touching(range);
-        if touching
-            .iter()
-            .any(|start| self.runs[start].location != location)
-        {
+        let runs = || {
+            touching
+                .iter()
+                .filter_map(|start| self.runs.get_key_value(start))
+        };
+        if runs().any(|(_, run)| run.location != location) {
             return Err(Refusal::NotReserved(
                 "its 2 MiB granule holds memory of another kind",
             ));
         }
-        let pieces = touching.iter().map(|start| (*start, self.runs[start].end));
+        let pieces = runs().map(|(&start, run)| (start, run.end));
         let mut fresh = Vec::new();
         let missing = gaps(range, pieces);
         let missing = missing

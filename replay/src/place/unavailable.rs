@@ -13,7 +13,7 @@ use cutape_format::{Bytes, Call, Trace, layout::field};
 use cutape_registry::{Class, Family, Function, Kind, Role, VirtualMemoryOp, layout::offset_of};
 use rustc_hash::FxBuildHasher;
 
-use crate::buffer::number;
+use crate::buffer::{first, number};
 use crate::compare::payload::Payload;
 use crate::issue::handles::Handles;
 use crate::issue::length::length_of;
@@ -311,7 +311,7 @@ impl Unavailable {
         let capture = call.snapshot(source, field::POINTEE);
         let addresses: Vec<u64> = match capture.map(|capture| Payload::of(trace, &capture)) {
             Some(Payload::Here(bytes)) => {
-                let looked_at = &bytes[..bytes.len().min(LOOKED_AT)];
+                let looked_at = first(&bytes, LOOKED_AT);
                 let span = ranges.span();
                 words(looked_at, 8)
                     .filter(|word| span.contains(word))

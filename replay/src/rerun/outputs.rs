@@ -1,5 +1,6 @@
 //! Compares what two kernels wrote: bit by bit, or as numbers with a tolerance.
 
+use crate::buffer::{copy_common, first};
 use serde::{Deserialize, Serialize};
 
 /// The type of a buffer's elements.
@@ -48,7 +49,7 @@ impl Element {
 
     fn value(self, bytes: &[u8]) -> f64 {
         let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
+        copy_common(&mut word, bytes);
         let bits = u64::from_le_bytes(word);
         match self {
             Self::F16 => half(bits as u16),
@@ -112,7 +113,7 @@ fn compare_bytes(expected: &[u8], received: &[u8]) -> Option<Mismatch> {
     let pairs = || expected.iter().zip(received).enumerate();
     let (offset, _) = pairs().find(|(_, (a, b))| a != b)?;
     let shown = |bytes: &[u8]| {
-        let bytes = &bytes[offset..bytes.len().min(offset + 8)];
+        let bytes = first(bytes.get(offset..).unwrap_or_default(), 8);
         let words: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         words.join(" ")
     };
@@ -144,7 +145,11 @@ fn compare_as(
             .filter(|&(_, a, b)| !agree(a, b, tolerance))
     };
     let Some((at, a, b)) = pairs().next() else {
-        return compare_bytes(&expected[whole..], &received[whole..]).map(|rest| Mismatch {
+        return compare_bytes(
+            expected.get(whole..).unwrap_or_default(),
+            received.get(whole..).unwrap_or_default(),
+        )
+        .map(|rest| Mismatch {
             offset: rest.offset + whole as u64,
             ..rest
         });

@@ -106,7 +106,9 @@ impl Replacement {
             }
             copy_attributes(api, recorded, function)
                 .map_err(|what| format!("{path}: {name}: {what}"))?;
-            issued.args[position] = function;
+            if let Some(argument) = issued.args.get_mut(position) {
+                *argument = function;
+            }
         }
         Ok(Replaced {
             module,

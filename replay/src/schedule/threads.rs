@@ -9,6 +9,11 @@
 //! There is one player. A thread has it while it prepares a call and while it looks at the result.
 //! If calls overlap, it lends the player to the others while the driver has the call ([`Lease`]).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "threads are numbered by the trace, and every table here has a place for each of its threads"
+)]
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
