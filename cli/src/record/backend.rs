@@ -138,10 +138,7 @@ impl Backend {
 
     /// The variables to add to the program's environment.
     pub(crate) fn environment(&self, folder: &LibraryFolder) -> Vec<(&'static str, OsString)> {
-        let mut variables = vec![
-            ("CUTAPE_BACKEND", self.name().into()),
-            ("CUTAPE_VIA", self.name().into()),
-        ];
+        let mut variables = vec![("CUTAPE_BACKEND", self.name().into())];
         match &self.audit {
             Some(library) => variables.extend([
                 ("LD_AUDIT", prepended(library, "LD_AUDIT")),
