@@ -8,8 +8,8 @@ use cutape_format::Trace;
 
 use crate::api::Api;
 use crate::error::Error;
-use crate::guard::is_randomised;
 use crate::guard::position::Position;
+use crate::guard::randomisation::is_randomised;
 use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::options::Options;

@@ -2,6 +2,7 @@
 //! the driver crashes.
 
 pub(crate) mod position;
+pub(crate) mod randomisation;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -64,13 +65,6 @@ enum Message {
     Report(Box<Report>),
     Measurements(Box<Measurements>),
     Failed(Error),
-}
-
-/// True if this process's addresses are randomised.
-pub(crate) fn is_randomised() -> bool {
-    // SAFETY: asking for the personality changes nothing.
-    let persona = unsafe { libc::personality(0xffff_ffff) };
-    persona < 0 || persona & libc::ADDR_NO_RANDOMIZE == 0
 }
 
 /// Replays in a child process that `command` makes: normally this executable with a hidden verb

@@ -14,3 +14,4 @@ pub(crate) mod stream_capture;
 pub(crate) mod structs;
 pub(crate) mod tokens;
 pub(crate) mod traits;
+pub(crate) mod types;

@@ -2,14 +2,13 @@
 //! live ones, both in what a call is given and in what is expected back.
 
 use cutape_format::Call;
-use cutape_registry::{
-    Family, Field, Function, Kind, Length, Meaning, Param, PointerOp, Role, Struct, structure,
-};
+use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
 use crate::buffer::{copy_common, number};
 use crate::issue::handles::Resolved;
 use crate::issue::player::Player;
 use crate::issue::skip::Skip;
+use crate::issue::types::{is_address, is_range_attribute, pointee};
 
 /// What stands behind a pointer parameter, element after element.
 #[derive(Clone, Copy, Debug)]
@@ -20,22 +19,6 @@ enum Elements {
     Values(usize, Meaning),
     /// Nothing that has to be replaced.
     Plain,
-}
-
-/// The type behind a pointer: `T` of `const T *`.
-fn pointee(c_type: &str) -> Option<&str> {
-    let target = c_type.trim_end().strip_suffix('*')?.trim();
-    Some(target.strip_prefix("const ").unwrap_or(target))
-}
-
-/// True for a pointer to an address.
-fn is_address(c_type: &str) -> bool {
-    c_type.contains("CUdeviceptr") || c_type.replace(' ', "") == "void**"
-}
-
-/// True for the memory of an attribute whose type depends on which one it is.
-fn is_range_attribute(function: &Function) -> bool {
-    function.family == Family::Pointer(PointerOp::RangeAttribute)
 }
 
 fn elements(
@@ -67,17 +50,6 @@ fn elements(
         Some(name) => structure(name).map_or(Elements::Plain, Elements::Structs),
         None => Elements::Plain,
     }
-}
-
-/// True if what a call puts behind a parameter never holds anything that has to be replaced.
-pub(crate) fn is_plain_output(function: &Function, param: &Param) -> bool {
-    let (Role::Out(length) | Role::InOut(length)) = param.role else {
-        return false;
-    };
-    !matches!(length, Length::ByAttribute(..))
-        && !is_range_attribute(function)
-        && !is_address(param.c_type)
-        && pointee(param.c_type).is_none_or(|name| structure(name).is_none())
 }
 
 /// The bytes of a member, if it counts.

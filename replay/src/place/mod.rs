@@ -6,4 +6,5 @@ pub(crate) mod host_memory;
 pub(crate) mod in_flight;
 pub(crate) mod lent;
 pub(crate) mod placement;
+pub(crate) mod slots;
 pub(crate) mod unavailable;

@@ -9,25 +9,13 @@
 use std::collections::BTreeMap;
 
 use crate::api::{Api, Code, Location};
+use crate::place::slots::{SLOT, union};
 use crate::plan::{HostRegion, Plan};
 
-/// Unit of reservations.
-pub(crate) const SLOT: u64 = 32 << 20;
 /// Unit of mappings.
 pub(crate) const GRANULE: u64 = 2 << 20;
-/// Reservations are refused above this (measured).
-const RESERVATION_END: u64 = 1 << 48;
 /// A joined range of more slots than this is not tried slot by slot.
 const SINGLE_SLOTS: u64 = 4096;
-
-/// The slots around some bytes; `None` where no reservation can lie.
-pub(crate) fn slots_around(start: u64, length: u64) -> Option<(u64, u64)> {
-    let end = start
-        .checked_add(length.max(1))?
-        .checked_next_multiple_of(SLOT)?;
-    let start = start / SLOT * SLOT;
-    (start != 0 && end <= RESERVATION_END).then_some((start, end))
-}
 
 /// The granules around some bytes.
 pub(crate) fn granules_around(start: u64, length: u64) -> (u64, u64) {
@@ -36,19 +24,6 @@ pub(crate) fn granules_around(start: u64, length: u64) -> (u64, u64) {
         start / GRANULE * GRANULE,
         end.div_ceil(GRANULE).saturating_mul(GRANULE),
     )
-}
-
-/// Joins ranges that overlap or touch.
-pub(crate) fn union(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    ranges.sort_unstable();
-    let mut joined: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in ranges {
-        match joined.last_mut() {
-            Some(last) if last.1 >= start => last.1 = last.1.max(end),
-            _ => joined.push((start, end)),
-        }
-    }
-    joined
 }
 
 /// The parts of a range that none of the sorted, disjoint pieces covers.
@@ -388,6 +363,7 @@ fn map_fixed(region: HostRegion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::slots::slots_around;
 
     #[test]
     fn slots_are_32_mib_around_the_bytes() {

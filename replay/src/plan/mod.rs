@@ -9,7 +9,7 @@ use cutape_registry::{Class, Family, Function, HostMemoryOp, Kind, MemoryOp, Pri
 use serde::Serialize;
 
 use crate::issue::length::made_length;
-use crate::place::placement::{SLOT, slots_around, union};
+use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::needs::{Needs, Observer};
 
 /// What a replay of a trace needs, and what it cannot do.
