@@ -143,7 +143,6 @@ impl TraceState {
         if !self.depends_on(call) || !call.succeeded() {
             return None;
         }
-        self.state.settle(call.ticks, call.thread);
         let place = usize::from(call.signature.id);
         let tracked = self.functions.get(place)?.as_ref()?;
         if let Some(effects) = &tracked.effects {
@@ -167,12 +166,6 @@ impl TraceState {
             }
             KernelEvent::None | KernelEvent::Launch(_) => {}
         }
-        self.state.take_changes()
-    }
-
-    /// Applies what calls of other threads still leave open.
-    pub(crate) fn finish(&mut self) -> Option<Changes> {
-        self.state.settle(u64::MAX, 0);
         self.state.take_changes()
     }
 

@@ -169,16 +169,13 @@ impl Summary {
             functions,
             kernels,
             images,
-            mut memory,
-            mut renderer,
+            memory,
+            renderer,
             copies,
             clock,
             last,
             ..
         } = builder;
-        if let Some(changes) = renderer.state.finish() {
-            memory.add(&changes, &renderer.state.state);
-        }
         let (images, images_not_kept) = images.finish();
         let mut functions: Vec<FunctionFacts> = functions
             .into_iter()
