@@ -7,7 +7,7 @@ use crate::api::DEINITIALIZED;
 use crate::buffer::number;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::issue::traits::{self, CaptureStep, Traits};
 use crate::measure::timing::Measure;
@@ -112,7 +112,7 @@ fn attempt<'t>(
         return Ok(());
     }
     match overrides::of(function) {
-        Some(play) => play(player, call, function),
+        Some(play) => play(Job(player, call, function)),
         None => player.plain(call, function),
     }
 }

@@ -67,6 +67,13 @@ pub(crate) trait Lease<'t>: Send {
 /// What playing a call ended with.
 pub(crate) type Played = Result<(), Skip>;
 
+/// One call to play: with what, the recorded call, and its function.
+pub(crate) struct Job<'a, 't>(
+    pub &'a mut Player<'t>,
+    pub &'a Call<'t>,
+    pub &'static Function,
+);
+
 impl<'t> Player<'t> {
     pub(crate) fn new(
         trace: &'t Trace,

@@ -6,7 +6,7 @@ use cutape_registry::{Function, Kind};
 use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
 use crate::buffer::{Buffer, number, set_word, word};
 use crate::issue::frame::Frame;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 
 /// A CUDA_MEMCPY3D_BATCH_OP: its size, its operands, its extent.
@@ -51,11 +51,7 @@ impl Batch {
 }
 
 /// cuMemcpyBatchAsync: arrays of addresses and sizes.
-pub(crate) fn lines<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut arrays = [Vec::new(), Vec::new(), Vec::new()];
     for (position, array) in arrays.iter_mut().enumerate() {
         let Some(bytes) = player.input(call, position, 8)? else {
@@ -118,11 +114,7 @@ pub(crate) fn lines<'t>(
 }
 
 /// cuMemcpy3DBatchAsync: an array of structs.
-pub(crate) fn boxes<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn boxes(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some(mut operations) = player.input(call, 1, OPERATION_BYTES as u64)? else {
         return player.plain(call, function);
     };

@@ -5,18 +5,14 @@ use std::ffi::c_void;
 use cutape_format::Call;
 use cutape_registry::Function;
 
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 
 extern "C" fn nothing(_data: *mut c_void) {}
 
 extern "C" fn nothing_of_stream(_stream: *mut c_void, _status: u32, _data: *mut c_void) {}
 
 /// cuLaunchHostFunc: keeps its place in the stream.
-pub(crate) fn host_function<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn host_function(Job(player, call, function): Job<'_, '_>) -> Played {
     play(player, call, function, NOTHING as usize as u64)
 }
 
@@ -31,11 +27,7 @@ pub(crate) fn stub(player: &mut Player<'_>) -> u64 {
 const NOTE: &str = "host functions of the program do nothing at replay";
 
 /// cuStreamAddCallback: keeps its place in the stream.
-pub(crate) fn stream_callback<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn stream_callback(Job(player, call, function): Job<'_, '_>) -> Played {
     let stub = nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
     play(player, call, function, stub)
 }

@@ -4,14 +4,10 @@ use cutape_format::Call;
 use cutape_registry::{ContextOp, Family, Function, Kind, PrimaryOp};
 
 use crate::issue::handles::{By, Key, Resolved};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 
 /// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
-pub(crate) fn set_flags<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn set_flags(Job(player, call, function): Job<'_, '_>) -> Played {
     let device = live_device(player, call, 0);
     let steps_back = player.machine.held.contains(&device)
         && player.report.placed.allocations == 0

@@ -8,7 +8,7 @@ use crate::buffer::{Buffer, set_word, word};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::frame::Frame;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::issue::traits;
 use crate::place::address::Found;
@@ -152,11 +152,7 @@ fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
 }
 
 /// cuMemcpy2D, cuMemcpy3D and their like.
-pub(crate) fn described<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
     let shape = shape_of(function);
     let words = player.input(call, 0, shape.size as u64)?;
     let Some(mut words) = words else {
@@ -450,11 +446,7 @@ pub(super) fn source_bytes<'t>(
 }
 
 /// cuMemcpy, cuMemcpyAsync.
-pub(crate) fn unified<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn unified(Job(player, call, function): Job<'_, '_>) -> Played {
     let length = call.argument_named("ByteCount").unwrap_or(0);
     let mut presets = Vec::new();
     let mut buffers = Vec::new();

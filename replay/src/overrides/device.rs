@@ -1,17 +1,10 @@
 //! Devices that are named by something else than their number.
 
-use cutape_format::Call;
-use cutape_registry::Function;
-
 use crate::buffer::Buffer;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played};
 
 /// cuDeviceGetByPCIBusId: a bus address is that of the recorded machine; the one of the device that stands for it is asked for.
-pub(crate) fn by_bus_id<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn by_bus_id(Job(player, call, function): Job<'_, '_>) -> Played {
     let device = call
         .out(0)
         .filter(|_| call.succeeded())

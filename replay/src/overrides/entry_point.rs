@@ -1,18 +1,11 @@
 //! cuGetProcAddress: found or not, never where. cuGetExportTable: private tables are not asked for.
 
-use cutape_format::Call;
-use cutape_registry::Function;
-
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played};
 use crate::issue::skip::Skip;
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.
-pub(crate) fn proc_address<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn proc_address(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
     let received = frame
@@ -43,6 +36,6 @@ pub(crate) fn proc_address<'t>(
 }
 
 /// The tables are of the driver's own concern; what they are used for is not recorded either.
-pub(crate) fn export_table<'t>(_: &mut Player<'t>, _: &Call<'t>, _: &'static Function) -> Played {
+pub(crate) fn export_table(_: Job<'_, '_>) -> Played {
     Err(Skip::because("private table"))
 }

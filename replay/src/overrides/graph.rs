@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind};
+use cutape_format::layout::field;
+use cutape_registry::Kind;
 
 use crate::buffer::{Buffer, copy_common, first, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
 use crate::issue::frame::{Expect, Frame};
 use crate::issue::handles::{Belongs, By, Resolved};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
@@ -53,11 +53,7 @@ fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
 }
 
 /// cuGraphLaunch: what its copies read from host memory is put there before; what they write is awaited.
-pub(crate) fn launch<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
     let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
@@ -146,11 +142,7 @@ fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
 }
 
 /// cuGraphGetNodes and its like: lists of nodes, which need not come in the same order.
-pub(crate) fn list_nodes<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
     if result == 0 && call.succeeded() {
@@ -194,11 +186,7 @@ fn overwrite(frame: &mut Frame, address: u64, bytes: &[u8]) {
 }
 
 /// cuStreamGetCaptureInfo: the nodes that what is captured next depends on become known.
-pub(crate) fn capture_info<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn capture_info(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
     let at = |name: &str| function.params.iter().position(|param| param.name == name);
@@ -234,11 +222,7 @@ pub(crate) fn capture_info<'t>(
 }
 
 /// cuGraphInstantiateWithParams: the stream that it uploads on is in the struct.
-pub(crate) fn instantiate<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn instantiate(Job(player, call, function): Job<'_, '_>) -> Played {
     use cutape_driver::types::CUDA_GRAPH_INSTANTIATE_PARAMS as Params;
     const PARAMS: usize = 2;
     const STREAM: usize = std::mem::offset_of!(Params, hUploadStream);
@@ -257,11 +241,7 @@ pub(crate) fn instantiate<'t>(
 }
 
 /// cuGraphKernelNodeSetAttribute.
-pub(crate) fn set_attribute<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
     let Some(bytes) = player.input(call, VALUE, 0)? else {
         return player.plain(call, function);
@@ -285,11 +265,7 @@ fn comparable(attribute: u64) -> usize {
 }
 
 /// cuGraphKernelNodeGetAttribute: of the union, what the attribute has is compared.
-pub(crate) fn get_attribute<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
     let mut frame = player.marshal(call, function, &[])?;
     let place = frame
@@ -311,11 +287,7 @@ pub(crate) fn get_attribute<'t>(
 }
 
 /// cuGraphConditionalHandleCreate: the handle is a number that kernels are given.
-pub(crate) fn condition<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn condition(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
     if result == 0
@@ -330,11 +302,7 @@ pub(crate) fn condition<'t>(
 }
 
 /// cuUserObjectCreate: the destructor of the program is replaced by one that does nothing.
-pub(crate) fn user_object<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn user_object(Job(player, call, function): Job<'_, '_>) -> Played {
     const POINTER: usize = 1;
     const DESTROY: usize = 2;
     let stub = match call.argument(DESTROY) {
@@ -351,11 +319,7 @@ pub(crate) fn user_object<'t>(
 }
 
 /// cuGraphDebugDotPrint: into a file that is taken away again.
-pub(crate) fn dot<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
     const PATH: usize = 1;
     if call.argument(PATH) == 0 || !call.succeeded() {
         // Without a path it is refused; where the program's path was the cause, nobody can know.

@@ -15,7 +15,7 @@ use crate::buffer::{Buffer, first, number, set_word, word};
 use crate::compare::received::read_memory;
 use crate::issue::frame::Frame;
 use crate::issue::handles::{Belongs, By};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 use crate::overrides::{callback, copy, launch};
@@ -172,11 +172,7 @@ fn body(shape: Shape, bytes: &[u8]) -> (Shape, usize) {
 }
 
 /// Functions that are given the parameters of a node.
-pub(crate) fn given<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn given(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some((position, shape)) = place_of(function) else {
         return player.plain(call, function);
     };
@@ -425,11 +421,7 @@ fn bodies<'t>(
 
 /// Functions that give the parameters of a node back: numbers are compared, and handles and addresses where the books
 /// know them; pointers are the driver's own.
-pub(crate) fn asked<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some((position, shape)) = place_of(function) else {
         return player.plain(call, function);
     };

@@ -11,7 +11,7 @@ use crate::buffer::{Buffer, copy_common, first, number, set_word, word};
 use crate::compare::payload::Payload;
 use crate::issue::frame::Frame;
 use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::module::piece;
 
@@ -63,11 +63,7 @@ impl Parameters {
 }
 
 /// cuLaunchKernel.
-pub(crate) fn kernel<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn kernel(Job(player, call, function): Job<'_, '_>) -> Played {
     const FUNCTION: usize = 0;
     const STREAM: usize = 8;
     const KERNEL_PARAMS: usize = 9;
@@ -107,11 +103,7 @@ pub(crate) fn kernel<'t>(
 }
 
 /// cuLaunchCooperativeKernel: has no `extra`.
-pub(crate) fn cooperative<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn cooperative(Job(player, call, function): Job<'_, '_>) -> Played {
     let parameters = parameters(player, call, (0, 9, None))?;
     let presets = [(9, parameters.kernel_params)];
     launch(player, call, function, &presets, parameters)
@@ -119,16 +111,12 @@ pub(crate) fn cooperative<'t>(
 
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not
 /// recorded.
-pub(crate) fn multi_device<'t>(_: &mut Player<'t>, _: &Call<'t>, _: &'static Function) -> Played {
+pub(crate) fn multi_device(_: Job<'_, '_>) -> Played {
     Err(Skip::because("its list of launches is not recorded"))
 }
 
 /// cuLaunchKernelEx.
-pub(crate) fn kernel_ex<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn kernel_ex(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
     let config = config(player, call, 0, &mut parameters)?;
     let presets = [
@@ -140,11 +128,7 @@ pub(crate) fn kernel_ex<'t>(
 }
 
 /// cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters.
-pub(crate) fn clusters<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn clusters(Job(player, call, function): Job<'_, '_>) -> Played {
     const CONFIG: usize = 2;
     let mut built = Parameters::default();
     let config = config(player, call, CONFIG, &mut built)?;

@@ -4,7 +4,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::Function;
 
 use crate::buffer::{Buffer, number};
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::{jit, module};
 
@@ -17,21 +17,13 @@ const LIBRARY_OPTION_VALUES: usize = 6;
 const LIBRARY_OPTION_COUNT: usize = 7;
 
 /// cuLibraryLoadData.
-pub(crate) fn load_data<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn load_data(Job(player, call, function): Job<'_, '_>) -> Played {
     let image = module::image(player, call, SOURCE)?;
     load(player, call, function, image.address, image.buffers)
 }
 
 /// cuLibraryLoadFromFile.
-pub(crate) fn load_file<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn load_file(Job(player, call, function): Job<'_, '_>) -> Played {
     if call.argument(SOURCE) == 0 {
         return load(player, call, function, 0, Vec::new());
     }

@@ -6,17 +6,13 @@ use cutape_registry::{Function, Kind};
 use crate::buffer::{Buffer, number};
 use crate::compare::received::read_memory;
 use crate::issue::links::LinkState;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::{jit, module};
 use crate::place::address::{Range, Way};
 
 /// cuLinkCreate.
-pub(crate) fn create<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn create(Job(player, call, function): Job<'_, '_>) -> Played {
     let positions = jit::Positions {
         count: 0,
         options: 1,
@@ -41,11 +37,7 @@ pub(crate) fn create<'t>(
 }
 
 /// cuLinkAddData.
-pub(crate) fn add_data<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn add_data(Job(player, call, function): Job<'_, '_>) -> Played {
     let (data, size) = (2, call.argument(3));
     let mut buffers = Vec::new();
     let address = if call.argument(data) == 0 {
@@ -73,11 +65,7 @@ pub(crate) fn add_data<'t>(
 }
 
 /// cuLinkAddFile.
-pub(crate) fn add_file<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn add_file(Job(player, call, function): Job<'_, '_>) -> Played {
     if call.argument(2) == 0 {
         return add(player, call, function, (2, 0), 3, Vec::new());
     }
@@ -114,11 +102,7 @@ fn add<'t>(
 }
 
 /// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
-pub(crate) fn complete<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn complete(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     // Another driver makes another cubin, and so does one driver for another device: its size is no divergence.
     let alike = player.machine.compiles_alike();
@@ -167,11 +151,7 @@ pub(crate) fn complete<'t>(
 }
 
 /// cuLinkDestroy.
-pub(crate) fn destroy<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn destroy(Job(player, call, function): Job<'_, '_>) -> Played {
     player.plain(call, function)?;
     if call.succeeded()
         && let Some(LinkState {

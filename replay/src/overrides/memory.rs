@@ -1,7 +1,6 @@
 //! Device and pinned memory at its recorded address; what the driver would answer about it comes from the books.
 
-use cutape_format::Call;
-use cutape_registry::{Function, Kind};
+use cutape_registry::Kind;
 
 use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
@@ -10,7 +9,7 @@ use crate::api::{
 use crate::buffer::Buffer;
 use crate::issue::frame::Frame;
 use crate::issue::length::made_length;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
@@ -19,11 +18,7 @@ use crate::place::placement::Refusal;
 const LONGEST: u64 = 64 << 30;
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
-pub(crate) fn allocate<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn allocate(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     let recorded = call.out(0).filter(|_| call.succeeded());
     if let Some(start) = recorded
@@ -70,11 +65,7 @@ fn context_missing(player: &Player<'_>) -> Option<Code> {
 
 /// cuMemFree, cuMemFreeAsync. A pointer that is no live allocation's is INVALID_VALUE (observed); the driver is not
 /// asked where the books know.
-pub(crate) fn free<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn free(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
     let live = player.ranges.at(address).cloned();
     match live {
@@ -111,11 +102,7 @@ fn before_end(player: &mut Player<'_>, range: &Range) {
 }
 
 /// cuMemAllocHost, cuMemHostAlloc.
-pub(crate) fn allocate_host<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn allocate_host(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     let Some(start) = call.out(0).filter(|_| call.succeeded()) else {
         return player.reissue(call, function, frame);
@@ -151,11 +138,7 @@ fn put_back(player: &mut Player<'_>, start: u64, length: u64) -> Result<Way, Ref
 }
 
 /// cuMemFreeHost.
-pub(crate) fn free_host<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn free_host(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
     let range = player
         .ranges
@@ -185,11 +168,7 @@ pub(crate) fn free_host<'t>(
 }
 
 /// cuMemHostRegister: the program's own memory, which the replay provides.
-pub(crate) fn register<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
     let (start, length) = (call.argument(0), made_length(call, function));
     let mut frame = Frame::default();
     if player.ranges.overlapping(start, length).is_some() {
@@ -243,11 +222,7 @@ pub(crate) fn register<'t>(
 }
 
 /// cuMemHostUnregister.
-pub(crate) fn unregister<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn unregister(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
     let range = player
         .ranges
@@ -300,11 +275,7 @@ fn placed(player: &Player<'_>, address: u64) -> Option<(Range, u64)> {
 }
 
 /// cuMemGetAddressRange.
-pub(crate) fn address_range<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn address_range(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some((range, _)) = placed(player, call.argument(2)).filter(|_| call.succeeded()) else {
         return player.plain(call, function);
     };
@@ -315,11 +286,7 @@ pub(crate) fn address_range<'t>(
 }
 
 /// cuMemHostGetDevicePointer: placed memory has one address for host and device.
-pub(crate) fn device_pointer<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn device_pointer(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(1);
     let host = |range: &Range| matches!(range.kind, Kind::HostMemory | Kind::Registration);
     match placed(player, address) {
@@ -334,11 +301,7 @@ pub(crate) fn device_pointer<'t>(
 
 /// cuMemHostGetFlags: what the memory was allocated with, `CU_MEMHOSTALLOC_DEVICEMAP` being always on where addressing is
 /// unified, and `..._PORTABLE` not being told (driver 580.159.04: 2 for memory allocated with 3).
-pub(crate) fn host_flags<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn host_flags(Job(player, call, function): Job<'_, '_>) -> Played {
     match placed(player, call.argument(1)) {
         Some((range, _)) if range.kind == Kind::HostMemory && call.succeeded() => {
             let mut frame = player.marshal(call, function, &[])?;

@@ -19,17 +19,16 @@ pub(crate) mod pointer;
 pub(crate) mod stream_memory;
 pub(crate) mod virtual_memory;
 
-use cutape_format::Call;
 use cutape_registry::{
     CopyOp, DeviceOp, Family, Function, GraphOp, HostMemoryOp, ImageSource, LaunchArguments,
     LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, PointerOp, PrimaryOp, StreamMemoryOp,
     StreamOp, VirtualMemoryOp,
 };
 
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played};
 
 /// Plays one call.
-pub(crate) type Play = for<'t> fn(&mut Player<'t>, &Call<'t>, &'static Function) -> Played;
+pub(crate) type Play = for<'a, 't> fn(Job<'a, 't>) -> Played;
 
 /// What plays the calls of a function, if the registry's roles alone do not.
 pub(crate) fn of(function: &Function) -> Option<Play> {

@@ -8,7 +8,7 @@ use cutape_registry::{Family, Function, LinkOp};
 
 use crate::buffer::{Buffer, copy_common};
 use crate::compare::payload::Payload;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::overrides::jit;
 use crate::place::address::Found;
@@ -133,11 +133,7 @@ pub(crate) fn option_positions(function: &Function) -> Option<jit::Positions> {
 }
 
 /// cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary.
-pub(crate) fn load_data<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn load_data(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some(position) = parameter(function, &["image", "fatCubin"]) else {
         return player.plain(call, function);
     };
@@ -194,11 +190,7 @@ pub(crate) fn file<'t>(
 }
 
 /// cuModuleLoad.
-pub(crate) fn load_file<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn load_file(Job(player, call, function): Job<'_, '_>) -> Played {
     if call.argument(1) == 0 {
         return player.plain(call, function);
     }

@@ -5,7 +5,7 @@ use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, i
 
 use crate::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::place::address::{Found, Way};
 use crate::report::What;
@@ -25,11 +25,7 @@ fn is_placed(player: &Player<'_>, address: u64) -> bool {
 
 /// cuPointerSetAttribute: its one attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is not for mapped memory, which placed
 /// memory is; what it changes, when copies return, a replay does not depend on.
-pub(crate) fn set_attribute<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some(result) = call
         .result()
         .filter(|_| is_placed(player, call.argument(2)))
@@ -41,11 +37,7 @@ pub(crate) fn set_attribute<'t>(
 }
 
 /// cuPointerGetAttribute.
-pub(crate) fn attribute<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some(result) = call
         .result()
         .filter(|_| is_placed(player, call.argument(2)))
@@ -63,11 +55,7 @@ pub(crate) fn attribute<'t>(
 }
 
 /// cuPointerGetAttributes.
-pub(crate) fn attributes<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn attributes(Job(player, call, function): Job<'_, '_>) -> Played {
     let questions = player.input(call, 1, 4)?.unwrap_or_default();
     let types: Vec<AttributeType> = questions
         .chunks_exact(4)
@@ -78,11 +66,7 @@ pub(crate) fn attributes<'t>(
 }
 
 /// cuMemRangeGetAttributes: the sizes are the program's, and the values are numbers, some of them of devices.
-pub(crate) fn range_attributes<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn range_attributes(Job(player, call, function): Job<'_, '_>) -> Played {
     let sizes = player.input(call, 1, 8)?.unwrap_or_default();
     let questions = player.input(call, 2, 4)?.unwrap_or_default();
     let types: Vec<AttributeType> = sizes

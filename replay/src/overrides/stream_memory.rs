@@ -1,11 +1,11 @@
 //! Waits in a stream for a value in memory: one that only the recorded program can write would never end.
 
-use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind};
+use cutape_format::layout::field;
+use cutape_registry::Kind;
 
 use crate::buffer::number;
 use crate::compare::payload::Payload;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
 use crate::place::address::Found;
 
@@ -19,11 +19,7 @@ const WAITS: [u64; 2] = [1, 4];
 const REASON: &str = "waits for a value in host memory, which the program itself may have written";
 
 /// cuStreamWaitValue32, cuStreamWaitValue64.
-pub(crate) fn wait<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn wait(Job(player, call, function): Job<'_, '_>) -> Played {
     if call.succeeded() && is_host(player, call.argument(1)) {
         return Err(Skip::because(REASON));
     }
@@ -31,11 +27,7 @@ pub(crate) fn wait<'t>(
 }
 
 /// cuStreamBatchMemOp: one such wait makes the whole batch unfit.
-pub(crate) fn batch<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn batch(Job(player, call, function): Job<'_, '_>) -> Played {
     let operations = call
         .snapshot(2, field::POINTEE)
         .map(|capture| player.payload(&capture));

@@ -1,17 +1,10 @@
 //! Address reservations of the program, inside the replayer's own.
 
-use cutape_format::Call;
-use cutape_registry::Function;
-
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played};
 use crate::place::address::Way;
 
 /// cuMemAddressReserve: the slots around it are reserved already.
-pub(crate) fn reserve<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn reserve(Job(player, call, function): Job<'_, '_>) -> Played {
     let length = call.argument(1);
     let Some(start) = call.out(0).filter(|_| call.succeeded()) else {
         return player.plain(call, function);
@@ -29,11 +22,7 @@ pub(crate) fn reserve<'t>(
 }
 
 /// cuMemAddressFree.
-pub(crate) fn free<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-) -> Played {
+pub(crate) fn free(Job(player, call, function): Job<'_, '_>) -> Played {
     let reserved = player.ranges.reservation_at(call.argument(0));
     if call.succeeded() && reserved.is_some_and(|range| range.way == Way::Reserved) {
         let frame = player.marshal(call, function, &[])?;
