@@ -9,7 +9,7 @@ use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, By, Key, Resolved};
 use crate::issue::length::length_of;
 use crate::issue::length::made_length;
-use crate::issue::player::Player;
+use crate::issue::player::{Played, Player};
 use crate::issue::traits::{self, Traits};
 use crate::overrides;
 use crate::place::address::{Range, Way};
@@ -28,7 +28,7 @@ impl<'t> Player<'t> {
         function: &'static Function,
         mut frame: Frame,
         received: Code,
-    ) {
+    ) -> Played {
         let traits = traits::of(function);
         let recorded = call.result().unwrap_or(0);
         let polled = traits.is_query && recorded == NOT_READY && received == 0;
@@ -58,6 +58,7 @@ impl<'t> Player<'t> {
             self.settle(call, function, traits, &mut frame);
         }
         self.issuer.recycle(frame);
+        Ok(())
     }
 
     /// Frees or keeps the memory that was lent for a call.
@@ -367,17 +368,7 @@ impl<'t> Player<'t> {
                         Kind::Device => (format!("device {expected}"), format!("device {live}")),
                         _ => (format!("the object at {expected:#x}"), format!("{live:#x}")),
                     };
-                    let what = What::OutParameter;
-                    self.diverge(
-                        call,
-                        function,
-                        what,
-                        Some(position),
-                        texts.0,
-                        texts.1,
-                        None,
-                        None,
-                    );
+                    self.diverge(call, function, What::OutParameter, Some(position), texts);
                 }
             }
             None => {

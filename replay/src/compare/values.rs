@@ -60,15 +60,24 @@ impl<'t> Player<'t> {
     }
 
     /// Reports a difference unless comparison is off for this call.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn diverge(
         &mut self,
         call: &Call<'t>,
         function: &'static Function,
         what: What,
         position: Option<usize>,
-        expected: String,
-        received: String,
+        texts: (String, String),
+    ) {
+        self.diverge_in((call, function), what, position, texts, None, None);
+    }
+
+    /// As above, with the first differing byte and how many differ, and the call that enqueued it.
+    fn diverge_in(
+        &mut self,
+        (call, function): (&Call<'t>, &'static Function),
+        what: What,
+        position: Option<usize>,
+        (expected, received): (String, String),
         bytes: Option<(usize, usize)>,
         enqueued_by: Option<u64>,
     ) {
@@ -182,17 +191,8 @@ impl<'t> Player<'t> {
             return true;
         }
         if self.is_compared() {
-            let (expected, received) = (result_name(recorded), result_name(received));
-            self.diverge(
-                call,
-                function,
-                What::Result,
-                None,
-                expected,
-                received,
-                None,
-                None,
-            );
+            let texts = (result_name(recorded), result_name(received));
+            self.diverge(call, function, What::Result, None, texts);
         }
         false
     }
@@ -228,26 +228,15 @@ impl<'t> Player<'t> {
             self.report.bytes_not_compared += length;
             return;
         }
-        match self.payload(expected) {
-            Payload::Here(expected) => match first_difference(&expected, received) {
-                None => self.report.bytes_compared += length,
-                Some(difference) => {
-                    let texts = (
-                        excerpt(&expected, difference.0),
-                        excerpt(received, difference.0),
-                    );
-                    self.diverge(
-                        call,
-                        function,
-                        What::Bytes,
-                        Some(position),
-                        texts.0,
-                        texts.1,
-                        Some(difference),
-                        enqueued_by,
-                    );
-                }
-            },
+        let (texts, found) = match self.payload(expected) {
+            Payload::Here(expected) => {
+                let Some(found) = first_difference(&expected, received) else {
+                    self.report.bytes_compared += length;
+                    return;
+                };
+                let texts = (excerpt(&expected, found.0), excerpt(received, found.0));
+                (texts, Some(found))
+            }
             Payload::Left(expected, Some(hash)) => {
                 let here = *blake3::hash(received).as_bytes();
                 if expected == length && here.starts_with(&hash) {
@@ -262,19 +251,15 @@ impl<'t> Player<'t> {
                         + "; the trace holds no more of them, so which byte differs is unknown",
                     text(length, &here),
                 );
-                self.diverge(
-                    call,
-                    function,
-                    What::Bytes,
-                    Some(position),
-                    texts.0,
-                    texts.1,
-                    None,
-                    enqueued_by,
-                );
+                (texts, None)
             }
-            Payload::Left(..) | Payload::Unreadable => self.report.bytes_not_compared += length,
-        }
+            Payload::Left(..) | Payload::Unreadable => {
+                self.report.bytes_not_compared += length;
+                return;
+            }
+        };
+        let at = (call, function);
+        self.diverge_in(at, What::Bytes, Some(position), texts, found, enqueued_by);
     }
 
     /// Compares the bytes that the recording says had arrived when this call returned.
@@ -360,17 +345,9 @@ impl<'t> Player<'t> {
             ),
         };
         let texts = (text(&expected), text(received));
-        let difference = first_difference(&expected, received);
-        self.diverge(
-            call,
-            function,
-            What::OutParameter,
-            Some(position),
-            texts.0,
-            texts.1,
-            difference,
-            None,
-        );
+        let found = first_difference(&expected, received);
+        let at = (call, function);
+        self.diverge_in(at, What::OutParameter, Some(position), texts, found, None);
     }
 
     /// Compares a text that the call gave back.
@@ -392,10 +369,7 @@ impl<'t> Player<'t> {
                 function,
                 What::Text,
                 Some(position),
-                expected,
-                received,
-                None,
-                None,
+                (expected, received),
             );
         }
     }

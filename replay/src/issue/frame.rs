@@ -2,7 +2,7 @@
 
 use cutape_registry::{Kind, Parent};
 
-use crate::buffer::{Buffer, copy_common};
+use crate::buffer::{Buffer, copy_common, number};
 use crate::compare::received::Received;
 use crate::place::address::Way;
 
@@ -99,18 +99,35 @@ impl Frame {
 
     /// Writes what the driver would have written behind a parameter.
     pub(crate) fn answer(&mut self, position: usize, value: u64) {
-        let Some(place) = self.places.iter().find(|place| place.position == position) else {
-            return;
-        };
+        if let Some(address) = self.place(position).map(|place| place.address) {
+            self.overwrite(address, &value.to_le_bytes());
+        }
+    }
+
+    /// Writes bytes into the memory lent at an address.
+    pub(crate) fn overwrite(&mut self, address: u64, bytes: &[u8]) {
         for buffer in &mut self.buffers {
-            if buffer.address() == place.address {
-                copy_common(buffer.bytes_mut(), &value.to_le_bytes());
+            if buffer.address() == address {
+                copy_common(buffer.bytes_mut(), bytes);
             }
         }
     }
 
     pub(crate) fn place(&self, position: usize) -> Option<&Place> {
         self.places.iter().find(|place| place.position == position)
+    }
+
+    /// Removes a place, so that what is behind it is not compared.
+    pub(crate) fn remove_place(&mut self, position: usize) -> Option<Place> {
+        let mut places = self.places.iter();
+        let at = places.position(|place| place.position == position)?;
+        Some(self.places.remove(at))
+    }
+
+    /// The number that the call has written behind a parameter.
+    pub(crate) fn word_at(&self, position: usize) -> Option<u64> {
+        self.place(position)
+            .map(|place| number(&self.received(place)))
     }
 }
 

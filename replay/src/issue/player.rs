@@ -8,6 +8,7 @@ use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Role, Waits};
 
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
+use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
 use crate::compare::readbacks::Readbacks;
 use crate::guard::position::Position;
@@ -144,8 +145,50 @@ impl<'t> Player<'t> {
             return self.answer(call, function, frame, INVALID_VALUE);
         }
         let result = self.issue(call, function, &frame)?;
-        self.conclude(call, function, frame, result);
-        Ok(())
+        self.conclude(call, function, frame, result)
+    }
+
+    /// Re-issues a call with these bytes behind some of its parameters.
+    pub(crate) fn reissue_with(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        bytes: &[(usize, &[u8])],
+    ) -> Played {
+        let lent: Vec<Buffer> = bytes.iter().map(|(_, bytes)| Buffer::of(bytes)).collect();
+        let presets = bytes.iter().zip(&lent);
+        let presets: Vec<_> = presets
+            .map(|(at, buffer)| (at.0, buffer.address()))
+            .collect();
+        self.reissue_presets(call, function, &presets, lent)
+    }
+
+    /// Re-issues a call with these arguments, which point into `buffers`.
+    pub(crate) fn reissue_presets(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        presets: &[(usize, u64)],
+        buffers: Vec<Buffer>,
+    ) -> Played {
+        let mut frame = self.marshal(call, function, presets)?;
+        frame.buffers.extend(buffers);
+        self.reissue(call, function, frame)
+    }
+
+    /// Answers a call for the driver, with these values behind some of its parameters.
+    pub(crate) fn answer_with(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        result: Code,
+        values: &[(usize, u64)],
+    ) -> Played {
+        let mut frame = self.marshal(call, function, &[])?;
+        for &(position, value) in values {
+            frame.answer(position, value);
+        }
+        self.answer(call, function, frame, result)
     }
 
     /// Takes the replay's own answer for the driver's.
@@ -157,8 +200,7 @@ impl<'t> Player<'t> {
         result: Code,
     ) -> Played {
         self.issuer.count_answer(function);
-        self.conclude(call, function, frame, result);
-        Ok(())
+        self.conclude(call, function, frame, result)
     }
 
     /// True if a device operand lies in placed memory that is freed, or that no allocation covers.

@@ -314,8 +314,7 @@ fn issue<'t>(
             .readbacks
             .expect_pieces(call, function, batch.arriving);
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 #[cfg(test)]

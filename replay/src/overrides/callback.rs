@@ -42,6 +42,5 @@ fn play<'t>(
     if stub != 0 {
         player.report.note(NOTE);
     }
-    let frame = player.marshal(call, function, &[(1, stub), (2, 0)])?;
-    player.reissue(call, function, frame)
+    player.reissue_presets(call, function, &[(1, stub), (2, 0)], Vec::new())
 }

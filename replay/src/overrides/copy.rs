@@ -393,8 +393,7 @@ fn finish<'t>(
             }
         }
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// Whether an address that the driver looks at is host memory of the program.

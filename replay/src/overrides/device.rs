@@ -1,6 +1,5 @@
 //! Devices that are named by something else than their number.
 
-use crate::buffer::Buffer;
 use crate::issue::player::{Job, Played};
 
 /// cuDeviceGetByPCIBusId: a bus address is that of the recorded machine; the one of the device that stands for it is asked for.
@@ -14,8 +13,5 @@ pub(crate) fn by_bus_id(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some(text) = device.and_then(|device| player.api.bus_id(device).ok()) else {
         return player.plain(call, function);
     };
-    let text = Buffer::of(&text);
-    let mut frame = player.marshal(call, function, &[(1, text.address())])?;
-    frame.buffers.push(text);
-    player.reissue(call, function, frame)
+    player.reissue_with(call, function, &[(1, &text)])
 }

@@ -8,31 +8,18 @@ use crate::report::What;
 pub(crate) fn proc_address(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
-    let received = frame
-        .place(1)
-        .map(|place| crate::buffer::number(&frame.received(place)));
     if player.is_compared()
         && call.succeeded()
         && result == 0
-        && let (Some(recorded), Some(received)) = (call.out(1), received)
+        && let (Some(recorded), Some(received)) = (call.out(1), frame.word_at(1))
         && (recorded == 0) != (received == 0)
         && !player.machine.asks_for_machine(call, function)
     {
         let text = |address: u64| if address == 0 { "not found" } else { "found" }.to_owned();
         let texts = (text(recorded), text(received));
-        player.diverge(
-            call,
-            function,
-            What::OutParameter,
-            Some(1),
-            texts.0,
-            texts.1,
-            None,
-            None,
-        );
+        player.diverge(call, function, What::OutParameter, Some(1), texts);
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// The tables are of the driver's own concern; what they are used for is not recorded either.

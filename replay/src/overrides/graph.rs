@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use cutape_format::layout::field;
-use cutape_registry::Kind;
+use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
-use crate::buffer::{Buffer, copy_common, first, number};
+use crate::buffer::{copy_common, first, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
-use crate::issue::frame::{Expect, Frame};
+use crate::issue::frame::Expect;
 use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
@@ -57,15 +57,13 @@ pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
     let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
-    let snapshots: Vec<_> = call
-        .snapshots()
-        .filter(|capture| capture.field == field::HOST_BYTES)
-        .collect();
-    for (range, capture) in sources.zip(snapshots) {
+    let snapshots = call.snapshots();
+    let snapshots = snapshots.filter(|snapshot| snapshot.field == field::HOST_BYTES);
+    for (range, snapshot) in sources.zip(snapshots) {
         let Some(rows) = player.find_graph_rows(&range.rows) else {
             continue;
         };
-        match player.payload(&capture) {
+        match player.payload(&snapshot) {
             Payload::Here(bytes) => {
                 player.look_for_stale(call, &bytes);
                 let mut rest: &[u8] = &bytes;
@@ -100,8 +98,7 @@ pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
             }
         }
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// Puts the live handles of a list in the order of the recorded ones, as far as the books know which is which; what they do
@@ -156,33 +153,19 @@ pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
             match matched(&recorded, &live, |handle| known_node(player, handle)) {
                 Ok(ordered) => {
                     let bytes: Vec<u8> = ordered.iter().flat_map(|one| one.to_le_bytes()).collect();
-                    overwrite(&mut frame, place.address, &bytes);
+                    frame.overwrite(place.address, &bytes);
                 }
                 Err(missing) => {
+                    let position = place.position;
                     let expected = format!("node {missing:#x} in the list");
-                    let received = "another node".to_owned();
-                    let position = Some(place.position);
-                    let what = What::OutParameter;
-                    player.diverge(
-                        call, function, what, position, expected, received, None, None,
-                    );
-                    frame
-                        .places
-                        .retain(|other| other.position != place.position);
+                    let texts = (expected, "another node".to_owned());
+                    player.diverge(call, function, What::OutParameter, Some(position), texts);
+                    frame.places.retain(|other| other.position != position);
                 }
             }
         }
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
-}
-
-fn overwrite(frame: &mut Frame, address: u64, bytes: &[u8]) {
-    for buffer in &mut frame.buffers {
-        if buffer.address() == address {
-            copy_common(buffer.bytes_mut(), bytes);
-        }
-    }
+    player.conclude(call, function, frame, result)
 }
 
 /// cuStreamGetCaptureInfo: the nodes that what is captured next depends on become known.
@@ -196,29 +179,20 @@ pub(crate) fn capture_info(Job(player, call, function): Job<'_, '_>) -> Played {
         && let Some(leave) = call.leave
         && let Some(recorded) = leave.snapshot(nodes, field::ELEMENTS)
         && let Some(recorded) = recorded.bytes.inline()
-        && let (Some(nodes), Some(count)) = (frame.place(nodes), frame.place(count))
+        && let (Some(array), Some(count)) = (frame.word_at(nodes), frame.word_at(count))
     {
         let recorded = handles_of(recorded);
-        let (array, count) = (
-            number(&frame.received(nodes)),
-            number(&frame.received(count)),
-        );
         if array != 0 && count as usize == recorded.len() {
             let live = handles_of(&read_memory(array, recorded.len() * 8));
             let ordered = matched(&recorded, &live, |handle| known_node(player, handle));
             for (&recorded, live) in recorded.iter().zip(ordered.unwrap_or_default()) {
                 let key = (Kind::GraphNode, recorded);
-                player.handles.find(
-                    key,
-                    Some(live),
-                    Belongs::default(),
-                    By::call(call, function),
-                );
+                let (belongs, by) = (Belongs::default(), By::call(call, function));
+                player.handles.find(key, Some(live), belongs, by);
             }
         }
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// cuGraphInstantiateWithParams: the stream that it uploads on is in the struct.
@@ -233,11 +207,7 @@ pub(crate) fn instantiate(Job(player, call, function): Job<'_, '_>) -> Played {
         let live = player.live_handle(call, Kind::Stream, number(stream))?;
         copy_common(stream, &live.to_le_bytes());
     }
-    let mut own = Frame::default();
-    let params = own.lend(Buffer::of(&bytes));
-    let mut frame = player.marshal(call, function, &[(PARAMS, params)])?;
-    frame.buffers.extend(own.buffers);
-    player.reissue(call, function, frame)
+    player.reissue_with(call, function, &[(PARAMS, &bytes)])
 }
 
 /// cuGraphKernelNodeSetAttribute.
@@ -247,19 +217,13 @@ pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played 
         return player.plain(call, function);
     };
     let bytes = launch::attribute_value_live(player, call, call.argument(1), &bytes)?;
-    let mut own = Frame::default();
-    let value = own.lend(Buffer::of(&bytes));
-    let mut frame = player.marshal(call, function, &[(VALUE, value)])?;
-    frame.buffers.extend(own.buffers);
-    player.reissue(call, function, frame)
+    player.reissue_with(call, function, &[(VALUE, &bytes)])
 }
 
-/// How many bytes of an attribute's value are numbers that can be compared (CUlaunchAttributeValue).
+/// How many bytes of an attribute's value are numbers, which can be compared.
 fn comparable(attribute: u64) -> usize {
-    match attribute {
-        2 | 3 | 5 | 6 | 8 | 10 | 14 | 15 => 4,
-        4 | 11 => 12,
-        9 => 2,
+    match AttributeType::of(attributes::CUlaunchAttributeID, attribute) {
+        Some(known) if known.meaning == Meaning::Plain => known.bytes as usize,
         _ => 0,
     }
 }
@@ -268,12 +232,8 @@ fn comparable(attribute: u64) -> usize {
 pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
     let mut frame = player.marshal(call, function, &[])?;
-    let place = frame
-        .places
-        .iter()
-        .position(|place| place.position == VALUE);
     let result = player.issue(call, function, &frame)?;
-    if let Some(place) = place.map(|at| frame.places.remove(at))
+    if let Some(place) = frame.remove_place(VALUE)
         && result == 0
         && let Some(expected) = call.out_bytes(VALUE)
     {
@@ -282,8 +242,7 @@ pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played 
         copy_common(&mut value, first(&frame.received(&place), length));
         player.compare_out(call, function, VALUE, &value);
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// cuGraphConditionalHandleCreate: the handle is a number that kernels are given.
@@ -292,13 +251,11 @@ pub(crate) fn condition(Job(player, call, function): Job<'_, '_>) -> Played {
     let result = player.issue(call, function, &frame)?;
     if result == 0
         && call.succeeded()
-        && let (Some(recorded), Some(place)) = (call.out(0), frame.place(0))
+        && let (Some(recorded), Some(live)) = (call.out(0), frame.word_at(0))
     {
-        let live = number(&frame.received(place));
         player.captures.conditions.insert(recorded, live);
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// cuUserObjectCreate: the destructor of the program is replaced by one that does nothing.
@@ -314,8 +271,7 @@ pub(crate) fn user_object(Job(player, call, function): Job<'_, '_>) -> Played {
         _ => player.lent.nothing(),
     };
     let presets = [(POINTER, pointer), (DESTROY, stub)];
-    let frame = player.marshal(call, function, &presets)?;
-    player.reissue(call, function, frame)
+    player.reissue_presets(call, function, &presets, Vec::new())
 }
 
 /// cuGraphDebugDotPrint: into a file that is taken away again.
@@ -334,13 +290,8 @@ pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
             "the folder for temporary files has no name in UTF-8",
         ));
     };
-    let mut own = Frame::default();
-    let mut name = text.as_bytes().to_vec();
-    name.push(0);
-    let name = own.lend(Buffer::of(&name));
-    let mut frame = player.marshal(call, function, &[(PATH, name)])?;
-    frame.buffers.extend(own.buffers);
-    let played = player.reissue(call, function, frame);
+    let name = format!("{text}\0");
+    let played = player.reissue_with(call, function, &[(PATH, name.as_bytes())]);
     if let Err(error) = std::fs::remove_file(&path) {
         tracing::debug!("{text}: {error}");
     }

@@ -209,8 +209,7 @@ pub(crate) fn given(Job(player, call, function): Job<'_, '_>) -> Played {
         let lent = buffer.address();
         frame.places.iter().any(|place| place.address == lent)
     });
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// Puts live values into one struct.
@@ -426,12 +425,8 @@ pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
         return player.plain(call, function);
     };
     let mut frame: Frame = player.marshal(call, function, &[])?;
-    let place = frame
-        .places
-        .iter()
-        .position(|place| place.position == position);
     let result = player.issue(call, function, &frame)?;
-    if let Some(place) = place.map(|at| frame.places.remove(at))
+    if let Some(place) = frame.remove_place(position)
         && result == 0
         && let Some(expected) = call.out_bytes(position)
     {
@@ -439,8 +434,7 @@ pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
         let masked = masked(player, shape, expected, &received);
         player.compare_out(call, function, position, &masked);
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// The recorded bytes, with those received where they can be compared; what remains is as `compare_out` expects it here.

@@ -97,7 +97,7 @@ pub(crate) fn kernel(Job(player, call, function): Job<'_, '_>) -> Played {
     let result = issued?;
     // A launch that succeeded gives nothing back and ends nothing.
     if result != 0 || !call.succeeded() {
-        player.conclude(call, function, Frame::default(), result);
+        player.conclude(call, function, Frame::default(), result)?;
     }
     Ok(())
 }
@@ -132,9 +132,7 @@ pub(crate) fn clusters(Job(player, call, function): Job<'_, '_>) -> Played {
     const CONFIG: usize = 2;
     let mut built = Parameters::default();
     let config = config(player, call, CONFIG, &mut built)?;
-    let mut frame = player.marshal(call, function, &[(CONFIG, config)])?;
-    frame.buffers.append(&mut built.buffers);
-    player.reissue(call, function, frame)
+    player.reissue_presets(call, function, &[(CONFIG, config)], built.buffers)
 }
 
 fn launch<'t>(
@@ -149,8 +147,7 @@ fn launch<'t>(
     // A launch writes nothing: no memory of the frame is read again.
     parameters.buffers.append(&mut frame.buffers);
     parameters.release(player);
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
 
 /// Rebuilds the parameters; `at` says where the function, `kernelParams` and `extra` stand.

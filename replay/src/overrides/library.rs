@@ -46,11 +46,10 @@ fn load<'t>(
         buffers.extend(options.buffers);
     }
     presets.extend(library_options(player, call, &mut buffers)?);
-    let mut frame = player.marshal(call, function, &presets)?;
-    frame.buffers.extend(buffers);
-    // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the library lives.
+    // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the library
+    // lives.
     player.lent.kept.extend(image);
-    player.reissue(call, function, frame)
+    player.reissue_presets(call, function, &presets, buffers)
 }
 
 fn library_options<'t>(

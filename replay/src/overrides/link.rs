@@ -3,7 +3,7 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind};
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::Buffer;
 use crate::compare::received::read_memory;
 use crate::issue::links::LinkState;
 use crate::issue::player::{Job, Played, Player};
@@ -22,13 +22,8 @@ pub(crate) fn create(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &options.presets(positions))?;
     player.reissue(call, function, frame)?;
     if let Some(state) = call.out(3).filter(|_| call.succeeded()) {
-        player.links.insert(
-            state,
-            LinkState {
-                _buffers: options.buffers,
-                cubin: None,
-            },
-        );
+        let (_buffers, cubin) = (options.buffers, None);
+        player.links.insert(state, LinkState { _buffers, cubin });
     } else {
         // A driver that took the options all the same may write into the logs.
         player.lent.kept.extend(options.buffers);
@@ -70,14 +65,8 @@ pub(crate) fn add_file(Job(player, call, function): Job<'_, '_>) -> Played {
         return add(player, call, function, (2, 0), 3, Vec::new());
     }
     let file = module::file(player, call, 2)?;
-    add(
-        player,
-        call,
-        function,
-        (2, file.path.address()),
-        3,
-        Vec::new(),
-    )
+    let path = (2, file.path.address());
+    add(player, call, function, path, 3, Vec::new())
 }
 
 fn add<'t>(
@@ -86,7 +75,7 @@ fn add<'t>(
     function: &'static Function,
     source: (usize, u64),
     count: usize,
-    buffers: Vec<Buffer>,
+    mut buffers: Vec<Buffer>,
 ) -> Played {
     let positions = jit::Positions {
         count,
@@ -94,11 +83,9 @@ fn add<'t>(
         values: count + 2,
     };
     let options = jit::options(player, call, positions)?;
-    let presets = options.presets(positions);
-    let mut frame = player.marshal(call, function, &[source, presets[0], presets[1]])?;
-    frame.buffers.extend(buffers);
-    frame.buffers.extend(options.buffers);
-    player.reissue(call, function, frame)
+    let [given, values] = options.presets(positions);
+    buffers.extend(options.buffers);
+    player.reissue_presets(call, function, &[source, given, values], buffers)
 }
 
 /// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
@@ -107,16 +94,11 @@ pub(crate) fn complete(Job(player, call, function): Job<'_, '_>) -> Played {
     // Another driver makes another cubin, and so does one driver for another device: its size is no divergence.
     let alike = player.machine.compiles_alike();
     let result = player.issue(call, function, &frame)?;
-    let read = |position| {
-        frame
-            .place(position)
-            .map(|place| number(&frame.received(place)))
-    };
-    let (live, size) = (read(1), read(2));
+    let (live, size) = (frame.word_at(1), frame.word_at(2));
     if !alike {
         frame.places.retain(|place| place.position != 2);
     }
-    player.conclude(call, function, frame, result);
+    player.conclude(call, function, frame, result)?;
     if result != 0 || !call.succeeded() {
         return Ok(());
     }
@@ -154,9 +136,8 @@ pub(crate) fn complete(Job(player, call, function): Job<'_, '_>) -> Played {
 pub(crate) fn destroy(Job(player, call, function): Job<'_, '_>) -> Played {
     player.plain(call, function)?;
     if call.succeeded()
-        && let Some(LinkState {
-            cubin: Some(cubin), ..
-        }) = player.links.remove(&call.argument(0))
+        && let Some(link) = player.links.remove(&call.argument(0))
+        && let Some(cubin) = link.cubin
     {
         player.ranges.end(cubin, call.index);
     }

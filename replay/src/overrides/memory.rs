@@ -211,7 +211,7 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
                 ..Frame::default()
             };
             let result = player.issue(call, function, &issued)?;
-            player.conclude(call, function, issued, result);
+            player.conclude(call, function, issued, result)?;
             if result == 0 {
                 frame.refusal = Some(player.refusal_text(&refusal));
                 player.add_range(call, function, &frame, key, live, None, context);

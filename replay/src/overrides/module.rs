@@ -117,10 +117,8 @@ fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {
 }
 
 fn parameter(function: &Function, names: &[&str]) -> Option<usize> {
-    function
-        .params
-        .iter()
-        .position(|param| names.contains(&param.name))
+    let mut params = function.params.iter();
+    params.position(|param| names.contains(&param.name))
 }
 
 /// Positions of a load's option array, if it has one.
@@ -145,9 +143,7 @@ pub(crate) fn load_data(Job(player, call, function): Job<'_, '_>) -> Played {
         presets.extend(options.presets(positions));
         buffers.extend(options.buffers);
     }
-    let mut frame = player.marshal(call, function, &presets)?;
-    frame.buffers.extend(buffers);
-    player.reissue(call, function, frame)
+    player.reissue_presets(call, function, &presets, buffers)
 }
 
 /// A file that only this process sees, with the recorded content.
@@ -195,6 +191,5 @@ pub(crate) fn load_file(Job(player, call, function): Job<'_, '_>) -> Played {
         return player.plain(call, function);
     }
     let file = file(player, call, 1)?;
-    let frame = player.marshal(call, function, &[(1, file.path.address())])?;
-    player.reissue(call, function, frame)
+    player.reissue_with(call, function, &[(1, file.path.bytes())])
 }

@@ -26,30 +26,26 @@ fn is_placed(player: &Player<'_>, address: u64) -> bool {
 /// cuPointerSetAttribute: its one attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is not for mapped memory, which placed
 /// memory is; what it changes, when copies return, a replay does not depend on.
 pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some(result) = call
-        .result()
-        .filter(|_| is_placed(player, call.argument(2)))
-    else {
-        return player.plain(call, function);
-    };
-    let frame = player.marshal(call, function, &[])?;
-    player.answer(call, function, frame, result)
+    match call.result() {
+        Some(result) if is_placed(player, call.argument(2)) => {
+            player.answer_with(call, function, result, &[])
+        }
+        _ => player.plain(call, function),
+    }
 }
 
 /// cuPointerGetAttribute.
 pub(crate) fn attribute(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some(result) = call
-        .result()
-        .filter(|_| is_placed(player, call.argument(2)))
-    else {
+    let is_placed = is_placed(player, call.argument(2));
+    let Some(result) = call.result().filter(|_| is_placed) else {
         return player.plain(call, function);
     };
     let mut frame = player.marshal(call, function, &[])?;
     if let (Some(recorded), Some(param)) = (call.out_bytes(0), function.params.first())
-        && let cutape_registry::Role::Out(length) = param.role
+        && let Role::Out(length) = param.role
     {
         let expected = player.expected_here(call, param, length, recorded, recorded);
-        frame.answer(0, crate::buffer::number(&expected));
+        frame.answer(0, number(&expected));
     }
     player.answer(call, function, frame, result)
 }
@@ -155,19 +151,9 @@ fn scattered<'t>(
                 let text =
                     |bytes: &[u8]| format!("attribute {}: {:#x}", known.attribute, number(bytes));
                 let texts = (text(&expected), text(here));
-                player.diverge(
-                    call,
-                    function,
-                    What::OutParameter,
-                    Some(data),
-                    texts.0,
-                    texts.1,
-                    None,
-                    None,
-                );
+                player.diverge(call, function, What::OutParameter, Some(data), texts);
             }
         }
     }
-    player.conclude(call, function, frame, result);
-    Ok(())
+    player.conclude(call, function, frame, result)
 }
