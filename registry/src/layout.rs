@@ -25,15 +25,26 @@ pub const fn offset_of(structure: &str, member: &str) -> usize {
 /// # Panics
 /// If there is none: use it in a `const`, where that stops the build.
 pub const fn field(structure: &str, member: &str) -> &'static Field {
+    match find_field(structure, member) {
+        Some(field) => field,
+        None => panic!("the struct has no such member"),
+    }
+}
+
+/// As [`field`], for a member that not every version of a struct has.
+///
+/// # Panics
+/// If there is no such struct: use it in a `const`, where that stops the build.
+pub const fn find_field(structure: &str, member: &str) -> Option<&'static Field> {
     let fields = find(structure).fields;
     let mut at = 0;
     while at < fields.len() {
         if is_same(fields[at].name, member) {
-            return &fields[at];
+            return Some(&fields[at]);
         }
         at += 1;
     }
-    panic!("the struct has no such member")
+    None
 }
 
 const fn find(name: &str) -> &'static Struct {

@@ -1,7 +1,8 @@
 //! Copies described by a struct, and copies whose direction the addresses tell.
 
 use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind, Meaning, Role};
+use cutape_registry::layout::{find_field, offset_of, size_of};
+use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, Meaning, Role};
 
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, set_word, word};
@@ -50,62 +51,47 @@ struct Shape {
     depth: Option<usize>,
 }
 
-const TWO: Shape = Shape {
-    size: 128,
-    source: side2(0),
-    target: side2(56),
-    width: 112,
-    rows: 120,
-    depth: None,
-};
-
-const fn side2(at: usize) -> Side {
-    Side {
-        x: at,
-        y: at + 8,
-        z: None,
-        memory_type: at + 16,
-        host: at + 24,
-        device: at + 32,
-        array: at + 40,
-        context: None,
-        pitch: at + 48,
-        height: None,
+/// The offset of a member that the 2D struct, or one that names no contexts, lacks.
+const fn optional(structure: &str, member: &str) -> Option<usize> {
+    match find_field(structure, member) {
+        Some(field) => Some(field.offset as usize),
+        None => None,
     }
 }
 
-const fn side3(at: usize, peer: bool) -> Side {
-    Side {
-        x: at,
-        y: at + 8,
-        z: Some(at + 16),
-        memory_type: at + 32,
-        host: at + 40,
-        device: at + 48,
-        array: at + 56,
-        context: if peer { Some(at + 64) } else { None },
-        pitch: at + 72,
-        height: Some(at + 80),
-    }
+macro_rules! side {
+    ($struct:literal, $end:literal) => {
+        Side {
+            x: offset_of($struct, concat!($end, "XInBytes")),
+            y: offset_of($struct, concat!($end, "Y")),
+            z: optional($struct, concat!($end, "Z")),
+            memory_type: offset_of($struct, concat!($end, "MemoryType")),
+            host: offset_of($struct, concat!($end, "Host")),
+            device: offset_of($struct, concat!($end, "Device")),
+            array: offset_of($struct, concat!($end, "Array")),
+            context: optional($struct, concat!($end, "Context")),
+            pitch: offset_of($struct, concat!($end, "Pitch")),
+            height: optional($struct, concat!($end, "Height")),
+        }
+    };
 }
 
-const fn three(peer: bool) -> Shape {
-    Shape {
-        size: 200,
-        source: side3(0, peer),
-        target: side3(88, peer),
-        width: 176,
-        rows: 184,
-        depth: Some(192),
-    }
+macro_rules! shape {
+    ($struct:literal) => {
+        Shape {
+            size: size_of($struct),
+            source: side!($struct, "src"),
+            target: side!($struct, "dst"),
+            width: offset_of($struct, "WidthInBytes"),
+            rows: offset_of($struct, "Height"),
+            depth: optional($struct, "Depth"),
+        }
+    };
 }
 
-fn shape_of(function: &Function) -> Shape {
-    match function.base {
-        base if base.starts_with("cuMemcpy2D") => TWO,
-        base => three(base.contains("Peer")),
-    }
-}
+const PLANE: Shape = shape!("CUDA_MEMCPY2D");
+const VOLUME: Shape = shape!("CUDA_MEMCPY3D");
+const PEER_VOLUME: Shape = shape!("CUDA_MEMCPY3D_PEER");
 
 /// Width, rows, depth.
 fn extent(shape: Shape, words: &[u8]) -> (u64, u64, u64) {
@@ -153,7 +139,11 @@ fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
 
 /// cuMemcpy2D, cuMemcpy3D and their like.
 pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
-    let shape = shape_of(function);
+    let shape = match function.family {
+        Family::Copy(CopyOp::Described(CopyShape::Plane)) => PLANE,
+        Family::Copy(CopyOp::Described(CopyShape::PeerVolume)) => PEER_VOLUME,
+        _ => VOLUME,
+    };
     let words = player.input(call, 0, shape.size as u64)?;
     let Some(mut words) = words else {
         return player.plain(call, function);
@@ -277,8 +267,7 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
 /// Whether an address is one of device memory, by the books alone.
 fn is_device(player: &Player<'_>, address: u64) -> bool {
     match player.ranges.find(address) {
-        Found::Live(range, _) => !matches!(range.kind, Kind::HostMemory | Kind::Registration),
-        Found::Freed(range) => !matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Live(range, _) | Found::Freed(range) => !range.is_host_memory(),
         Found::Unknown => player.placement.reserves(address, 1),
     }
 }
@@ -290,7 +279,7 @@ pub(crate) fn node_live<'t>(
     call: &Call<'t>,
     words: &mut [u8],
 ) -> Result<(), Skip> {
-    let shape = three(false);
+    let shape = VOLUME;
     let extent = extent(shape, words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
     if total > LONGEST || extent.1.saturating_mul(extent.2) > MOST_ROWS {
@@ -338,7 +327,7 @@ pub(crate) fn node_live<'t>(
 /// The bytes of a CUDA_MEMCPY3D that the driver gave back which mean something by themselves; addresses of device memory are
 /// among them only where they need no translation.
 pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let shape = three(false);
+    let shape = VOLUME;
     let mut ranges: Vec<_> = std::iter::once(shape.width..shape.size).collect();
     for side in [shape.source, shape.target] {
         ranges.push(side.x..side.x + 24);
@@ -355,7 +344,7 @@ pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
 /// Where a CUDA_MEMCPY3D that the driver gave back names device memory or an array, and whether that is what it uses; other
 /// members of a side may hold anything.
 pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
-    let shape = three(false);
+    let shape = VOLUME;
     let mut members = Vec::new();
     for side in [shape.source, shape.target] {
         let kind = word(words, side.memory_type) & 0xffff_ffff;
@@ -404,8 +393,7 @@ pub(super) fn is_host<'t>(
     is_source: bool,
 ) -> bool {
     match player.ranges.find(address) {
-        Found::Live(range, _) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
-        Found::Freed(range) => matches!(range.kind, Kind::HostMemory | Kind::Registration),
+        Found::Live(range, _) | Found::Freed(range) => range.is_host_memory(),
         Found::Unknown if player.placement.reserves(address, 1) => false,
         Found::Unknown if is_source => has_host_bytes(call),
         Found::Unknown => call.succeeded(),
@@ -513,62 +501,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structs_are_where_cuda_h_has_them() {
-        use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
-        use std::mem::{offset_of, size_of};
-        let (two, deep, peer) = (TWO, three(false), three(true));
-        for (ours, theirs) in [
-            (two.size, size_of::<CUDA_MEMCPY2D>()),
-            (
-                two.source.memory_type,
-                offset_of!(CUDA_MEMCPY2D, srcMemoryType),
-            ),
-            (two.source.pitch, offset_of!(CUDA_MEMCPY2D, srcPitch)),
-            (two.target.x, offset_of!(CUDA_MEMCPY2D, dstXInBytes)),
-            (two.target.host, offset_of!(CUDA_MEMCPY2D, dstHost)),
-            (two.target.device, offset_of!(CUDA_MEMCPY2D, dstDevice)),
-            (two.width, offset_of!(CUDA_MEMCPY2D, WidthInBytes)),
-            (two.rows, offset_of!(CUDA_MEMCPY2D, Height)),
-            (deep.size, size_of::<CUDA_MEMCPY3D>()),
-            (deep.source.device, offset_of!(CUDA_MEMCPY3D, srcDevice)),
-            (
-                deep.source.height.unwrap(),
-                offset_of!(CUDA_MEMCPY3D, srcHeight),
-            ),
-            (deep.target.z.unwrap(), offset_of!(CUDA_MEMCPY3D, dstZ)),
-            (
-                deep.target.memory_type,
-                offset_of!(CUDA_MEMCPY3D, dstMemoryType),
-            ),
-            (deep.target.pitch, offset_of!(CUDA_MEMCPY3D, dstPitch)),
-            (deep.depth.unwrap(), offset_of!(CUDA_MEMCPY3D, Depth)),
-            (peer.size, size_of::<CUDA_MEMCPY3D_PEER>()),
-            (
-                peer.source.context.unwrap(),
-                offset_of!(CUDA_MEMCPY3D_PEER, srcContext),
-            ),
-            (
-                peer.target.context.unwrap(),
-                offset_of!(CUDA_MEMCPY3D_PEER, dstContext),
-            ),
-            (
-                peer.target.height.unwrap(),
-                offset_of!(CUDA_MEMCPY3D_PEER, dstHeight),
-            ),
-        ] {
-            assert_eq!(ours, theirs);
-        }
-    }
-
-    #[test]
     fn rows_lie_a_pitch_apart() {
-        let mut words = vec![0; TWO.size];
-        set_word(&mut words, TWO.source.x, 3);
-        set_word(&mut words, TWO.source.y, 1);
-        set_word(&mut words, TWO.source.pitch, 100);
-        let rows = rows_at(TWO.source, &words, 0x1000, (10, 2, 1));
+        let mut words = vec![0; PLANE.size];
+        set_word(&mut words, PLANE.source.x, 3);
+        set_word(&mut words, PLANE.source.y, 1);
+        set_word(&mut words, PLANE.source.pitch, 100);
+        let rows = rows_at(PLANE.source, &words, 0x1000, (10, 2, 1));
         assert_eq!(rows, [(0x1000 + 103, 10), (0x1000 + 203, 10)]);
-        let deep = three(false);
+        let deep = VOLUME;
         let mut words = vec![0; deep.size];
         set_word(&mut words, deep.target.height.unwrap(), 5);
         let rows = rows_at(deep.target, &words, 0, (10, 1, 2));

@@ -1,6 +1,7 @@
-//! Device and pinned memory at its recorded address; what the driver would answer about it comes from the books.
+//! Device and pinned memory at its recorded address. The replay answers calls about it from its own
+//! table of ranges.
 
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind, MemoryOp};
 
 use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
@@ -20,14 +21,10 @@ const LONGEST: u64 = 64 << 30;
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
 pub(crate) fn allocate(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
-    let recorded = call.out(0).filter(|_| call.succeeded());
-    if let Some(start) = recorded
-        && let Some(answer) = context_missing(player)
-    {
-        let _ = start;
-        return player.answer(call, function, frame, answer);
-    }
-    if let Some(start) = recorded {
+    if let Some(start) = call.out(0).filter(|_| call.succeeded()) {
+        if let Some(answer) = context_missing(player) {
+            return player.answer(call, function, frame, answer);
+        }
         let length = made_length(call, function);
         let device = player.api.current_device().unwrap_or(0);
         match player
@@ -36,8 +33,9 @@ pub(crate) fn allocate(Job(player, call, function): Job<'_, '_>) -> Played {
         {
             Ok(()) => {
                 frame.answer(0, start);
-                if function.base == "cuMemAllocPitch" {
-                    frame.answer(1, call.out(1).unwrap_or(0));
+                if let Family::Memory(MemoryOp::AllocatePitch { pitch }) = function.family {
+                    let pitch = usize::from(pitch);
+                    frame.answer(pitch, call.out(pitch).unwrap_or(0));
                 }
                 frame.way = Some(Way::Granules);
                 return player.answer(call, function, frame, 0);
@@ -63,8 +61,8 @@ fn context_missing(player: &Player<'_>) -> Option<Code> {
     }
 }
 
-/// cuMemFree, cuMemFreeAsync. A pointer that is no live allocation's is INVALID_VALUE (observed); the driver is not
-/// asked where the books know.
+/// cuMemFree, cuMemFreeAsync. The driver returns INVALID_VALUE for a pointer that is not the start
+/// of a live allocation (observed); the replay answers that itself for addresses that it knows.
 pub(crate) fn free(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
     let live = player.ranges.at(address).cloned();
@@ -79,8 +77,7 @@ pub(crate) fn free(Job(player, call, function): Job<'_, '_>) -> Played {
         }
         Some(_) => player.plain(call, function),
         None if address != 0 && call.result() == Some(INVALID_VALUE) && known(player, address) => {
-            let frame = player.marshal(call, function, &[])?;
-            player.answer(call, function, frame, INVALID_VALUE)
+            player.answer_with(call, function, INVALID_VALUE, &[])
         }
         None => player.plain(call, function),
     }
@@ -140,31 +137,30 @@ fn put_back(player: &mut Player<'_>, start: u64, length: u64) -> Result<Way, Ref
 /// cuMemFreeHost.
 pub(crate) fn free_host(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
-    let range = player
-        .ranges
-        .at(address)
-        .filter(|range| range.kind == Kind::HostMemory)
-        .cloned();
-    let frame = player.marshal(call, function, &[])?;
-    match range {
-        Some(range) if range.way != Way::Plain => {
-            before_end(player, &range);
-            if range.way == Way::PinnedGranules {
-                player
-                    .placement
-                    .unmap(&player.api, range.start, range.length);
-            }
-            player.answer(call, function, frame, 0)
+    match player.ranges.at(address).cloned() {
+        Some(range) if range.kind == Kind::HostMemory => {
+            end_host(Job(player, call, function), &range)
         }
-        Some(range) => {
-            before_end(player, &range);
-            player.reissue(call, function, frame)
+        _ if address != 0 && known(player, address) => {
+            player.answer_with(call, function, INVALID_VALUE, &[])
         }
-        None if address != 0 && known(player, address) => {
-            player.answer(call, function, frame, INVALID_VALUE)
-        }
-        None => player.reissue(call, function, frame),
+        _ => player.plain(call, function),
     }
+}
+
+/// Frees or unregisters host memory.
+fn end_host(Job(player, call, function): Job<'_, '_>, range: &Range) -> Played {
+    let frame = player.marshal(call, function, &[])?;
+    before_end(player, range);
+    match range.way {
+        Way::Plain => return player.reissue(call, function, frame),
+        Way::PinnedGranules => {
+            let placement = &mut player.placement;
+            placement.unmap(&player.api, range.start, range.length);
+        }
+        _ => {}
+    }
+    player.answer(call, function, frame, 0)
 }
 
 /// cuMemHostRegister: the program's own memory, which the replay provides.
@@ -224,48 +220,26 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
 /// cuMemHostUnregister.
 pub(crate) fn unregister(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(0);
-    let range = player
-        .ranges
-        .at(address)
-        .filter(|range| range.kind == Kind::Registration)
-        .cloned();
-    let frame = player.marshal(call, function, &[])?;
-    match range {
-        Some(range) => {
-            before_end(player, &range);
-            match range.way {
-                Way::Plain => return player.reissue(call, function, frame),
-                Way::PinnedGranules => {
-                    player
-                        .placement
-                        .unmap(&player.api, range.start, range.length)
+    match player.ranges.at(address).cloned() {
+        Some(range) if range.kind == Kind::Registration => {
+            end_host(Job(player, call, function), &range)
+        }
+        _ if known(player, address) => {
+            let code = match player.ranges.find(address) {
+                Found::Freed(range) if range.kind == Kind::Registration => {
+                    HOST_MEMORY_NOT_REGISTERED
                 }
-                _ => {}
-            }
-            player.answer(call, function, frame, 0)
-        }
-        None if known(player, address) => {
-            let registered_once = matches!(
-                player.ranges.find(address),
-                Found::Freed(range) if range.kind == Kind::Registration
-            );
-            let code = if registered_once {
-                HOST_MEMORY_NOT_REGISTERED
-            } else {
-                INVALID_VALUE
+                _ => INVALID_VALUE,
             };
-            let code = call
-                .result()
-                .filter(|&recorded| recorded != 0)
-                .unwrap_or(code);
-            player.answer(call, function, frame, code)
+            let recorded = call.result().filter(|&recorded| recorded != 0);
+            player.answer_with(call, function, recorded.unwrap_or(code), &[])
         }
-        None => player.reissue(call, function, frame),
+        _ => player.plain(call, function),
     }
 }
 
 /// The placed range that an address lies in.
-fn placed(player: &Player<'_>, address: u64) -> Option<(Range, u64)> {
+pub(crate) fn placed(player: &Player<'_>, address: u64) -> Option<(Range, u64)> {
     match player.ranges.find(address) {
         Found::Live(range, offset) if range.way != Way::Plain && range.way != Way::Reserved => {
             Some((range.clone(), offset))
@@ -279,43 +253,36 @@ pub(crate) fn address_range(Job(player, call, function): Job<'_, '_>) -> Played 
     let Some((range, _)) = placed(player, call.argument(2)).filter(|_| call.succeeded()) else {
         return player.plain(call, function);
     };
-    let mut frame = player.marshal(call, function, &[])?;
-    frame.answer(0, range.start);
-    frame.answer(1, range.length);
-    player.answer(call, function, frame, 0)
+    let values = [(0, range.start), (1, range.length)];
+    player.answer_with(call, function, 0, &values)
 }
 
 /// cuMemHostGetDevicePointer: placed memory has one address for host and device.
 pub(crate) fn device_pointer(Job(player, call, function): Job<'_, '_>) -> Played {
     let address = call.argument(1);
-    let host = |range: &Range| matches!(range.kind, Kind::HostMemory | Kind::Registration);
     match placed(player, address) {
-        Some((range, _)) if host(&range) && call.succeeded() => {
-            let mut frame = player.marshal(call, function, &[])?;
-            frame.answer(0, address);
-            player.answer(call, function, frame, 0)
+        Some((range, _)) if range.is_host_memory() && call.succeeded() => {
+            player.answer_with(call, function, 0, &[(0, address)])
         }
         _ => player.plain(call, function),
     }
 }
 
-/// cuMemHostGetFlags: what the memory was allocated with, `CU_MEMHOSTALLOC_DEVICEMAP` being always on where addressing is
-/// unified, and `..._PORTABLE` not being told (driver 580.159.04: 2 for memory allocated with 3).
+/// cuMemHostGetFlags: the flags of the allocation. With unified addressing the driver always sets
+/// `CU_MEMHOSTALLOC_DEVICEMAP`, and it drops `..._PORTABLE` (driver 580.159.04: 2 for memory
+/// allocated with 3).
 pub(crate) fn host_flags(Job(player, call, function): Job<'_, '_>) -> Played {
     match placed(player, call.argument(1)) {
         Some((range, _)) if range.kind == Kind::HostMemory && call.succeeded() => {
-            let mut frame = player.marshal(call, function, &[])?;
             let recorded = call.out(0).unwrap_or(0);
-            // The bits that the driver adds by itself are not the program's doing.
+            // The driver adds bits of its own.
             const PORTABLE: u64 = 1;
-            let told = range.flags & !PORTABLE;
-            let flags = if recorded & told == told {
-                recorded
-            } else {
-                range.flags
+            let reported = range.flags & !PORTABLE;
+            let flags = match recorded & reported == reported {
+                true => recorded,
+                false => range.flags,
             };
-            frame.answer(0, flags);
-            player.answer(call, function, frame, 0)
+            player.answer_with(call, function, 0, &[(0, flags)])
         }
         _ => player.plain(call, function),
     }

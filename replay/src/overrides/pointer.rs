@@ -1,4 +1,5 @@
-//! What the driver says about an address: of placed memory it would describe the placement, not what the program had made.
+//! Attributes of addresses. For placed memory the driver would describe the placement, not the
+//! program's allocation.
 
 use cutape_format::{Call, layout::field};
 use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, id};
@@ -7,7 +8,7 @@ use crate::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
-use crate::place::address::{Found, Way};
+use crate::overrides::memory::placed;
 use crate::report::What;
 
 /// Room for one answer.
@@ -15,16 +16,12 @@ const ANSWER_BYTES: usize = 256;
 /// Most questions of one call.
 const MOST_QUESTIONS: usize = 4096;
 
-/// Whether an address is in memory that the replay has placed.
 fn is_placed(player: &Player<'_>, address: u64) -> bool {
-    matches!(
-        player.ranges.find(address),
-        Found::Live(range, _) if !matches!(range.way, Way::Plain | Way::Reserved)
-    )
+    placed(player, address).is_some()
 }
 
-/// cuPointerSetAttribute: its one attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is not for mapped memory, which placed
-/// memory is; what it changes, when copies return, a replay does not depend on.
+/// cuPointerSetAttribute: its only attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is invalid for mapped
+/// memory, which placed memory is. It changes when copies return; a replay does not depend on that.
 pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     match call.result() {
         Some(result) if is_placed(player, call.argument(2)) => {
@@ -61,7 +58,7 @@ pub(crate) fn attributes(Job(player, call, function): Job<'_, '_>) -> Played {
     scattered(player, call, function, 2, &types, placed)
 }
 
-/// cuMemRangeGetAttributes: the sizes are the program's, and the values are numbers, some of them of devices.
+/// cuMemRangeGetAttributes: the program gives the sizes; values are numbers, some of them devices.
 pub(crate) fn range_attributes(Job(player, call, function): Job<'_, '_>) -> Played {
     let sizes = player.input(call, 1, 8)?.unwrap_or_default();
     let questions = player.input(call, 2, 4)?.unwrap_or_default();
@@ -98,8 +95,8 @@ fn pointer_attribute(attribute: u64) -> AttributeType {
     }
 }
 
-/// Asks for all attributes, into memory of the replayer's own, and compares answer by answer. `data` is the position of
-/// the array of pointers.
+/// Asks for all attributes, into memory of the replay, and compares answer by answer. `data` is the
+/// position of the array of pointers.
 fn scattered<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,

@@ -56,7 +56,12 @@ impl Range {
 
     /// True for memory that the program's CPU code can write without a call.
     pub(crate) fn is_of_host(&self) -> bool {
-        matches!(self.kind, Kind::HostMemory | Kind::Registration) || self.is_managed()
+        self.is_host_memory() || self.is_managed()
+    }
+
+    /// True for host memory that the program allocated or registered.
+    pub(crate) fn is_host_memory(&self) -> bool {
+        matches!(self.kind, Kind::HostMemory | Kind::Registration)
     }
 
     /// True for managed memory, which the driver moves between host and device.

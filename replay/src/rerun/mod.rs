@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cutape_format::Call;
-use cutape_registry::{Function, Kind};
+use cutape_registry::{Family, Function, Kind, VirtualMemoryOp};
 use serde::{Deserialize, Serialize};
 
 use crate::api::result_name;
@@ -574,11 +574,11 @@ impl Rerun {
             return;
         }
         let (start, length) = (call.argument(0), call.argument(1));
-        match self.function(call).map(|function| function.base) {
-            Some("cuMemMap") => {
+        match self.function(call).map(|function| function.family) {
+            Some(Family::VirtualMemory(VirtualMemoryOp::Map { .. })) => {
                 self.mapped.insert(start, length);
             }
-            Some("cuMemUnmap") => {
+            Some(Family::VirtualMemory(VirtualMemoryOp::Unmap { .. })) => {
                 let end = start.saturating_add(length);
                 self.mapped.retain(|&at, _| at < start || at >= end);
             }
