@@ -77,6 +77,13 @@ impl Buffer {
     }
 }
 
+/// Keeps a buffer for a call; returns its address.
+pub(crate) fn lend(buffers: &mut Vec<Buffer>, buffer: Buffer) -> u64 {
+    let address = buffer.address();
+    buffers.push(buffer);
+    address
+}
+
 /// The little-endian number in the first eight bytes or fewer.
 #[inline]
 pub(crate) fn number(bytes: &[u8]) -> u64 {

@@ -2,7 +2,7 @@
 
 use cutape_registry::{Kind, Parent};
 
-use crate::buffer::{Buffer, copy_common, number};
+use crate::buffer::{Buffer, copy_common, lend, number};
 use crate::compare::received::Received;
 use crate::place::address::Way;
 
@@ -71,9 +71,7 @@ impl Frame {
 
     /// Lends memory for the call; returns its address.
     pub(crate) fn lend(&mut self, buffer: Buffer) -> u64 {
-        let address = buffer.address();
-        self.buffers.push(buffer);
-        address
+        lend(&mut self.buffers, buffer)
     }
 
     /// Lends zeros.

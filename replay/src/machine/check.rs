@@ -71,7 +71,28 @@ pub(crate) fn is_other_kind(trace: &Trace, api: &Api) -> bool {
     recorded.is_some_and(|kind| (kind == "null") != api.is_null_driver())
 }
 
-/// What can be said without initialising the driver.
+/// The driver versions, recorded and here, if they differ.
+fn other_version(trace: &Trace, api: &Api) -> Option<(i32, i32)> {
+    let recorded = trace.meta_value("driver.version")?.parse().ok()?;
+    let here = api.driver_version().ok()?;
+    (recorded != here).then_some((recorded, here))
+}
+
+/// The releases of the driver's library, recorded and here, if they differ.
+fn other_release(trace: &Trace, api: &Api) -> Option<(String, String)> {
+    let recorded = release(trace.meta_value("driver.path")?)?;
+    let here = release(&api.path().to_string_lossy())?;
+    (recorded != here).then_some((recorded, here))
+}
+
+/// Whether the trace was recorded with another driver.
+pub(crate) fn is_other_driver(trace: &Trace, api: &Api) -> bool {
+    is_other_kind(trace, api)
+        || other_version(trace, api).is_some()
+        || other_release(trace, api).is_some()
+}
+
+/// The differences that need no initialised driver.
 pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference> {
     let mut found = Vec::new();
     let other_kind = is_other_kind(trace, api);
@@ -83,12 +104,7 @@ pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference
         let why = "their answers differ, and the null driver runs no kernels";
         found.push(reason("driver", kinds.0, kinds.1, why));
     }
-    let recorded = trace
-        .meta_value("driver.version")
-        .and_then(|text| text.parse::<i32>().ok());
-    if let (Some(recorded), Ok(here)) = (recorded, api.driver_version())
-        && recorded != here
-    {
+    if let Some((recorded, here)) = other_version(trace, api) {
         let texts = (version_text(recorded), version_text(here));
         found.push(match here / 1000 < recorded / 1000 {
             true => reason(
@@ -100,10 +116,7 @@ pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference
             false => difference("driver version", texts.0, texts.1),
         });
     }
-    let recorded = trace.meta_value("driver.path").and_then(release);
-    if let (Some(recorded), Some(here)) = (recorded, release(&api.path().to_string_lossy()))
-        && recorded != here
-    {
+    if let Some((recorded, here)) = other_release(trace, api) {
         found.push(difference("driver library", recorded, here));
     }
     let lacking: Vec<String> = plan

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::issue::handles::{Belongs, By};
 use crate::issue::player::Player;
 use crate::machine::check::{
-    is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
+    is_other_driver, is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
 };
 use crate::place::placement::Placement;
 use crate::report::Difference;
@@ -84,13 +84,7 @@ impl Player<'_> {
     pub(crate) fn fit(&mut self) -> Result<(), Error> {
         self.machine.devices =
             match_devices(self.trace, self.plan, &self.api, &self.options.devices)?;
-        let is_of_driver = |known: &Difference| {
-            matches!(
-                known.what.as_str(),
-                "driver" | "driver version" | "driver library"
-            )
-        };
-        self.machine.is_other_driver = self.report.machine.iter().any(is_of_driver);
+        self.machine.is_other_driver = is_other_driver(self.trace, &self.api);
         let found = of_devices(self.trace, self.plan, &self.machine.devices);
         self.report.machine.extend(found);
         if let Some(map) = self.machine.devices.text() {

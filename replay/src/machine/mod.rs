@@ -7,7 +7,7 @@ pub(crate) mod fit;
 use std::collections::{BTreeSet, HashMap};
 
 use cutape_format::Call;
-use cutape_registry::{DeviceOp, Family, Function, FunctionOp, Kind, Role};
+use cutape_registry::{DeviceOp, Family, Function, FunctionOp, Kind, Role, id};
 
 use crate::machine::devices::{Device, Devices};
 
@@ -41,9 +41,10 @@ impl Machine {
     /// Whether a call asks what this machine is, in something in which it is another one than
     /// recorded: what it answers is no divergence.
     pub(crate) fn asks_for_machine(&self, call: &Call, function: &Function) -> bool {
-        match function.section {
-            "Version Management" | "Driver Entry Point Access" => return self.is_other_driver,
-            "Occupancy" => {
+        match function.family {
+            _ if function.id == id::cuDriverGetVersion => return self.is_other_driver,
+            Family::ProcAddress { .. } | Family::ExportTable => return self.is_other_driver,
+            Family::Occupancy(_) => {
                 let other_model =
                     |there: &Device, here: &Device| there.name.is_some() && there.name != here.name;
                 return self.is_other_architecture() || self.devices.any(other_model);

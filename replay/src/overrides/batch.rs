@@ -1,11 +1,11 @@
-//! Batches of copies, whose addresses may be the host's or the device's: each is told by itself.
+//! Batches of copies; each address may be of host or device memory.
 
 use cutape_format::Call;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Function, Kind};
 
 use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
-use crate::buffer::{Buffer, number, set_word, word};
+use crate::buffer::{Buffer, lend, number, set_word, word};
 use crate::issue::frame::Frame;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::Skip;
@@ -33,12 +33,6 @@ struct Batch {
 }
 
 impl Batch {
-    fn lend(&mut self, buffer: Buffer) -> u64 {
-        let address = buffer.address();
-        self.buffers.push(buffer);
-        address
-    }
-
     fn next(&mut self, length: usize) -> Result<Vec<u8>, Skip> {
         let end = self.used.saturating_add(length);
         let bytes = self
@@ -90,7 +84,7 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
                     player.store_host(live, &bytes);
                     live
                 }
-                None => batch.lend(Buffer::of(&bytes)),
+                None => lend(&mut batch.buffers, Buffer::of(&bytes)),
             }
         } else {
             player.live_address(call, *source)?
@@ -98,7 +92,7 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
         *target = if target_is_host {
             let live = match player.live_host(*target, length) {
                 Some(live) => live,
-                None => batch.lend(Buffer::zeroed(length as usize)),
+                None => lend(&mut batch.buffers, Buffer::zeroed(length as usize)),
             };
             batch.arriving.push((live, length as usize));
             live
@@ -107,8 +101,8 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
         };
     }
     let presets = [
-        (0, batch.lend(Buffer::of_words(&targets))),
-        (1, batch.lend(Buffer::of_words(&sources))),
+        (0, lend(&mut batch.buffers, Buffer::of_words(&targets))),
+        (1, lend(&mut batch.buffers, Buffer::of_words(&sources))),
     ];
     issue(player, call, function, &presets, batch)
 }
@@ -133,7 +127,7 @@ pub(crate) fn boxes(Job(player, call, function): Job<'_, '_>) -> Played {
             operand(player, call, operation, side, is_source, &mut batch)?;
         }
     }
-    let presets = [(1, batch.lend(Buffer::of(&operations)))];
+    let presets = [(1, lend(&mut batch.buffers, Buffer::of(&operations)))];
     issue(player, call, function, &presets, batch)
 }
 
@@ -238,11 +232,14 @@ fn operand<'t>(
         }
         None => {
             // Rows without gaps in memory of our own; zero means as wide and as high as the copy.
-            let live = batch.lend(if is_source {
-                Buffer::of(&bytes)
-            } else {
-                Buffer::zeroed(length)
-            });
+            let live = lend(
+                &mut batch.buffers,
+                if is_source {
+                    Buffer::of(&bytes)
+                } else {
+                    Buffer::zeroed(length)
+                },
+            );
             set_word(operation, side + OPERAND, live);
             set_word(operation, side + ROW_LENGTH, 0);
             set_word(operation, side + LAYER_HEIGHT, 0);

@@ -1,4 +1,4 @@
-//! Functions of the recorded program that the driver called: at replay one that does nothing takes their place.
+//! Host functions of the recorded program: the replay passes functions that do nothing.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! What the end of contexts does to the books, and the primary context that the replay holds.
+//! Handles and ranges that end with their context, and the primary contexts that the replay holds.
 
 use cutape_format::Call;
 use cutape_registry::{ContextOp, Family, Function, Kind, PrimaryOp};
@@ -6,7 +6,8 @@ use cutape_registry::{ContextOp, Family, Function, Kind, PrimaryOp};
 use crate::issue::handles::{By, Key, Resolved};
 use crate::issue::player::{Job, Played, Player};
 
-/// cuDevicePrimaryCtxSetFlags: as the program did it, before the context is active, as long as nothing lies in it.
+/// cuDevicePrimaryCtxSetFlags: while nothing is allocated in the primary context, the replay releases
+/// it, because the program set the flags before the context was active.
 pub(crate) fn set_flags(Job(player, call, function): Job<'_, '_>) -> Played {
     let device = live_device(player, call, 0);
     let steps_back = player.machine.held.contains(&device)
@@ -29,7 +30,7 @@ fn live_device(player: &Player<'_>, call: &Call<'_>, position: usize) -> i32 {
 pub(crate) fn after<'t>(player: &mut Player<'t>, call: &Call<'t>, function: &'static Function) {
     match function.family {
         Family::PrimaryContext(PrimaryOp::Retain) => {
-            // From here on the program's own reference holds it, and its release counts as recorded.
+            // The program's own reference holds it from here on; its release counts as recorded.
             let device = live_device(player, call, 1);
             let context = call
                 .out(0)

@@ -5,7 +5,7 @@ use cutape_registry::layout::{find_field, offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, Meaning, Role};
 
 use crate::api::INVALID_VALUE;
-use crate::buffer::{Buffer, set_word, word};
+use crate::buffer::{Buffer, lend, set_word, word};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::frame::Frame;
@@ -128,7 +128,7 @@ fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<
         .collect()
 }
 
-/// The address of a side in linear memory, and whether it is one of host memory by its type; `None` for arrays.
+/// The address of a side in linear memory, and whether its type says host memory; `None` for arrays.
 fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
     match word(words, side.memory_type) & 0xffff_ffff {
         HOST => Some((word(words, side.host), true)),
@@ -232,12 +232,11 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
             }
             None => {
                 // Rows without gaps in memory of our own.
-                let buffer = if is_source {
-                    Buffer::of(&bytes)
-                } else {
-                    Buffer::zeroed(total as usize)
-                };
-                set_word(&mut words, at, buffer.address());
+                let buffer = frame.lend(match is_source {
+                    true => Buffer::of(&bytes),
+                    false => Buffer::zeroed(total as usize),
+                });
+                set_word(&mut words, at, buffer);
                 for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
                     set_word(&mut words, member, 0);
                 }
@@ -245,9 +244,7 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
                 if let Some(height) = side.height {
                     set_word(&mut words, height, extent.1);
                 }
-                let piece = (buffer.address(), total as usize);
-                frame.buffers.push(buffer);
-                vec![piece]
+                vec![(buffer, total as usize)]
             }
         };
         // What is captured brings its bytes with each launch of the graph.
@@ -272,8 +269,8 @@ fn is_device(player: &Player<'_>, address: u64) -> bool {
     }
 }
 
-/// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Host memory is given that stays; what is in it
-/// comes with each launch.
+/// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Its host memory lives as
+/// long as the graph; each launch fills it.
 pub(crate) fn node_live<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -324,8 +321,7 @@ pub(crate) fn node_live<'t>(
     Ok(())
 }
 
-/// The bytes of a CUDA_MEMCPY3D that the driver gave back which mean something by themselves; addresses of device memory are
-/// among them only where they need no translation.
+/// The numbers of a CUDA_MEMCPY3D that the driver returned, which are compared as they are.
 pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
     let shape = VOLUME;
     let mut ranges: Vec<_> = std::iter::once(shape.width..shape.size).collect();
@@ -341,8 +337,8 @@ pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// Where a CUDA_MEMCPY3D that the driver gave back names device memory or an array, and whether that is what it uses; other
-/// members of a side may hold anything.
+/// The offsets of device memory and arrays in a CUDA_MEMCPY3D that the driver returned, and whether
+/// the copy uses each of them; unused members may hold anything.
 pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
     let shape = VOLUME;
     let mut members = Vec::new();
@@ -469,14 +465,11 @@ pub(crate) fn unified(Job(player, call, function): Job<'_, '_>) -> Played {
                 live
             }
             None => {
-                let buffer = if is_source {
-                    Buffer::of(&bytes)
-                } else {
-                    Buffer::zeroed(length as usize)
+                let buffer = match is_source {
+                    true => Buffer::of(&bytes),
+                    false => Buffer::zeroed(length as usize),
                 };
-                let live = buffer.address();
-                buffers.push(buffer);
-                live
+                lend(&mut buffers, buffer)
             }
         };
         presets.push((position, live));

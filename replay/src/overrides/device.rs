@@ -1,8 +1,8 @@
-//! Devices that are named by something else than their number.
+//! Devices that are named by their bus address.
 
 use crate::issue::player::{Job, Played};
 
-/// cuDeviceGetByPCIBusId: a bus address is that of the recorded machine; the one of the device that stands for it is asked for.
+/// cuDeviceGetByPCIBusId: passes the bus address of the device that replaces the recorded one.
 pub(crate) fn by_bus_id(Job(player, call, function): Job<'_, '_>) -> Played {
     let device = call
         .out(0)

@@ -1,4 +1,5 @@
-//! Graphs: launches with the host memory of their copies, lists of nodes, captures in progress, callbacks, files.
+//! Graphs: launches with the host memory of their copies, lists of nodes, captures in progress,
+//! callbacks, files.
 
 use std::collections::VecDeque;
 
@@ -52,7 +53,7 @@ fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
     bytes.chunks_exact(64).filter_map(describe).collect()
 }
 
-/// cuGraphLaunch: what its copies read from host memory is put there before; what they write is awaited.
+/// cuGraphLaunch: fills the host memory that its copies read, and expects what they write.
 pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
     let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
@@ -101,8 +102,8 @@ pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
     player.conclude(call, function, frame, result)
 }
 
-/// Puts the live handles of a list in the order of the recorded ones, as far as the books know which is which; what they do
-/// not know keeps the driver's order. `Err` has the first recorded handle whose live one is not in the list.
+/// Sorts the live handles of a list like the recorded ones. Handles that the replay does not know
+/// keep the driver's order. `Err` has the first recorded handle whose live one is not in the list.
 fn matched(
     recorded: &[u64],
     live: &[u64],
@@ -130,7 +131,7 @@ fn handles_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(number).collect()
 }
 
-/// The live node of a recorded one, if the books know it.
+/// The live node of a recorded one, if the replay knows it.
 fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
     match player.handles.resolve(Kind::GraphNode, handle) {
         Resolved::Live(live) => Some(live),
@@ -138,7 +139,7 @@ fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
     }
 }
 
-/// cuGraphGetNodes and its like: lists of nodes, which need not come in the same order.
+/// cuGraphGetNodes and similar: lists of nodes, whose order may differ.
 pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
@@ -168,7 +169,7 @@ pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
     player.conclude(call, function, frame, result)
 }
 
-/// cuStreamGetCaptureInfo: the nodes that what is captured next depends on become known.
+/// cuStreamGetCaptureInfo: learns the nodes that the next captured call depends on.
 pub(crate) fn capture_info(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
@@ -228,7 +229,7 @@ fn comparable(attribute: u64) -> usize {
     }
 }
 
-/// cuGraphKernelNodeGetAttribute: of the union, what the attribute has is compared.
+/// cuGraphKernelNodeGetAttribute: compares the member of the union that the attribute uses.
 pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
     let mut frame = player.marshal(call, function, &[])?;
@@ -245,7 +246,7 @@ pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played 
     player.conclude(call, function, frame, result)
 }
 
-/// cuGraphConditionalHandleCreate: the handle is a number that kernels are given.
+/// cuGraphConditionalHandleCreate: the handle is a number that the program passes to kernels.
 pub(crate) fn condition(Job(player, call, function): Job<'_, '_>) -> Played {
     let frame = player.marshal(call, function, &[])?;
     let result = player.issue(call, function, &frame)?;
@@ -274,11 +275,11 @@ pub(crate) fn user_object(Job(player, call, function): Job<'_, '_>) -> Played {
     player.reissue_presets(call, function, &presets, Vec::new())
 }
 
-/// cuGraphDebugDotPrint: into a file that is taken away again.
+/// cuGraphDebugDotPrint: writes a temporary file and removes it.
 pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
     const PATH: usize = 1;
     if call.argument(PATH) == 0 || !call.succeeded() {
-        // Without a path it is refused; where the program's path was the cause, nobody can know.
+        // Without a path the driver refuses it; a failure may have been due to the program's path.
         if call.argument(PATH) == 0 {
             return player.plain(call, function);
         }

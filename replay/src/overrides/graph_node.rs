@@ -1,4 +1,5 @@
-//! The parameters of graph nodes: structs with live handles, addresses and arrays put in; those that come back compared.
+//! The parameters of graph nodes: live handles, addresses and arrays are put into the structs that a
+//! call takes, and the structs that it returns are compared.
 
 use std::ops::Range as Bytes;
 
@@ -11,7 +12,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::{Function, Kind, Role, structure};
 use std::mem::offset_of;
 
-use crate::buffer::{Buffer, first, number, set_word, word};
+use crate::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
 use crate::issue::frame::Frame;
 use crate::issue::handles::{Belongs, By};
@@ -43,7 +44,7 @@ enum Shape {
     Any,
 }
 
-/// Where the union of CUgraphNodeParams begins, and where in its memcpy member context and copy stand.
+// The union of CUgraphNodeParams, and in its memcpy member the context and the copy.
 const BODY: usize = 16;
 const COPY_CONTEXT: usize = 8;
 const COPY: usize = 16;
@@ -236,11 +237,6 @@ fn make_live<'t>(
         };
         set_word(bytes, at, live);
     }
-    let mut lend = |buffer: Buffer| {
-        let address = buffer.address();
-        buffers.push(buffer);
-        address
-    };
     match shape {
         Shape::Kernel => {
             let params = offset_of!(CUDA_KERNEL_NODE_PARAMS, kernelParams);
@@ -262,7 +258,7 @@ fn make_live<'t>(
             let array = offset_of!(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
             let live = match word(bytes, array) {
                 0 => 0,
-                _ => lend(operations(player, call, position)?),
+                _ => lend(buffers, operations(player, call, position)?),
             };
             set_word(bytes, array, live);
         }
@@ -286,7 +282,7 @@ fn make_live<'t>(
             }
             let live = match word(bytes, array) {
                 0 => 0,
-                _ => lend(Buffer::of(&descriptions)),
+                _ => lend(buffers, Buffer::of(&descriptions)),
             };
             set_word(bytes, array, live);
         }
@@ -324,7 +320,8 @@ fn operations<'t>(
 ) -> Result<Buffer, Skip> {
     let mut operations = elements(player, call, position)?;
     for operation in operations.chunks_exact_mut(size_of::<CUstreamBatchMemOpParams>()) {
-        // Waits and writes of 32 and 64 bits; the other kinds name no memory. The alias is the driver's.
+        // Waits and writes of 32 and 64 bits; the other kinds name no memory. The driver sets the
+        // alias.
         if matches!(number(first(operation, 4)), 1 | 2 | 4 | 5) {
             let live = player.live_address(call, word(operation, 8))?;
             set_word(operation, 8, live);
@@ -334,7 +331,7 @@ fn operations<'t>(
     Ok(Buffer::of(&operations))
 }
 
-/// Enters the memory of an allocation node into the books.
+/// Adds the memory of an allocation node to the ranges.
 fn allocated<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -382,7 +379,7 @@ fn allocated<'t>(
     });
 }
 
-/// Enters the body graphs of a conditional node into the books.
+/// Adds the body graphs of a conditional node to the handles.
 fn bodies<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -418,8 +415,8 @@ fn bodies<'t>(
     }
 }
 
-/// Functions that give the parameters of a node back: numbers are compared, and handles and addresses where the books
-/// know them; pointers are the driver's own.
+/// Functions that return the parameters of a node: compares numbers, and the handles and addresses
+/// that the replay knows; other pointers are the driver's own.
 pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
     let Some((position, shape)) = place_of(function) else {
         return player.plain(call, function);
@@ -437,7 +434,7 @@ pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
     player.conclude(call, function, frame, result)
 }
 
-/// The recorded bytes, with those received where they can be compared; what remains is as `compare_out` expects it here.
+/// The recorded bytes, with the received ones where they can be compared.
 fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -> Vec<u8> {
     let mut masked = expected.to_vec();
     let mut ranges = shape.numbers(expected);

@@ -2,7 +2,7 @@
 
 use cutape_format::{Call, layout::field};
 
-use crate::buffer::{Buffer, number};
+use crate::buffer::{Buffer, lend, number};
 use crate::compare::payload::Payload;
 use crate::issue::player::Player;
 use crate::issue::skip::Skip;
@@ -39,12 +39,6 @@ pub(crate) struct JitOptions {
 }
 
 impl JitOptions {
-    fn lend(&mut self, buffer: Buffer) -> u64 {
-        let address = buffer.address();
-        self.buffers.push(buffer);
-        address
-    }
-
     /// As presets for `marshal`.
     pub(crate) fn presets(&self, positions: Positions) -> [(usize, u64); 2] {
         [
@@ -54,7 +48,8 @@ impl JitOptions {
     }
 }
 
-/// Rebuilds the option array of a call. Texts in the logs are not compared: they name versions, times and addresses.
+/// Rebuilds the option array of a call. Texts in the logs are not compared: they contain versions,
+/// times and addresses.
 pub(crate) fn options<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -66,7 +61,7 @@ pub(crate) fn options<'t>(
         // NULL stays NULL, so that the driver says the same about it.
         let mut stub = |position| match call.argument(position) {
             0 => 0,
-            _ => built.lend(Buffer::zeroed(4096)),
+            _ => lend(&mut built.buffers, Buffer::zeroed(4096)),
         };
         let (options, values) = (stub(positions.options), stub(positions.values));
         if count > 512 {
@@ -124,13 +119,13 @@ pub(crate) fn options<'t>(
                         "a JIT log buffer longer than replay provides",
                     ));
                 }
-                *value = built.lend(Buffer::zeroed(size as usize));
+                *value = lend(&mut built.buffers, Buffer::zeroed(size as usize));
             }
             GLOBAL_SYMBOL_NAMES => {
                 let Some(names) = piece(positions.values, field::SYMBOL_NAMES) else {
                     return Err(Skip::because("JIT symbol names are not in the trace"));
                 };
-                let names = built.lend(Buffer::of(&names)) as usize;
+                let names = lend(&mut built.buffers, Buffer::of(&names)) as usize;
                 let texts = built
                     .buffers
                     .last()
@@ -142,7 +137,7 @@ pub(crate) fn options<'t>(
                     pointers.push((names + at) as u64);
                     at += text.len();
                 }
-                *value = built.lend(Buffer::of_words(&pointers));
+                *value = lend(&mut built.buffers, Buffer::of_words(&pointers));
             }
             GLOBAL_SYMBOL_ADDRESSES => {
                 let Some(addresses) = piece(positions.values, field::SYMBOL_ADDRESSES) else {
@@ -152,7 +147,7 @@ pub(crate) fn options<'t>(
                     .into_iter()
                     .map(|address| player.ranges.translate(address))
                     .collect();
-                *value = built.lend(Buffer::of_words(&live));
+                *value = lend(&mut built.buffers, Buffer::of_words(&live));
             }
             REFERENCED_KERNEL_NAMES | REFERENCED_VARIABLE_NAMES => {
                 return Err(Skip::because(
@@ -166,7 +161,7 @@ pub(crate) fn options<'t>(
         .iter()
         .flat_map(|&option| (option as u32).to_le_bytes())
         .collect();
-    built.options = built.lend(Buffer::of(&numbers));
-    built.values = built.lend(Buffer::of_words(&values));
+    built.options = lend(&mut built.buffers, Buffer::of(&numbers));
+    built.values = lend(&mut built.buffers, Buffer::of_words(&values));
     Ok(built)
 }

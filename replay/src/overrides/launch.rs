@@ -7,7 +7,7 @@ use cutape_format::{Bytes, Call, layout::field};
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Function, Kind};
 
-use crate::buffer::{Buffer, copy_common, first, number, set_word, word};
+use crate::buffer::{Buffer, copy_common, first, lend, number, set_word, word};
 use crate::compare::payload::Payload;
 use crate::issue::frame::Frame;
 use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
@@ -43,12 +43,6 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    fn lend(&mut self, buffer: Buffer) -> u64 {
-        let address = buffer.address();
-        self.buffers.push(buffer);
-        address
-    }
-
     /// After the launch: the driver has copied the parameters when it returns.
     #[inline]
     fn release(self, player: &mut Player<'_>) {
@@ -228,7 +222,7 @@ fn rebuild<'t>(
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
         built.kernel_params = player.lent.stub();
-        built.extra = built.lend(Buffer::of_words(&[0, 0]));
+        built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
         return Ok(());
     }
     let inline = player.current.decoded.kernel_parameters;
@@ -254,7 +248,7 @@ fn rebuild<'t>(
                 if !nothing && call.succeeded() {
                     return Err(Skip::because("its parameters are not in the trace"));
                 }
-                built.extra = built.lend(Buffer::of_words(&[0, 0]));
+                built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
             }
             None => built.kernel_params = player.lent.stub(),
         }
@@ -292,7 +286,7 @@ fn rebuild<'t>(
             };
             built.given = Some((given.function, number));
         }
-        None if takes_extra => built.extra = built.lend(as_list(&packed)),
+        None if takes_extra => built.extra = lend(&mut built.buffers, as_list(&packed)),
         None => built.kernel_params = as_one(built, &packed),
     }
     Ok(())
@@ -333,9 +327,12 @@ fn as_list(packed: &[u8]) -> Buffer {
 fn as_one(built: &mut Parameters, packed: &[u8]) -> u64 {
     let mut padded = packed.to_vec();
     padded.resize(packed.len() + PARAMETER_BYTES, 0);
-    let base = built.lend(Buffer::of(&padded));
+    let base = lend(&mut built.buffers, Buffer::of(&padded));
     // One more, so that a driver that looks behind the last finds memory.
-    built.lend(Buffer::of_words(&[base, base + packed.len() as u64]))
+    lend(
+        &mut built.buffers,
+        Buffer::of_words(&[base, base + packed.len() as u64]),
+    )
 }
 
 /// Says which host memory a kernel was given of which the trace does not say what the program
@@ -392,10 +389,10 @@ fn config<'t>(
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
             attribute_live(player, call, attribute)?;
         }
-        let address = built.lend(Buffer::of(&attributes));
+        let address = lend(&mut built.buffers, Buffer::of(&attributes));
         set_word(&mut config, CONFIG_ATTRIBUTES, address);
     }
-    Ok(built.lend(Buffer::of(&config)))
+    Ok(lend(&mut built.buffers, Buffer::of(&config)))
 }
 
 /// The value of one attribute of a kernel node, with live handles and addresses.

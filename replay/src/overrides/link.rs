@@ -47,7 +47,7 @@ pub(crate) fn add_data(Job(player, call, function): Job<'_, '_>) -> Played {
                 "the trace holds less of its input than it reads",
             ));
         }
-        // What stood behind the given size matters to a parser of text.
+        // The byte behind the given size matters to a parser of text.
         let behind = module::piece(player, call, data, field::BYTE_BEHIND);
         bytes.extend(behind.unwrap_or_default());
         bytes.extend([0; 16]);
@@ -91,7 +91,7 @@ fn add<'t>(
 /// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
 pub(crate) fn complete(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut frame = player.marshal(call, function, &[])?;
-    // Another driver makes another cubin, and so does one driver for another device: its size is no divergence.
+    // Another driver or device gives another cubin, so a different size is no divergence.
     let alike = player.machine.compiles_alike();
     let result = player.issue(call, function, &frame)?;
     let (live, size) = (frame.word_at(1), frame.word_at(2));

@@ -1,4 +1,5 @@
-//! Functions that need more than the registry's roles, by what they are about; the files are named as the interposer's.
+//! Functions that need more than the registry's roles, by subject. The files have the names of the
+//! interposer's.
 
 pub(crate) mod batch;
 pub(crate) mod callback;

@@ -26,8 +26,8 @@ pub(crate) struct Image {
 
 /// Puts the image of a parameter into memory.
 ///
-/// An address inside the cubin of a link state that lives is that of the live cubin. After cuLinkDestroy the recorded
-/// bytes are used: what the driver found there then, whether still the cubin or not.
+/// An address inside the cubin of a live link state becomes that of the live cubin. After
+/// cuLinkDestroy the recorded bytes are used, which the driver found there.
 pub(crate) fn image<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -86,8 +86,8 @@ pub(crate) fn piece<'t>(
     }
 }
 
-/// As [`piece`]; an image that the trace names by a file that has gone or changed is an error that says so, as its wrapper
-/// must never reach the driver without it.
+/// As [`piece`]; fails if the file that has the image is missing or changed, because the driver must
+/// never get the wrapper without it.
 pub(crate) fn image_piece<'t>(
     player: &Player<'t>,
     call: &Call<'t>,
@@ -153,7 +153,8 @@ pub(crate) struct MemoryFile {
     pub path: Buffer,
 }
 
-/// Makes a file of what was recorded of the one that a call names; a name of nothing if there was none.
+/// A file with the recorded content of the one that a call names; a path without a file if the
+/// recording had none.
 pub(crate) fn file<'t>(
     player: &Player<'t>,
     call: &Call<'t>,

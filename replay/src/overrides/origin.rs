@@ -1,4 +1,4 @@
-//! Functions that no recorded call gave: found again by module and name.
+//! Functions that no recorded call returned: found by module and name.
 
 use std::ffi::CString;
 
@@ -9,7 +9,8 @@ use crate::api::result_name;
 use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::Player;
 
-/// Books the function of a note, unless it cannot be had; then the calls that need it are left out and say so.
+/// Adds the function of a note to the handles. Calls that need a function that is not found are
+/// skipped with a reason.
 pub(crate) fn adopt<'t>(player: &mut Player<'t>, call: &Call<'t>, origin: OriginNote, name: &str) {
     let is_kernel = origin.is_kernel != 0;
     let (kind, owner_kind) = if is_kernel {

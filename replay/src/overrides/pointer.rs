@@ -20,8 +20,8 @@ fn is_placed(player: &Player<'_>, address: u64) -> bool {
     placed(player, address).is_some()
 }
 
-/// cuPointerSetAttribute: its only attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is invalid for mapped
-/// memory, which placed memory is. It changes when copies return; a replay does not depend on that.
+/// cuPointerSetAttribute: its only attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is invalid for
+/// mapped memory, which placed memory is. It changes when copies return; a replay does not depend on that.
 pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     match call.result() {
         Some(result) if is_placed(player, call.argument(2)) => {

@@ -1,4 +1,5 @@
-//! Waits in a stream for a value in memory: one that only the recorded program can write would never end.
+//! Waits in a stream for a value in memory. A wait for a value that only the program's CPU code
+//! writes would never end.
 
 use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
@@ -25,7 +26,7 @@ pub(crate) fn wait(Job(player, call, function): Job<'_, '_>) -> Played {
     player.plain(call, function)
 }
 
-/// cuStreamBatchMemOp: one such wait makes the whole batch unfit.
+/// cuStreamBatchMemOp: one such wait skips the whole batch.
 pub(crate) fn batch(Job(player, call, function): Job<'_, '_>) -> Played {
     let operations = call
         .snapshot(2, field::POINTEE)
