@@ -8,7 +8,7 @@ use crate::buffer::number;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::issue::traits::{self, CaptureStep, Traits};
 use crate::measure::timing::Measure;
 use crate::overrides;
@@ -93,13 +93,13 @@ fn attempt<'t>(
     traits: &Traits,
 ) -> Played {
     if call.leave.is_none() {
-        return Err(Skip::because("in flight when the recording ended"));
+        return skip("in flight when the recording ended");
     }
     follow_captures(player, call, function, traits.capture)?;
     if call.result() == Some(DEINITIALIZED) && function.returns_result {
-        return Err(Skip::because(
+        return skip(
             "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
-        ));
+        );
     }
     if !traits.reissued {
         return Err(Skip::because(function.reason));

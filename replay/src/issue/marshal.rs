@@ -11,7 +11,7 @@ use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Resolved, crashes_after_end};
 use crate::issue::length::length_of;
 use crate::issue::player::Player;
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::issue::traits;
 use crate::machine::devices::Here;
 use crate::place::address::{Found, Range};
@@ -107,9 +107,7 @@ impl<'t> Player<'t> {
                     Some(mut bytes) => {
                         if matches!(size, Length::ByAttribute(..)) {
                             if bytes.is_empty() && call.succeeded() {
-                                return Err(Skip::because(
-                                    "sets an attribute that this build does not know",
-                                ));
+                                return skip("sets an attribute that this build does not know");
                             }
                             self.input_live(call, param, size, &mut bytes)?;
                             // The driver may read the whole union.
@@ -190,14 +188,14 @@ impl<'t> Player<'t> {
             .map(|capture| self.payload(&capture))
         {
             Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
-            Some(Payload::Left(..)) => Err(Skip::because(
-                "the trace was recorded without the bytes that it needs",
-            )),
+            Some(Payload::Left(..)) => {
+                skip("the trace was recorded without the bytes that it needs")
+            }
             None if wanted == 0 => Ok(Some(Vec::new())),
-            Some(Payload::Unreadable) => Err(Skip::because(
-                "memory that it reads could not be read when it was recorded",
-            )),
-            None => Err(Skip::because("what it reads is not in the trace")),
+            Some(Payload::Unreadable) => {
+                skip("memory that it reads could not be read when it was recorded")
+            }
+            None => skip("what it reads is not in the trace"),
         }
     }
 
@@ -226,15 +224,11 @@ impl<'t> Player<'t> {
                 vec![0; usable(length)?].into()
             }
             _ => {
-                return Err(Skip::because(
-                    "host memory that it reads could not be read when it was recorded",
-                ));
+                return skip("host memory that it reads could not be read when it was recorded");
             }
         };
         if (bytes.len() as u64) < length {
-            return Err(Skip::because(
-                "the trace holds fewer host bytes than it reads",
-            ));
+            return skip("the trace holds fewer host bytes than it reads");
         }
         self.look_for_stale(call, &bytes);
         let kept = match self.is_captured(call) {
@@ -430,12 +424,10 @@ impl<'t> Player<'t> {
             Found::Freed(range) if !range.is_translated() => Ok(address),
             Found::Freed(range) => Ok(range.live.wrapping_add(address - range.start)),
             Found::Unknown if self.placement.reserves(address, 1) => Ok(address),
-            Found::Unknown if call.succeeded() => {
-                Err(Skip::because("uses memory that no re-issued call made"))
-            }
-            Found::Unknown if is_mapped(address) => Err(Skip::because(
+            Found::Unknown if call.succeeded() => skip("uses memory that no re-issued call made"),
+            Found::Unknown if is_mapped(address) => skip(
                 "names memory that no call made, at an address that the replaying process uses itself",
-            )),
+            ),
             Found::Unknown => Ok(address),
         }
     }

@@ -12,6 +12,11 @@ impl Skip {
     }
 }
 
+/// Leaves a call out.
+pub(crate) fn skip<T>(reason: impl Into<String>) -> Result<T, Skip> {
+    Err(Skip::because(reason))
+}
+
 impl From<CallError> for Skip {
     fn from(error: CallError) -> Self {
         Self(error.to_string())

@@ -4,11 +4,11 @@ use cutape_format::Call;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Function, Kind};
 
-use super::copy::{LONGEST, MOST_ROWS, is_host, source_bytes};
+use super::copy::{LONGEST, MOST_ROWS, is_host, live_rows, source_bytes};
 use crate::buffer::{Buffer, lend, number, set_word, word};
 use crate::issue::frame::Frame;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 
 const OPERATION_BYTES: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
 const SOURCE: usize = offset_of("CUDA_MEMCPY3D_BATCH_OP", "src.type");
@@ -165,15 +165,11 @@ fn host_side<'t>(
     }
     let (_, height, depth) = extent(operation);
     if volume(operation) > LONGEST || height.saturating_mul(depth) > MOST_ROWS {
-        return Err(Skip::because(
-            "more host memory in one copy than replay provides",
-        ));
+        return skip("more host memory in one copy than replay provides");
     }
     let other = if is_source { TARGET } else { SOURCE };
     if kind_of(operation, other) == ARRAY {
-        return Err(Skip::because(
-            "the host side of a copy with an array in a batch is not recorded",
-        ));
+        return skip("the host side of a copy with an array in a batch is not recorded");
     }
     Ok(true)
 }
@@ -204,15 +200,8 @@ fn operand<'t>(
     }
     let length = volume(operation) as usize;
     let rows = rows(operation, side);
-    let pinned = rows
-        .iter()
-        .map(|&(row, length)| Some((player.live_host(row, length as u64)?, length)))
-        .collect::<Option<Vec<_>>>();
-    let bytes = if is_source {
-        batch.next(length)?
-    } else {
-        Vec::new()
-    };
+    let pinned = live_rows(player, &rows);
+    let bytes = batch.next(if is_source { length } else { 0 })?;
     let pieces = match pinned {
         Some(pieces) => {
             let mut rest = bytes.as_slice();
@@ -222,11 +211,8 @@ fn operand<'t>(
                 rest = behind;
             }
             if let Some(((row, _), (live, _))) = rows.first().zip(pieces.first()) {
-                set_word(
-                    operation,
-                    side + OPERAND,
-                    recorded.wrapping_add(live.wrapping_sub(*row)),
-                );
+                let shift = live.wrapping_sub(*row);
+                set_word(operation, side + OPERAND, recorded.wrapping_add(shift));
             }
             pieces
         }
@@ -276,17 +262,10 @@ fn begin<'t>(
     written: u64,
 ) -> Result<Batch, Skip> {
     if read > LONGEST || written > LONGEST {
-        return Err(Skip::because(
-            "more host memory in one batch than replay provides",
-        ));
+        return skip("more host memory in one batch than replay provides");
     }
-    let source = if read == 0 {
-        Vec::new()
-    } else {
-        source_bytes(player, call, read)?
-    };
     Ok(Batch {
-        source,
+        source: source_bytes(player, call, read)?,
         ..Batch::default()
     })
 }
@@ -299,9 +278,7 @@ fn issue<'t>(
     batch: Batch,
 ) -> Played {
     if player.is_captured(call) {
-        return Err(Skip::because(
-            "batches of copies that are captured into a graph are not re-issued",
-        ));
+        return skip("batches of copies that are captured into a graph are not re-issued");
     }
     let mut frame: Frame = player.marshal(call, function, presets)?;
     frame.buffers.extend(batch.buffers);

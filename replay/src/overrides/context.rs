@@ -6,8 +6,8 @@ use cutape_registry::{ContextOp, Family, Function, Kind, PrimaryOp};
 use crate::issue::handles::{By, Key, Resolved};
 use crate::issue::player::{Job, Played, Player};
 
-/// cuDevicePrimaryCtxSetFlags: while nothing is allocated in the primary context, the replay releases
-/// it, because the program set the flags before the context was active.
+/// cuDevicePrimaryCtxSetFlags: while nothing is allocated in the primary context, the replay
+/// releases it, because the program set the flags before the context was active.
 pub(crate) fn set_flags(Job(player, call, function): Job<'_, '_>) -> Played {
     let device = live_device(player, call, 0);
     let steps_back = player.machine.held.contains(&device)

@@ -10,7 +10,7 @@ use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::frame::Frame;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::issue::traits;
 use crate::place::address::Found;
 
@@ -104,10 +104,9 @@ fn row_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64), y: u64, 
     let (width, rows, _) = extent;
     let at = |member: Option<usize>| member.map_or(0, |at| word(words, at));
     // A pitch or height of zero means: as wide, as high as the copy.
-    let pitch = if word(words, side.pitch) == 0 {
-        width
-    } else {
-        word(words, side.pitch)
+    let pitch = match word(words, side.pitch) {
+        0 => width,
+        pitch => pitch,
     };
     let height = match side.height {
         Some(member) if word(words, member) != 0 => word(words, member),
@@ -128,7 +127,7 @@ fn rows_at(side: Side, words: &[u8], base: u64, extent: (u64, u64, u64)) -> Vec<
         .collect()
 }
 
-/// The address of a side in linear memory, and whether its type says host memory; `None` for arrays.
+/// The address of a side in linear memory, and whether its type is host memory; `None` for arrays.
 fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
     match word(words, side.memory_type) & 0xffff_ffff {
         HOST => Some((word(words, side.host), true)),
@@ -149,9 +148,7 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
         return player.plain(call, function);
     };
     if words.len() < shape.size {
-        return Err(Skip::because(
-            "the trace holds less of its description than it reads",
-        ));
+        return skip("the trace holds less of its description than it reads");
     }
     let extent = extent(shape, &words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
@@ -179,11 +176,9 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
                 let last = row_at(side, &words, address, extent, extent.1 - 1, extent.2 - 1);
                 freed |= player.is_freed(first, extent.0) || player.is_freed(last, extent.0);
             }
-            let at = if host { side.host } else { side.device };
-            let live = if host {
-                0
-            } else {
-                player.live_address(call, address)?
+            let (at, live) = match host {
+                true => (side.host, 0),
+                false => (side.device, player.live_address(call, address)?),
             };
             if total != 0 || live == 0 {
                 set_word(&mut words, at, live);
@@ -191,33 +186,19 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
             continue;
         }
         if total > LONGEST || extent.1.saturating_mul(extent.2) > MOST_ROWS {
-            return Err(Skip::because(
-                "more host memory in one copy than replay provides",
-            ));
+            return skip("more host memory in one copy than replay provides");
         }
-        let at = if word(&words, side.memory_type) & 0xffff_ffff == HOST {
-            side.host
-        } else {
-            side.device
+        let at = match word(&words, side.memory_type) & 0xffff_ffff {
+            HOST => side.host,
+            _ => side.device,
         };
         let rows = rows_at(side, &words, address, extent);
         let is_captured = player.is_captured(call);
-        let pinned = if is_captured {
-            Some(player.graph_rows(&rows)?)
-        } else {
-            rows.iter()
-                .map(|&(row, length)| {
-                    player
-                        .live_host(row, length as u64)
-                        .map(|live| (live, length))
-                })
-                .collect::<Option<Vec<_>>>()
+        let pinned = match is_captured {
+            true => Some(player.graph_rows(&rows)?),
+            false => live_rows(player, &rows),
         };
-        let bytes = if is_source {
-            source_bytes(player, call, total)?
-        } else {
-            Vec::new()
-        };
+        let bytes = source_bytes(player, call, if is_source { total } else { 0 })?;
         let pieces = match pinned {
             Some(pieces) => {
                 let first = rows.first().zip(pieces.first());
@@ -269,8 +250,8 @@ fn is_device(player: &Player<'_>, address: u64) -> bool {
     }
 }
 
-/// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Its host memory lives as
-/// long as the graph; each launch fills it.
+/// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Its host memory lives
+/// as long as the graph; each launch fills it.
 pub(crate) fn node_live<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
@@ -280,9 +261,7 @@ pub(crate) fn node_live<'t>(
     let extent = extent(shape, words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
     if total > LONGEST || extent.1.saturating_mul(extent.2) > MOST_ROWS {
-        return Err(Skip::because(
-            "more memory in one copy than replay provides",
-        ));
+        return skip("more memory in one copy than replay provides");
     }
     for side in [shape.source, shape.target] {
         let kind = word(words, side.memory_type) & 0xffff_ffff;
@@ -401,12 +380,21 @@ fn has_host_bytes(call: &Call<'_>) -> bool {
         .any(|capture| capture.field == field::HOST_BYTES)
 }
 
+/// Rows of pinned memory where they are at replay, if all of them are.
+pub(super) fn live_rows(player: &Player<'_>, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
+    let live = |&(row, length)| Some((player.live_host(row, length as u64)?, length));
+    rows.iter().map(live).collect()
+}
+
 /// The bytes that a copy reads from host memory, rows without gaps.
 pub(super) fn source_bytes<'t>(
     player: &mut Player<'t>,
     call: &Call<'t>,
     total: u64,
 ) -> Result<Vec<u8>, Skip> {
+    if total == 0 {
+        return Ok(Vec::new());
+    }
     let capture = call
         .snapshots()
         .find(|capture| capture.field == field::HOST_BYTES);
@@ -415,16 +403,14 @@ pub(super) fn source_bytes<'t>(
             player.look_for_stale(call, &bytes);
             Ok(bytes.into_owned())
         }
-        Some(Payload::Here(_)) => Err(Skip::because(
-            "the trace holds fewer host bytes than it reads",
-        )),
+        Some(Payload::Here(_)) => skip("the trace holds fewer host bytes than it reads"),
         Some(Payload::Left(_, hash)) => {
             player.bytes_are_missing(hash);
             Ok(vec![0; total as usize])
         }
-        Some(Payload::Unreadable) | None => Err(Skip::because(
-            "host memory that it reads could not be read when it was recorded",
-        )),
+        Some(Payload::Unreadable) | None => {
+            skip("host memory that it reads could not be read when it was recorded")
+        }
     }
 }
 
@@ -445,15 +431,9 @@ pub(crate) fn unified(Job(player, call, function): Job<'_, '_>) -> Played {
             continue;
         }
         if length > LONGEST {
-            return Err(Skip::because(
-                "more host memory in one copy than replay provides",
-            ));
+            return skip("more host memory in one copy than replay provides");
         }
-        let bytes = if is_source {
-            source_bytes(player, call, length)?
-        } else {
-            Vec::new()
-        };
+        let bytes = source_bytes(player, call, if is_source { length } else { 0 })?;
         let is_captured = player.is_captured(call);
         let kept = match is_captured {
             true => Some(player.graph_host(address, length)?),

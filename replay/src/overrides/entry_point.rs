@@ -1,7 +1,7 @@
 //! cuGetProcAddress: found or not, never where. cuGetExportTable: private tables are not asked for.
 
 use crate::issue::player::{Job, Played};
-use crate::issue::skip::Skip;
+use crate::issue::skip::skip;
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.
@@ -24,5 +24,5 @@ pub(crate) fn proc_address(Job(player, call, function): Job<'_, '_>) -> Played {
 
 /// The tables are of the driver's own concern; what they are used for is not recorded either.
 pub(crate) fn export_table(_: Job<'_, '_>) -> Played {
-    Err(Skip::because("private table"))
+    skip("private table")
 }

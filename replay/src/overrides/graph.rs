@@ -12,7 +12,7 @@ use crate::compare::received::read_memory;
 use crate::issue::frame::Expect;
 use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::skip;
 use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
 use crate::report::What;
@@ -283,13 +283,11 @@ pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
         if call.argument(PATH) == 0 {
             return player.plain(call, function);
         }
-        return Err(Skip::because("failed to write a file of the program's"));
+        return skip("failed to write a file of the program's");
     }
     let path = std::env::temp_dir().join(format!("cutape-graph-{}.dot", std::process::id()));
     let Some(text) = path.to_str() else {
-        return Err(Skip::because(
-            "the folder for temporary files has no name in UTF-8",
-        ));
+        return skip("the folder for temporary files has no name in UTF-8");
     };
     let name = format!("{text}\0");
     let played = player.reissue_with(call, function, &[(PATH, name.as_bytes())]);

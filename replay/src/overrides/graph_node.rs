@@ -1,5 +1,5 @@
-//! The parameters of graph nodes: live handles, addresses and arrays are put into the structs that a
-//! call takes, and the structs that it returns are compared.
+//! The parameters of graph nodes: live handles, addresses and arrays are put into the structs that
+//! a call takes, and the structs that it returns are compared.
 
 use std::ops::Range as Bytes;
 
@@ -17,7 +17,7 @@ use crate::compare::received::read_memory;
 use crate::issue::frame::Frame;
 use crate::issue::handles::{Belongs, By};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::overrides::module::piece;
 use crate::overrides::{callback, copy, launch};
 use crate::place::address::{Range, Way};
@@ -297,9 +297,7 @@ fn make_live<'t>(
             );
         }
         Shape::External => {
-            return Err(Skip::because(
-                "needs a semaphore that another API or process exported",
-            ));
+            return skip("needs a semaphore that another API or process exported");
         }
         _ => {}
     }

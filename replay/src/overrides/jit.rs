@@ -5,7 +5,7 @@ use cutape_format::{Call, layout::field};
 use crate::buffer::{Buffer, lend, number};
 use crate::compare::payload::Payload;
 use crate::issue::player::Player;
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;
@@ -65,7 +65,7 @@ pub(crate) fn options<'t>(
         };
         let (options, values) = (stub(positions.options), stub(positions.values));
         if count > 512 {
-            return Err(Skip::because("more JIT options than there can be"));
+            return skip("more JIT options than there can be");
         }
         return Ok(JitOptions {
             options,
@@ -84,14 +84,10 @@ pub(crate) fn options<'t>(
     let numbers = piece(positions.options, field::OPTIONS).map(|bytes| words(&bytes, 4));
     let values = piece(positions.values, field::OPTION_VALUES).map(|bytes| words(&bytes, 8));
     let (Some(numbers), Some(mut values)) = (numbers, values) else {
-        return Err(Skip::because(
-            "its JIT options could not be read when it was recorded",
-        ));
+        return skip("its JIT options could not be read when it was recorded");
     };
     if (numbers.len() as u64) < count || (values.len() as u64) < count {
-        return Err(Skip::because(
-            "the trace holds fewer JIT options than it counts",
-        ));
+        return skip("the trace holds fewer JIT options than it counts");
     }
     let size_of = |size_option: u32| {
         numbers
@@ -115,15 +111,13 @@ pub(crate) fn options<'t>(
                     _ => info_bytes,
                 };
                 if size > LONGEST_LOG {
-                    return Err(Skip::because(
-                        "a JIT log buffer longer than replay provides",
-                    ));
+                    return skip("a JIT log buffer longer than replay provides");
                 }
                 *value = lend(&mut built.buffers, Buffer::zeroed(size as usize));
             }
             GLOBAL_SYMBOL_NAMES => {
                 let Some(names) = piece(positions.values, field::SYMBOL_NAMES) else {
-                    return Err(Skip::because("JIT symbol names are not in the trace"));
+                    return skip("JIT symbol names are not in the trace");
                 };
                 let names = lend(&mut built.buffers, Buffer::of(&names)) as usize;
                 let texts = built
@@ -141,7 +135,7 @@ pub(crate) fn options<'t>(
             }
             GLOBAL_SYMBOL_ADDRESSES => {
                 let Some(addresses) = piece(positions.values, field::SYMBOL_ADDRESSES) else {
-                    return Err(Skip::because("JIT symbol addresses are not in the trace"));
+                    return skip("JIT symbol addresses are not in the trace");
                 };
                 let live: Vec<u64> = words(&addresses, 8)
                     .into_iter()
@@ -150,9 +144,7 @@ pub(crate) fn options<'t>(
                 *value = lend(&mut built.buffers, Buffer::of_words(&live));
             }
             REFERENCED_KERNEL_NAMES | REFERENCED_VARIABLE_NAMES => {
-                return Err(Skip::because(
-                    "lists of referenced names among its JIT options are not recorded",
-                ));
+                return skip("lists of referenced names among its JIT options are not recorded");
             }
             _ => {}
         }

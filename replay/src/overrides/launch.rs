@@ -12,7 +12,7 @@ use crate::compare::payload::Payload;
 use crate::issue::frame::Frame;
 use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::overrides::module::piece;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
@@ -106,7 +106,7 @@ pub(crate) fn cooperative(Job(player, call, function): Job<'_, '_>) -> Played {
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not
 /// recorded.
 pub(crate) fn multi_device(_: Job<'_, '_>) -> Played {
-    Err(Skip::because("its list of launches is not recorded"))
+    skip("its list of launches is not recorded")
 }
 
 /// cuLaunchKernelEx.
@@ -235,7 +235,7 @@ fn rebuild<'t>(
             .snapshot(params, field::KERNEL_PARAMETERS)
             .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
         if call.succeeded() && (unreadable || !player.issuer.kernels.layout(handle).is_empty()) {
-            return Err(Skip::because("its parameters are not in the trace"));
+            return skip("its parameters are not in the trace");
         }
         // No parameters, or a launch that was refused before they mattered.
         match extra {
@@ -246,7 +246,7 @@ fn rebuild<'t>(
                     .next()
                     .is_none_or(|word| number(word) == 0);
                 if !nothing && call.succeeded() {
-                    return Err(Skip::because("its parameters are not in the trace"));
+                    return skip("its parameters are not in the trace");
                 }
                 built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
             }
@@ -367,9 +367,7 @@ fn config<'t>(
     let config =
         piece(player, call, position, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
     let Some(mut config) = config else {
-        return Err(Skip::because(
-            "its configuration could not be read when it was recorded",
-        ));
+        return skip("its configuration could not be read when it was recorded");
     };
     let stream = player.live_handle(call, Kind::Stream, word(&config, CONFIG_STREAM))?;
     set_word(&mut config, CONFIG_STREAM, stream);
@@ -377,14 +375,10 @@ fn config<'t>(
     if word(&config, CONFIG_ATTRIBUTES) != 0 {
         let attributes = piece(player, call, position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
-            return Err(Skip::because(
-                "its attributes could not be read when it was recorded",
-            ));
+            return skip("its attributes could not be read when it was recorded");
         };
         if attributes.len() < count.saturating_mul(ATTRIBUTE_BYTES) {
-            return Err(Skip::because(
-                "the trace holds fewer attributes than it counts",
-            ));
+            return skip("the trace holds fewer attributes than it counts");
         }
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
             attribute_live(player, call, attribute)?;
@@ -422,9 +416,7 @@ fn attribute_live<'t>(
             player.live_handle(call, Kind::Event, value)?
         }
         DEVICE_UPDATABLE_KERNEL_NODE => {
-            return Err(Skip::because(
-                "device-updatable kernel nodes are not re-issued",
-            ));
+            return skip("device-updatable kernel nodes are not re-issued");
         }
         _ => return Ok(()),
     };

@@ -5,7 +5,7 @@ use cutape_registry::Function;
 
 use crate::buffer::{Buffer, number};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::overrides::{jit, module};
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
@@ -66,9 +66,7 @@ fn library_options<'t>(
         ]);
     }
     let Some(options) = module::piece(player, call, LIBRARY_OPTIONS, field::LIBRARY_OPTIONS) else {
-        return Err(Skip::because(
-            "its library options could not be read when it was recorded",
-        ));
+        return skip("its library options could not be read when it was recorded");
     };
     let values = module::piece(
         player,

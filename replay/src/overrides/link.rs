@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::compare::received::read_memory;
 use crate::issue::links::LinkState;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::skip;
 use crate::overrides::{jit, module};
 use crate::place::address::{Range, Way};
 
@@ -40,12 +40,10 @@ pub(crate) fn add_data(Job(player, call, function): Job<'_, '_>) -> Played {
     } else {
         let bytes = module::image_piece(player, call, data, field::POINTEE)?;
         let Some(mut bytes) = bytes.or_else(|| (size == 0).then(Vec::new)) else {
-            return Err(Skip::because("its input is not in the trace"));
+            return skip("its input is not in the trace");
         };
         if (bytes.len() as u64) < size {
-            return Err(Skip::because(
-                "the trace holds less of its input than it reads",
-            ));
+            return skip("the trace holds less of its input than it reads");
         }
         // The byte behind the given size matters to a parser of text.
         let behind = module::piece(player, call, data, field::BYTE_BEHIND);

@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::issue::frame::Frame;
 use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::skip;
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
 
@@ -175,9 +175,7 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
         if start == 0 || length == 0 {
             return player.plain(call, function);
         }
-        return Err(Skip::because(
-            "failed to register host memory of the program, which replay does not have",
-        ));
+        return skip("failed to register host memory of the program, which replay does not have");
     }
     if let Some(answer) = context_missing(player) {
         return player.answer(call, function, frame, answer);
@@ -193,9 +191,7 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
         }
         Err(refusal) => {
             if length > LONGEST {
-                return Err(Skip::because(
-                    "registers more host memory than replay provides",
-                ));
+                return skip("registers more host memory than replay provides");
             }
             // Page-aligned memory of our own takes its place.
             let page = crate::plan::PAGE;

@@ -9,7 +9,7 @@ use cutape_registry::{Family, Function, LinkOp};
 use crate::buffer::{Buffer, copy_common};
 use crate::compare::payload::Payload;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::{Skip, skip};
 use crate::overrides::jit;
 use crate::place::address::Found;
 
@@ -86,8 +86,8 @@ pub(crate) fn piece<'t>(
     }
 }
 
-/// As [`piece`]; fails if the file that has the image is missing or changed, because the driver must
-/// never get the wrapper without it.
+/// As [`piece`]; fails if the file that has the image is missing or changed, because the driver
+/// must never get the wrapper without it.
 pub(crate) fn image_piece<'t>(
     player: &Player<'t>,
     call: &Call<'t>,
@@ -162,7 +162,7 @@ pub(crate) fn file<'t>(
 ) -> Result<MemoryFile, Skip> {
     let Some(content) = piece(player, call, position, field::FILE) else {
         if call.succeeded() {
-            return Err(Skip::because("the file that it loads is not in the trace"));
+            return skip("the file that it loads is not in the trace");
         }
         return Ok(MemoryFile {
             _file: None,
@@ -173,7 +173,7 @@ pub(crate) fn file<'t>(
     let mut file = unsafe {
         let descriptor = libc::memfd_create(c"cutape-image".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 {
-            return Err(Skip::because("no memory for the file that it loads"));
+            return skip("no memory for the file that it loads");
         }
         std::fs::File::from_raw_fd(descriptor)
     };

@@ -7,7 +7,7 @@ use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, i
 use crate::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::issue::skip::skip;
 use crate::overrides::memory::placed;
 use crate::report::What;
 
@@ -21,7 +21,8 @@ fn is_placed(player: &Player<'_>, address: u64) -> bool {
 }
 
 /// cuPointerSetAttribute: its only attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is invalid for
-/// mapped memory, which placed memory is. It changes when copies return; a replay does not depend on that.
+/// mapped memory, which placed memory is. It changes when copies return; a replay does not depend
+/// on that.
 pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
     match call.result() {
         Some(result) if is_placed(player, call.argument(2)) => {
@@ -108,7 +109,7 @@ fn scattered<'t>(
     let longest = types.iter().map(|known| known.bytes as usize).max();
     let room = longest.unwrap_or(0).max(ANSWER_BYTES);
     if types.len() > MOST_QUESTIONS || room > 1 << 20 {
-        return Err(Skip::because("asks for more than replay has room for"));
+        return skip("asks for more than replay has room for");
     }
     let answers = Buffer::zeroed(room * types.len());
     let places: Vec<u64> = (0..types.len())
