@@ -145,9 +145,11 @@ impl State {
         let function = function.map(|handle| self.objects.resolve(Kind::Function, handle));
         modules[0] = function.and_then(|found| parent(found.live()?));
         if plan.takes_addresses {
-            let addresses = plan.steps.iter().filter_map(|&(position, step)| {
-                matches!(step, Step::Device(_)).then(|| call.argument(position))
-            });
+            let devices = plan
+                .steps
+                .iter()
+                .filter(|(_, step)| matches!(step, Step::Device(_)));
+            let addresses = devices.map(|&(position, _)| call.argument(position));
             let globals = addresses.filter_map(|address| {
                 let id = self.memory_at(address)?;
                 (self.objects.get(id)?.kind == Kind::Global).then_some(id)
