@@ -6,11 +6,11 @@
 //! in the file: in the buffer, which is mapped from it, or in a chunk; the buffer is emptied only
 //! after the copy is complete.
 //!
-//! A flusher in `record`'s process, which copied full buffers while their threads went on in
-//! others, was measured and removed (2026-11-22, one H200, driver 580.159.04, builds in turn): a
-//! PyTorch step took 4.45 ms (3.95 to 5.29) with it, 4.84 (3.59 to 5.42) without it, and 4.13 (3.46
-//! to 4.77) unrecorded; a call on each of 16 threads 165 ns (155 to 246) and 195 (187 to 205), on
-//! one thread 72 (54 to 81) and 64 (60 to 85). The ranges overlap.
+//! A flusher in `record`'s process, which copied full buffers while their threads continued in
+//! others, was measured and removed (2026-11-22, H200, driver 580.159.04): with it a PyTorch step
+//! took 4.45 ms (3.95 to 5.29), without it 4.84 (3.59 to 5.42), unrecorded 4.13 (3.46 to 4.77).
+//! Calls of 16 threads that do nothing else got slower, from 118 ns (108 to 124) to 147 (132 to
+//! 150): `benches/results/2026-11-22-h200.md`.
 
 use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH,
