@@ -23,17 +23,17 @@ pub(crate) struct LaunchShape {
 
 impl LaunchShape {
     /// Reads the arguments or the `CUlaunchConfig` of a launch.
+    #[inline]
     pub(crate) fn of(function: &Function, op: LaunchOp, call: &Call<'_>) -> Self {
         match op {
             LaunchOp::Arguments(at) => {
-                let argument =
-                    |position: u8, offset: usize| call.argument(usize::from(position) + offset);
-                let three = |offset| [0, 1, 2_usize].map(|axis| argument(at.grid, offset + axis));
+                let argument = |position: u8| call.argument(usize::from(position));
+                let three = |at: u8| Some([argument(at), argument(at + 1), argument(at + 2)]);
                 Self {
-                    grid: Some(three(0)),
-                    block: Some(three(3)),
-                    shared: Some(argument(at.shared, 0)),
-                    stream: Some(argument(at.stream, 0)),
+                    grid: three(at.grid),
+                    block: three(at.grid + 3),
+                    shared: Some(argument(at.shared)),
+                    stream: Some(argument(at.stream)),
                 }
             }
             LaunchOp::Config(at) => {

@@ -8,6 +8,8 @@ use cutape_registry::{
     MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamOp, Transfer, Waits, Width,
 };
 
+use crate::objects::Site;
+
 const CONFIG_STREAM: usize = cutape_registry::layout::offset_of("CUlaunchConfig", "hStream");
 
 /// Something that a successful call does to the object of one parameter.
@@ -106,7 +108,7 @@ impl Action {
 
     /// True if the work of a call on a stream cannot still run when the call returns, or is no
     /// work.
-    pub(crate) fn submits_nothing(self) -> bool {
+    fn submits_nothing(self) -> bool {
         matches!(
             self,
             Self::EventRecord | Self::WaitEvent | Self::BeginCapture | Self::EndCapture
@@ -156,6 +158,8 @@ pub struct Effects {
     pub unobserved: Box<[Kind]>,
     /// Position of a launch's configuration.
     config: Option<usize>,
+    /// A successful call puts work into a stream, which may still run when the call returns.
+    pub(crate) submits: bool,
     /// A successful call does no more than put work into a stream.
     pub only_submits: bool,
 }
@@ -185,9 +189,11 @@ impl Effects {
             Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
             _ => None,
         };
+        let has_stream = function.stream.is_some() || config.is_some();
         Self {
             function,
             action,
+            submits: has_stream && function.waits == Waits::No && !action.submits_nothing(),
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No
@@ -200,7 +206,12 @@ impl Effects {
 
     /// True if a call changes nothing in a [`crate::State`].
     pub fn is_empty(&self) -> bool {
-        self.only_submits && self.function.stream.is_none() && self.config.is_none()
+        self.only_submits && !self.submits
+    }
+
+    /// The call, as history keeps it.
+    pub(crate) fn site(&self, call: &Call<'_>) -> Site {
+        Site::of(self.function.name, call)
     }
 
     /// Position of a parameter by name.
@@ -227,6 +238,7 @@ impl Effects {
     }
 
     /// The handle of the stream that a call's work is ordered on.
+    #[inline]
     pub fn stream(&self, call: &Call<'_>) -> Option<u64> {
         match self.function.stream {
             Some(position) => Some(call.argument(usize::from(position))),

@@ -282,10 +282,16 @@ impl<X> State<X> {
 
     /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before
     /// [`State::apply`].
+    #[inline]
     pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
-        if effects.action.submits_nothing() || effects.function.waits != Waits::No {
-            return None;
+        if effects.submits {
+            self.submit_work(effects, call)
+        } else {
+            None
         }
+    }
+
+    fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
         let stream = self.call_stream(effects, call)?;
         let work = self.order.submit(stream)?;
         if effects.action == Action::HostFunction {
@@ -308,12 +314,11 @@ impl<X> State<X> {
             self.objects.note_unobserved(kind, call.index);
         }
         if effects.action != Action::None || !effects.objects.is_empty() {
-            let site = Site::of(effects.function.name, call);
-            self.order_events(effects, call, site);
+            self.order_events(effects, call);
             for &(position, effect) in &effects.objects {
-                self.apply_effect(effects, call, site, (position, effect), data);
+                self.apply_effect(effects, call, (position, effect), data);
             }
-            self.follow_contexts(effects, call, site);
+            self.follow_contexts(effects, call);
         }
         if effects.action != Action::None || effects.function.waits != Waits::No {
             self.complete(effects, call);
@@ -328,7 +333,7 @@ impl<X> State<X> {
     }
 
     /// Records of events, waits of streams for them, and captures.
-    fn order_events(&mut self, effects: &Effects, call: &Call<'_>, site: Site) {
+    fn order_events(&mut self, effects: &Effects, call: &Call<'_>) {
         match effects.action {
             Action::BeginCapture => return self.order.capture_began(),
             Action::EndCapture => return self.order.capture_ended(),
@@ -350,7 +355,7 @@ impl<X> State<X> {
             self.order.wait(stream, &event.before);
         } else {
             event.before = self.order.clock(stream);
-            event.record = Some(site);
+            event.record = Some(effects.site(call));
         }
     }
 
@@ -358,7 +363,6 @@ impl<X> State<X> {
         &mut self,
         effects: &Effects,
         call: &Call<'_>,
-        site: Site,
         (position, effect): (usize, Effect),
         data: &mut dyn FnMut(Kind) -> Option<X>,
     ) {
@@ -380,7 +384,7 @@ impl<X> State<X> {
                         kind,
                         handle,
                         origin: Origin::Created,
-                        created: site,
+                        created: effects.site(call),
                         created_ticks: call.leave.map_or(0, |leave| leave.ticks),
                         parent,
                         context,
@@ -398,7 +402,7 @@ impl<X> State<X> {
             }
             Effect::Find(kind, parent) => {
                 if let Some(handle) = returned() {
-                    self.found(effects, call, site, (kind, handle), parent, data);
+                    self.found(effects, call, (kind, handle), parent, data);
                 }
             }
             Effect::FindMany(kind, parent) => {
@@ -406,20 +410,20 @@ impl<X> State<X> {
                 let handles = bytes.as_chunks::<8>().0.iter();
                 for handle in handles.map(|word| u64::from_le_bytes(*word)) {
                     if handle != 0 {
-                        self.found(effects, call, site, (kind, handle), parent, data);
+                        self.found(effects, call, (kind, handle), parent, data);
                     }
                 }
             }
             Effect::Get(kind) => {
                 if let Some(handle) = returned() {
-                    self.got(effects, call, site, (kind, handle));
+                    self.got(effects, call, (kind, handle));
                 }
             }
             Effect::Destroy(kind) => {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));
                 if let Some(id) = meant {
-                    let ended = self.objects.end(id, site);
+                    let ended = self.objects.end(id, effects.site(call));
                     self.ended(ended);
                 }
             }
@@ -456,7 +460,6 @@ impl<X> State<X> {
         &mut self,
         effects: &Effects,
         call: &Call<'_>,
-        site: Site,
         (kind, handle): (Kind, u64),
         parent: Parent,
         data: &mut dyn FnMut(Kind) -> Option<X>,
@@ -478,7 +481,7 @@ impl<X> State<X> {
             kind,
             handle,
             origin: Origin::Found,
-            created: site,
+            created: effects.site(call),
             created_ticks: call.leave.map_or(0, |leave| leave.ticks),
             parent,
             context,
@@ -507,7 +510,7 @@ impl<X> State<X> {
     }
 
     /// A call returned a handle that may not be known.
-    fn got(&mut self, effects: &Effects, call: &Call<'_>, site: Site, (kind, handle): (Kind, u64)) {
+    fn got(&mut self, effects: &Effects, call: &Call<'_>, (kind, handle): (Kind, u64)) {
         let known = self.objects.find(kind, handle);
         // A destroyed context stays current in other threads, so a query that returns it proves
         // nothing.
@@ -526,7 +529,7 @@ impl<X> State<X> {
                 Some(_) => Origin::Found,
                 None => Origin::FirstSeen,
             },
-            created: site,
+            created: effects.site(call),
             created_ticks: call.leave.map_or(0, |leave| leave.ticks),
             parent,
             context: current.filter(|_| kind != Kind::Context),
@@ -563,7 +566,7 @@ impl<X> State<X> {
     }
 
     /// Which context is current, and which primary contexts are retained.
-    fn follow_contexts(&mut self, effects: &Effects, call: &Call<'_>, site: Site) {
+    fn follow_contexts(&mut self, effects: &Effects, call: &Call<'_>) {
         let thread = call.thread;
         let returned = || call.out(effects.at("pctx")?);
         let object = |handle| self.objects.live(Kind::Context, handle);
@@ -601,13 +604,13 @@ impl<X> State<X> {
             }
             Action::Primary(PrimaryOp::Release) => {
                 if let Some(context) = self.contexts.release(call.argument(0) as i32) {
-                    let ended = self.objects.end(context, site);
+                    let ended = self.objects.end(context, effects.site(call));
                     self.ended(ended);
                 }
             }
             Action::Primary(PrimaryOp::Reset) => {
                 if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
-                    let ended = self.objects.end_children(context, site);
+                    let ended = self.objects.end_children(context, effects.site(call));
                     self.ended(ended);
                 }
             }

@@ -3,7 +3,7 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
-use cutape_model::{Effect, ObjectId, Site};
+use cutape_model::{Changes, Effect, ObjectId, Site};
 use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, NodeKind, NodeParams};
 
 use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own};
@@ -76,9 +76,13 @@ impl State {
     /// Follows up on objects that became known or ended.
     #[inline]
     fn follow_changes(&mut self) {
-        let Some(changes) = self.model.take_changes() else {
-            return;
-        };
+        if let Some(changes) = self.model.take_changes() {
+            self.follow(&changes);
+        }
+    }
+
+    #[cold]
+    fn follow(&mut self, changes: &Changes) {
         for &id in &changes.created {
             self.created(id);
         }
@@ -158,7 +162,8 @@ impl State {
                 *module = parent(global);
             }
         }
-        for module in modules.into_iter().flatten() {
+        for module in modules {
+            let Some(module) = module else { continue };
             let object = self.objects.get(module);
             if object.is_none_or(|object| object.kind != Kind::Module) {
                 continue;

@@ -267,6 +267,8 @@ struct KernelEntries {
     entries: Vec<(Option<String>, KernelEntry)>,
     by_name: HashMap<Option<String>, usize>,
     by_handle: HashMap<u64, usize>,
+    /// Loops launch the same handle again and again.
+    last: Option<(u64, usize)>,
     /// [`TraceState::kernel_version`] when the handles were looked up.
     version: u64,
 }
@@ -277,14 +279,19 @@ impl KernelEntries {
         if self.version != version {
             self.version = version;
             self.by_handle.clear();
+            self.last = None;
         }
-        let place = *self.by_handle.entry(handle).or_insert_with(|| {
-            let name = state.kernel_name(handle).map(str::to_owned);
-            *self.by_name.entry(name.clone()).or_insert_with(|| {
-                self.entries.push((name, KernelEntry::default()));
-                self.entries.len() - 1
-            })
-        });
+        let place = match self.last {
+            Some((last, place)) if last == handle => place,
+            _ => *self.by_handle.entry(handle).or_insert_with(|| {
+                let name = state.kernel_name(handle).map(str::to_owned);
+                *self.by_name.entry(name.clone()).or_insert_with(|| {
+                    self.entries.push((name, KernelEntry::default()));
+                    self.entries.len() - 1
+                })
+            }),
+        };
+        self.last = Some((handle, place));
         &mut self.entries[place].1
     }
 }

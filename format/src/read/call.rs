@@ -158,7 +158,8 @@ impl<'a> Call<'a> {
 
     /// The bytes behind an out pointer after the call, if the record holds them.
     pub fn out_bytes(&self, position: usize) -> Option<&'a [u8]> {
-        let snapshot = self.leave?.snapshot(position, field::POINTEE)?;
+        let leave = self.leave.as_ref()?;
+        let snapshot = leave.snapshot(position, field::POINTEE)?;
         snapshot.bytes.inline()
     }
 
@@ -188,8 +189,15 @@ impl<'a> Leave<'a> {
     }
 }
 
+#[inline]
 fn find(mut all: Snapshots<'_>, position: usize, field: u8) -> Option<Snapshot<'_>> {
-    all.find(|snapshot| usize::from(snapshot.parameter) == position && snapshot.field == field)
+    let is_it =
+        |found: &Snapshot<'_>| usize::from(found.parameter) == position && found.field == field;
+    // Nearly always the first.
+    match all.next()? {
+        first if is_it(&first) => Some(first),
+        _ => all.find(is_it),
+    }
 }
 
 /// One to eight bytes as a little-endian number.

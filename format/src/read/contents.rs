@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::file_range::FileRange;
 use crate::layout::{
-    BlobRef, CallCount, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, note_kind, record_kind,
+    BlobRef, CallCount, LEAVE_HEAD_LENGTH, RECORD_HEAD_LENGTH, RecordHead, note_kind, record_kind,
     snapshot_flag,
 };
 use crate::read::error::Damage;
@@ -116,21 +116,21 @@ impl Contents {
                     if let Some(outliner) = &mut outliner {
                         outliner.enter(at, head, known, enter.as_ref());
                     }
-                    continue;
                 }
-                record_kind::LEAVE_SHORT | record_kind::SNAPSHOT | record_kind::LEAVE_VALUE => {}
+                // An arm for each kind: in it the outliner need not ask for the kind again.
+                record_kind::LEAVE_SHORT => add(&mut outliner, at, head, record),
+                record_kind::SNAPSHOT => add(&mut outliner, at, head, record),
+                record_kind::LEAVE_VALUE => add(&mut outliner, at, head, record),
                 record_kind::LEAVE => {
                     let snapshots = record.get(LEAVE_HEAD_LENGTH..).unwrap_or(&[]);
                     contents.references.add_snapshots(snapshots);
+                    add(&mut outliner, at, head, record);
                 }
-                record_kind::NOTE => contents.add_note(head.function, record),
-                _ => {
-                    contents.references.has_unknown = true;
-                    continue;
+                record_kind::NOTE => {
+                    contents.add_note(head.function, record);
+                    add(&mut outliner, at, head, record);
                 }
-            }
-            if let Some(outliner) = &mut outliner {
-                outliner.add(at, head, record);
+                _ => contents.references.has_unknown = true,
             }
         }
         (contents.calls, contents.end) = (calls, end);
@@ -172,6 +172,14 @@ impl Contents {
         let end = self.end;
         let what = format!("the record {end} bytes into a chunk of calls is malformed");
         self.is_malformed.then(|| Damage::new(position, what))
+    }
+}
+
+/// Gives a record that does not enter a call to the outliner.
+#[inline(always)]
+fn add(outliner: &mut Option<&mut Outliner<'_>>, at: usize, head: RecordHead, record: &[u8]) {
+    if let Some(outliner) = outliner {
+        outliner.add(at, head, record);
     }
 }
 
