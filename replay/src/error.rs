@@ -20,7 +20,7 @@ pub enum Error {
         why: String,
     },
     /// The machine does not fit.
-    #[error("this machine does not fit the trace: {}; --force goes on all the same", reasons.join("; "))]
+    #[error("this machine does not fit the trace: {}; use --force to replay anyway", reasons.join("; "))]
     Machine {
         /// Every reason.
         reasons: Vec<String>,

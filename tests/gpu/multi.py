@@ -123,7 +123,7 @@ def one(program, cutape, trace, cells, notes):
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "0"},
     )
     if program.both:
-        refused = ended.status == 2 and "no device is left to stand for it" in ended.message()
+        refused = ended.status == 2 and "no device is left for it" in ended.message()
         cells["one GPU"] = "refused" if refused else "NOT REFUSED"
         if not refused:
             problems.append(f"{trace.name} with one GPU: status {ended.status}: {ended.message()[:200]}")

@@ -176,7 +176,7 @@ impl Source {
         } else if head.used > allocated {
             Some(format!("{name} holds more than it is long"))
         } else if end - start < wanted {
-            Some(format!("{name} reaches behind the end of the file"))
+            Some(format!("{name} extends beyond the end of the file"))
         } else if head.kind != chunk_kind::BLOB
             && crc32fast::hash(self.bytes(start..end)) != head.body_checksum
         {

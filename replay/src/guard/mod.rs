@@ -261,7 +261,7 @@ fn crash_report(
     let name = name_of(index);
     let text = match (hung, signal) {
         (true, _) if !threads.is_empty() => {
-            "hung: no thread went on in time; the process was ended".to_owned()
+            "hung: no thread made progress in time; the process was ended".to_owned()
         }
         (true, _) => format!(
             "hung in call {index} ({name}), which did not return in time; the process was ended"

@@ -212,7 +212,7 @@ pub(crate) fn of_devices(trace: &Trace, plan: &Plan, devices: &Devices) -> Vec<D
             if used {
                 let there = devices.recorded(ordinal).map(Device::describe);
                 let why = "the trace uses it";
-                let none = "no device is left to stand for it";
+                let none = "no device is left for it";
                 found.push(reason(&what, there.unwrap_or_default(), none, why));
             }
             continue;

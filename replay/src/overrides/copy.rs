@@ -242,7 +242,7 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
     finish(player, call, function, marshalled, 0, arriving)
 }
 
-/// Whether an address is one of device memory, by the books alone.
+/// Whether an address is one of device memory, as far as the replay knows.
 fn is_device(player: &Player<'_>, address: u64) -> bool {
     match player.ranges.find(address) {
         Found::Live(range, _) | Found::Freed(range) => !range.is_host_memory(),

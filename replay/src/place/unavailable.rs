@@ -4,7 +4,7 @@
 //! nowhere.
 //!
 //! What a launch can reach is known from the bytes that copies brought: a library hands its kernels
-//! one structure, which leads to buffers of other processes by way of others. Addresses that
+//! one structure, which leads to buffers of other processes through others. Addresses that
 //! kernels write, and those in copies of several rows, are not followed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

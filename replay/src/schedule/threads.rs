@@ -134,7 +134,7 @@ struct State<'t> {
     after: Vec<Done>,
     /// Threads that wait for calls of this one: how many must be done, who waits.
     waiting: Vec<(u64, usize)>,
-    /// When so many calls are done, the threads in `waiting` are looked at.
+    /// Number of finished calls at which the threads in `waiting` are checked.
     alarm: Option<u64>,
 }
 
