@@ -161,7 +161,7 @@ const ROWS: &[Row] = &[
         expected: &[
             "driver version: recorded CUDA 13.0, here CUDA 12.8",
             "device 1: recorded cutape null device, compute capability 8.6, here no device is left",
-            "--force goes on",
+            "use --force to replay anyway",
         ],
         unexpected: &["replayed in", "device 2"],
     },
