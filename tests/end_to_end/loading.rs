@@ -195,7 +195,7 @@ fn not_patched(folder: &Path) -> Result<(), String> {
         ensure(
             output
                 .stderr
-                .contains("the driver cannot be patched, because of"),
+                .contains("cannot patch the driver: "),
             "expected the reason on stderr",
             &output,
         )?;
