@@ -193,9 +193,7 @@ fn not_patched(folder: &Path) -> Result<(), String> {
         let output = record_refusing("gum", &folder.join("t.cutape"), &words, "any");
         output.expect_code(0)?;
         ensure(
-            output
-                .stderr
-                .contains("cannot patch the driver: "),
+            output.stderr.contains("cannot patch the driver: "),
             "expected the reason on stderr",
             &output,
         )?;
