@@ -1,4 +1,5 @@
-//! PayloadPolicy of which a trace has only the hash: what comes back is compared with it, what went to the device is not made up.
+//! Payloads of which a trace has only the hash: bytes that come back are compared with it, bytes
+//! that went to the device are not invented.
 
 mod recorder;
 
@@ -9,14 +10,14 @@ use cutape_replay::What;
 use recorder::{Recorder, assert_agrees, pattern};
 
 #[test]
-#[ignore = "the process in which the other tests replay"]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
 fn child() {
     recorder::child();
 }
 
 const LENGTH: usize = 30_000;
 
-/// What stands in a trace in the place of bytes.
+/// The hash that a trace has instead of the bytes.
 fn hashed(bytes: &[u8]) -> Vec<u8> {
     let hash = *blake3::hash(bytes).as_bytes().first_chunk().unwrap();
     codec::encode_to_vec((bytes.len() as u64, hash as [u8; 16]))
@@ -34,7 +35,7 @@ fn what_comes_back_is_compared_with_its_hash() {
     let good = pattern(LENGTH);
     let mut changed = good.clone();
     changed[20_000] ^= 1;
-    // What the recording says came back, and whether that is so here.
+    // The bytes whose hash was recorded, and whether the same bytes come back here.
     let table: [(&str, &[u8], bool); 3] = [
         ("equal", &good, true),
         ("changed", &changed, false),

@@ -9,7 +9,7 @@ use cutape_replay::{Error, Guard, Needs, Report, plan};
 use recorder::{Recorder, assert_agrees};
 
 #[test]
-#[ignore = "the process in which the other tests replay"]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
 fn child() {
     recorder::child();
 }

@@ -11,7 +11,7 @@ use cutape_replay::{Guard, What};
 use recorder::{Behind, Recorder, assert_agrees, pattern};
 
 #[test]
-#[ignore = "the process in which the other tests replay"]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
 fn child() {
     recorder::child();
 }

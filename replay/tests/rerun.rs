@@ -13,7 +13,7 @@ use cutape_replay::{
 use recorder::{Behind, FLAGS, Recorder, TRACE, null_driver, pattern};
 
 #[test]
-#[ignore = "the process in which the other tests replay"]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
 fn child() {
     let Some(path) = std::env::var_os(TRACE) else {
         return;

@@ -486,6 +486,17 @@ mod tests {
         }
     }
 
+    /// Runs a shell script as the only attempt.
+    fn run_script(script: &str, guard: &Guard) -> End {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let attempt = Attempt {
+            randomise: true,
+            last: true,
+        };
+        one_child(command, guard, attempt, &mut |_| {}).unwrap()
+    }
+
     #[test]
     fn a_child_dies_or_hangs() {
         let guard = Guard {
@@ -497,18 +508,7 @@ mod tests {
             ("exec sleep 30", Some(9), true),
             ("exit 5", None, false),
         ] {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", script]);
-            let (message, status, page, was_hung) = one_child(
-                command,
-                &guard,
-                Attempt {
-                    randomise: true,
-                    last: true,
-                },
-                &mut |_| {},
-            )
-            .unwrap();
+            let (message, status, page, was_hung) = run_script(script, &guard);
             assert!(message.is_none(), "{script}");
             assert_eq!((status.signal(), was_hung), (signal, hung), "{script}");
             assert_eq!(page.read(), (0, 0));
@@ -521,21 +521,10 @@ mod tests {
             attempts: 1,
             watchdog: Duration::from_secs(20),
         };
-        let mut command = Command::new("/bin/sh");
         let script = format!(
             r#"fd=${{{VARIABLE}#*,}}; printf '{{"Failed":{{"NoReport":{{"how":"x"}}}}}}' > /proc/self/fd/${{fd%,*}}"#
         );
-        command.args(["-c", &script]);
-        let (message, ..) = one_child(
-            command,
-            &guard,
-            Attempt {
-                randomise: true,
-                last: true,
-            },
-            &mut |_| {},
-        )
-        .unwrap();
+        let (message, ..) = run_script(&script, &guard);
         assert!(
             matches!(message, Some(Message::Failed(Error::NoReport { .. }))),
             "{message:?}"
