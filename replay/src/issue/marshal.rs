@@ -402,7 +402,7 @@ impl<'t> Player<'t> {
         match self.machine.devices.live(value as i32) {
             Here::Ordinal(here) => Ok(u64::from(here as u32)),
             Here::None => Err(Skip::because(format!(
-                "names device {value} of the recorded machine, for which no device stands here"
+                "names device {value} of the recorded machine, which has no device here"
             ))),
         }
     }
