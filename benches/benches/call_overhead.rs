@@ -1,4 +1,4 @@
-//! What recording adds to a call, beside two readings of the clock; and how long single calls take at worst.
+//! What recording adds to a call, beside the cost of two clock reads; and the slowest calls.
 
 use cutape_benches::recorded::{Recorded, is_asked_for, print};
 

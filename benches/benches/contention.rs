@@ -9,7 +9,7 @@ fn main() {
     let recorded = Recorded::build();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
-        "{processors} processors: threads beyond that take turns, and their time is that of others too"
+        "{processors} processors: more threads than that share them, which adds to their times"
     );
     for threads in ["1", "2", "16"] {
         print(&recorded.compare(3, &["threads", threads, "200000"]));

@@ -1,4 +1,4 @@
-//! Walking over all calls of a trace, and looking at their arguments; with a packed trace, decompressing as well.
+//! Reading all calls of a trace with their arguments; of a packed trace, with decompression.
 
 use std::hint::black_box;
 
@@ -21,7 +21,7 @@ fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decode");
     group.throughput(Throughput::Elements(trace.calls().count() as u64));
     group.bench_function("calls", |bencher| bencher.iter(|| trace.calls().count()));
-    group.bench_function("arguments_and_captures", |bencher| {
+    group.bench_function("arguments_and_snapshots", |bencher| {
         bencher.iter(|| trace.calls().for_each(|call| look_at(&call)));
     });
     group.bench_function("walk", |bencher| {

@@ -1,4 +1,5 @@
-//! Getting at ten calls in the middle of a packed trace by its index: the time should not depend on how long the trace is.
+//! Reading ten calls in the middle of a packed trace through its index: the time should not depend
+//! on the length of the trace.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use cutape_benches::packed_launch_loop;

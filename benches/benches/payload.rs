@@ -1,5 +1,5 @@
-//! Copies to the device whose bytes are recorded, beside `memcpy` of as many. The driver copies nothing, so that the bare figure
-//! has no meaning here.
+//! Recorded copies to the device, beside `memcpy` of as many bytes. The stub driver copies nothing,
+//! so the figure of the bare program has no meaning.
 
 use cutape_benches::recorded::{Recorded, is_asked_for};
 

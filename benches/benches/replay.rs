@@ -1,4 +1,5 @@
-//! A launch loop replayed on the null driver, and the same launches made by a loop of our own; side by side, with the ratio.
+//! A launch loop replayed on the null driver, beside the same launches in a plain loop, with the
+//! ratio.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use cutape_registry::id;
 use cutape_replay::{Options, Plan, plan, replay};
 
 const LAUNCHES: usize = 100_000;
-/// Rounds of which the medians are printed.
+/// Rounds; their medians are printed.
 const ROUNDS: usize = 15;
 
 /// cuLaunchKernel.
@@ -29,13 +30,13 @@ type Launch = unsafe extern "C" fn(
     *const u64,
 ) -> i32;
 
-/// The library is built beside the benchmarks.
+/// The null driver, which is built beside the benchmarks.
 fn null_driver() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a file");
     program.with_file_name("libcutape_null.so")
 }
 
-/// The launches of the trace, made by a program.
+/// The launches of the trace, issued by a plain loop.
 struct Native {
     launch: Launch,
     function: u64,
@@ -80,7 +81,7 @@ impl Native {
         }
     }
 
-    /// All of them.
+    /// Issues all of them.
     fn run(&self) {
         let length = self.parameters.len() as u64;
         let extra = [
@@ -131,7 +132,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
 
 fn main() {
     let (trace, options) = (launches(LAUNCHES), Options::new(null_driver()));
-    let at_once = Options {
+    let concurrent = Options {
         threads: true,
         ..options.clone()
     };
@@ -145,21 +146,22 @@ fn main() {
         bencher.iter(|| replay_all(&trace, &plan, &options));
     });
     group.bench_function("launches_threads", |bencher| {
-        bencher.iter(|| replay_all(&trace, &plan, &at_once));
+        bencher.iter(|| replay_all(&trace, &plan, &concurrent));
     });
     group.finish();
-    // In turn, so that what else the machine does meets all of them.
+    // In turn, so that other load on the machine affects all of them.
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         times[0].push(timed(|| native.run()));
         times[1].push(timed(|| replay_all(&trace, &plan, &options)));
-        times[2].push(timed(|| replay_all(&trace, &plan, &at_once)));
+        times[2].push(timed(|| replay_all(&trace, &plan, &concurrent)));
     }
-    let [native, turns, threads] = times.map(median);
+    let [native, lockstep, threads] = times.map(median);
     println!(
-        "a launch: native {native:.0} ns, replayed {turns:.0} ns ({:.2} times, {:.0} ns more), with --threads {threads:.0} ns ({:.0} ns more)",
-        turns / native,
-        turns - native,
+        "a launch: native {native:.0} ns, replayed {lockstep:.0} ns ({:.2} times, {:.0} ns more), \
+         with --threads {threads:.0} ns ({:.0} ns more)",
+        lockstep / native,
+        lockstep - native,
         threads - native
     );
 }

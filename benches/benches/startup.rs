@@ -13,7 +13,7 @@ fn main() {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (is_recorded, times) in [false, true].into_iter().zip(&mut times) {
-            // Which removes the last trace, so not within the time.
+            // Removes the last trace, so it is not timed.
             let mut command = recorded.command(is_recorded, &["loop", "get", "1"]);
             let begin = Instant::now();
             run(&mut command);

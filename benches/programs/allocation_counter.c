@@ -1,10 +1,11 @@
-/* Preloaded, counts what a process allocates, and says at its end how often that was. */
+/* Preloaded: counts the allocations of a process, and prints the number at its end. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
 
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 
 static atomic_ulong allocations;
 
@@ -39,7 +40,7 @@ int posix_memalign(void **place, size_t alignment, size_t size)
     return *place == NULL ? 12 : 0;
 }
 
-__attribute__((destructor)) static void say(void)
+__attribute__((destructor)) static void print_count(void)
 {
     char line[64];
     int length = snprintf(line, sizeof line, "allocations %lu\n", allocations);

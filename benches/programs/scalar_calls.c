@@ -1,5 +1,6 @@
-/* scalar_calls LIBRARY COUNT [OTHER]: nanoseconds that one call of cuCtxGetCurrent takes, over COUNT calls; with COUNT 0 only opens.
- * With OTHER, those of a call of either library's function: they take turns, and it is the least of parts of 1000 calls. */
+/* scalar_calls LIBRARY COUNT [OTHER]: prints the nanoseconds of a call of cuCtxGetCurrent, the mean
+ * of COUNT calls; with COUNT 0 it only opens the library. With OTHER, the calls alternate between
+ * the two libraries, and it prints for each the least mean of 1000 calls. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A libcuda that does as good as nothing, as fast as can be: what is left of a call's time is the caller's and the
- * recorder's. It has what tests/gpu/bench/call_cost.c calls and what recording that asks; one kernel, two layouts. */
+/* A libcuda that does almost nothing: the time of a call is the caller's and the recorder's. It has
+ * the functions that tests/gpu/bench/call_cost.c calls, and those that the recorder calls itself. */
 #include <string.h>
 
 #include "cuda_api.h"
@@ -69,11 +69,12 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return CUDA_SUCCESS;
 }
 
-/* Functions are the addresses of their names. */
+/* A kernel's handle is the address of its name in `names`. */
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     (void)module;
-    *function = (CUfunction)(names + (strcmp(name, "eight") == 0 ? 8 : strcmp(name, "mixed") == 0 ? 14 : 0));
+    int offset = strcmp(name, "eight") == 0 ? 8 : strcmp(name, "mixed") == 0 ? 14 : 0;
+    *function = (CUfunction)(names + offset);
     return CUDA_SUCCESS;
 }
 

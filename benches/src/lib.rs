@@ -1,6 +1,6 @@
 //! Benchmarks of encoding, decoding, checking and replaying.
 //!
-//! Invariant: nothing here asserts a time; figures are compared side by side in one run (see `README.md`).
+//! Invariant: nothing here asserts a time; only figures of one run are compared (see `README.md`).
 
 pub mod recorded;
 
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
-/// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of parameters, each followed by a
-/// query of the current context.
+/// A trace of a launch loop: a module, a function, then `launches` launches with 52 bytes of
+/// parameters, each followed by a query of the current context.
 pub fn launch_loop(launches: usize) -> Trace {
     opened(launches, true)
 }
@@ -41,12 +41,12 @@ pub fn packed_launch_loop(launches: usize) -> Packed {
     Packed(path)
 }
 
-/// A packed trace that is removed with this.
+/// A packed trace; dropping this removes the file.
 #[derive(Debug)]
 pub struct Packed(PathBuf);
 
 impl Packed {
-    /// Where it is.
+    /// The file.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -54,7 +54,7 @@ impl Packed {
 
 impl Drop for Packed {
     fn drop(&mut self) {
-        // In the folder for temporary files; the system clears that, too.
+        // A leftover in the folder for temporary files is harmless.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,5 @@
-//! A program in front of a driver that does next to nothing, bare and recorded in turn: what is left is what recording costs.
+//! A program and a driver that does almost nothing, bare and recorded in turn: the difference is the
+//! cost of recording.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,7 +9,8 @@ use std::process::Command;
 /// The figures of a run, by name.
 pub type Figures = BTreeMap<String, f64>;
 
-/// What is measured: the library as it is shipped, and the programs of `tests/gpu/bench` compiled for this machine.
+/// What is measured: the interposer as it is shipped, and `tests/gpu/bench/call_cost.c` compiled for
+/// this machine.
 #[derive(Debug)]
 pub struct Recorded {
     folder: PathBuf,
@@ -16,10 +18,10 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Builds all of it.
+    /// Builds both.
     ///
     /// # Panics
-    /// If it cannot be built: then there is nothing to measure.
+    /// If one of them cannot be built.
     pub fn build() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target =
@@ -83,7 +85,7 @@ impl Recorded {
         command
     }
 
-    /// The median figures of both ways over `rounds` rounds in turn: bare, recorded.
+    /// The medians over `rounds` rounds of the bare and of the recorded program, run in turn.
     ///
     /// # Panics
     /// If the program fails.
@@ -114,18 +116,18 @@ impl Drop for Recorded {
     }
 }
 
-/// Whether this is `cargo bench`; `cargo test --benches` asks for nothing to be measured.
+/// Whether this is `cargo bench`; `cargo test --benches` measures nothing.
 pub fn is_asked_for() -> bool {
     std::env::args().any(|word| word == "--bench")
 }
 
-/// The value in the middle; 0 of none.
+/// The median; 0 if there are no values.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Runs a command and gives what it prints.
+/// Runs a command and returns its output.
 ///
 /// # Panics
 /// If it fails.
@@ -141,7 +143,8 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Prints figures beside each other, with their ratio and, of nanoseconds, what recording adds beyond two clock reads.
+/// Prints bare and recorded figures with their ratio and, for nanoseconds, what recording adds
+/// beyond two clock reads.
 pub fn print([bare, recorded]: &[Figures; 2]) {
     let clock = bare.get("clock_read_ns").copied().unwrap_or(0.0);
     println!(

@@ -149,7 +149,7 @@ def framework(source, package, cutape, results, other="audit"):
     lines = [f"{source:20} calls {counts}, launches {launches}, threads {[len(one) for one in runs]}, output {'same' if len(set(outputs)) == 1 else 'OTHER'}"]
     lines.append(f"{'':20} preload twice: {again or 'equal'}")
     lines.append(f"{'':20} preload, {other}: {across or 'equal'}")
-    # What differs from run to run by itself is not the back end's doing.
+    # What differs from run to run by itself does not depend on the backend.
     return lines, bool(across not in ("", SPREAD) and not again) or len(set(outputs)) != 1
 
 

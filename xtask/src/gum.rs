@@ -145,7 +145,7 @@ pub(crate) fn bench_with_frida(root: &Path) -> Result<(), Failure> {
     let (bridge, variables) = bridged(root, "shim")?;
     let done = run(cargo(
         root,
-        &["bench", "-p", "cutape-benches", "--bench", "back_ends"],
+        &["bench", "-p", "cutape-benches", "--bench", "backends"],
     )
     .envs(variables));
     bridge.finish().and(done)
