@@ -1,10 +1,10 @@
 #!/bin/sh
 # The tests of loading and of launchers with the C libraries of other systems.
 #   tests/glibc.sh ROOT...
-# Each ROOT is a folder with a Debian or Ubuntu and a C compiler in it, as made by
+# Each ROOT is a folder with a Debian or Ubuntu system and a C compiler, as made by
 #   debootstrap --variant=minbase --include=gcc,libc6-dev,make SUITE ROOT
-# The first should be the oldest: all is compiled there, offline, into ROOT/target, and runs in the others as well. Needs root;
-# the Rust toolchain and the crates that cargo has fetched are seen there, and cannot be written.
+# Name the oldest system first: everything is compiled there, offline, into ROOT/target, and also
+# runs in the others. Needs root. The Rust toolchain and cargo's registry are mounted read-only.
 set -eu
 if [ $# -eq 0 ]; then
     sed -n '2,7s/^# //p' "$0" >&2

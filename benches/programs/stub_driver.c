@@ -1,5 +1,6 @@
-/* A libcuda that does almost nothing: the time of a call is the caller's and the recorder's. It has
- * the functions that tests/gpu/bench/call_cost.c calls, and those that the recorder calls itself. */
+/* A libcuda that does almost nothing: the time of a call is the caller's and the recorder's. It
+ * has the functions that tests/gpu/bench/call_cost.c calls, and those that the recorder calls
+ * itself. */
 #include <string.h>
 
 #include "cuda_api.h"
@@ -80,7 +81,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    static const unsigned char eight[8][2] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}, {28, 4}, {32, 4}, {40, 8}, {48, 8}};
+    static const unsigned char eight[8][2] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}, {28, 4}, {32, 4},
+                                              {40, 8}, {48, 8}};
     static const unsigned char mixed[4][2] = {{0, 4}, {4, 1}, {8, 24}, {32, 8}};
     const unsigned char(*layout)[2] = (const char *)function == names + 8 ? eight : mixed;
     if ((const char *)function == names || index >= (layout == eight ? 8 : 4))
@@ -90,14 +92,17 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, CUstream stream, void **parameters, void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                        void **parameters, void **extra)
 {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)parameters, (void)extra;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+    (void)parameters, (void)extra;
     return function != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                          void **extra)
 {
     (void)config, (void)parameters, (void)extra;
     return function != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

@@ -3,9 +3,9 @@
 # three to six minutes.
 #   tests/gpu/bench.sh PACKAGE RESULTS [PART...]
 # PACKAGE is the output of `cargo xtask package`. RESULTS gets bench.txt, and every figure in
-# bench.json. PART is one of calls, cold, threads, tail, upload, torch. CUTAPE_BEFORE=PACKAGE measures
-# an older package as well. What is not installed (CUPTI, Compute Sanitizer, PyTorch) is skipped and
-# named.
+# bench.json. PART is one of calls, cold, threads, tail, upload, torch. CUTAPE_BEFORE=PACKAGE
+# measures an older package as well. What is not installed (CUPTI, Compute Sanitizer, PyTorch) is
+# skipped and named.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

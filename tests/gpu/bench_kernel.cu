@@ -1,7 +1,6 @@
-// A kernel that takes as long as it is told when it is compiled, and one that does nothing.
-//
-// What `work` writes does not depend on ROUNDS: v = v / 2 + 1 has arrived at 2 long before. It adds
-// to what is there, so that it writes the same only if memory is what it was.
+// A kernel whose duration is set when it is compiled, and one that does nothing.  What `work`
+// writes does not depend on ROUNDS, because v = v / 2 + 1 converges to 2. It adds to the memory, so
+// it writes the same values only if memory was restored.
 #include <cstdio>
 #include <vector>
 #include <cuda_runtime.h>
@@ -20,13 +19,13 @@
 #define ANOTHER
 #endif
 
-#define CHECK(call)                                                                                   \
-    do {                                                                                              \
-        cudaError_t error = (call);                                                                   \
-        if (error != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));                            \
-            return 1;                                                                                 \
-        }                                                                                             \
+#define CHECK(call) \
+    do { \
+        cudaError_t error = (call); \
+        if (error != cudaSuccess) { \
+            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
+            return 1; \
+        } \
     } while (0)
 
 extern "C" __global__ void work(float *sums, const float *values, int count MORE)

@@ -2,8 +2,8 @@
 # Measures time and memory of reading a few calls in the middle of a large trace.
 #   tests/gpu/large.sh PACKAGE RESULTS [MEBIBYTES]
 # PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt and, during the run, the
-# trace: by default 10240 MiB, for a moment twice as much. DRIVER=null is for machines without a GPU.
-# Needs a C compiler and Python.
+# trace: by default 10240 MiB, for a moment twice as much. DRIVER=null is for machines without a
+# GPU. Needs a C compiler and Python.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

@@ -1,4 +1,4 @@
-/* Makes a large trace: copies of bytes that nothing can be made of, each followed by ten thousand
+/* Makes a large trace: copies of incompressible bytes, each followed by ten thousand
  * small calls.
  *   large_trace MEBIBYTES     to the device in all, in copies of 32 MiB */
 #include "program.h"

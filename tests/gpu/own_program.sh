@@ -1,5 +1,6 @@
-# Sourced by scripts that compile a program of their own, with the package's folder and the results' as $1 and $2: sets `package`,
-# `results` and `tests`, and `driver`, the options of `cutape` for DRIVER=null, where the program finds the null driver.
+# Sourced by scripts that compile their own program, with PACKAGE and RESULTS as $1 and $2. Sets
+# `package`, `results`, `tests`, and `driver`: the options of `cutape` that DRIVER=null needs. The
+# program then finds the null driver.
 package=$(cd "$1" && pwd)
 mkdir -p "$2"
 results=$(cd "$2" && pwd)
@@ -14,5 +15,6 @@ fi
 
 # compile NAME: tests/gpu/NAME.c becomes $results/NAME.
 compile() {
-    "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" "$tests/gpu/$1.c" -o "$results/$1" "$package/libcutape_null.so"
+    "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" \
+        "$tests/gpu/$1.c" -o "$results/$1" "$package/libcutape_null.so"
 }

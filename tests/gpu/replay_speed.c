@@ -1,9 +1,9 @@
 /* A loop of launches that measures itself, between two calls of cuCtxGetApiVersion by which its
  * replay finds it.
- *   replay_speed host N    a kernel that does next to nothing: the host is what takes the time
+ *   replay_speed host N    a kernel that does almost nothing: the host bounds the loop
  *   replay_speed packed N  the same with the parameters in one piece (`extra`): what that way
  *                          through the driver takes
- *   replay_speed gpu N     a kernel of about 50 us: the device is
+ *   replay_speed gpu N     a kernel of about 50 us: the device bounds the loop
  * Prints the nanoseconds from before the first launch until all of them are done. */
 #include "program.h"
 
@@ -51,10 +51,11 @@ int main(int count, char **words)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     void *pointers[] = {&out, &nanoseconds};
     size_t length = sizeof out;
-    void *list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &out, CU_LAUNCH_PARAM_BUFFER_SIZE, &length, CU_LAUNCH_PARAM_END};
+    void *list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &out, CU_LAUNCH_PARAM_BUFFER_SIZE, &length,
+                    CU_LAUNCH_PARAM_END};
     void **parameters = is_packed ? NULL : pointers;
     void **extra = is_packed ? list : NULL;
-    for (int i = 0; i < 1000; i++) /* clocks rise, code is loaded */
+    for (int i = 0; i < 1000; i++) /* warm up: clock rates, lazy loading */
         CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, extra));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuCtxGetApiVersion(context, &version));

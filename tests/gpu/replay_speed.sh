@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Measures programs, and the replay of their calls: medians and ratios.
 #   tests/gpu/replay_speed.sh PACKAGE RESULTS
-# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and the reports.
-# Needs a C compiler. DRIVER=null tests the script on a machine without a GPU. OPTIONS are further
-# options of `replay`, for finding out what takes time. The exit status is 1 if a ratio is above its
-# bound or a replay diverges.
+# PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and the
+# reports. Needs a C compiler. DRIVER=null tests the script on a machine without a GPU. OPTIONS are
+# further options of `replay`, for finding out what takes time. The exit status is 1 if a ratio is
+# above its bound or a replay diverges.
 set -eu
 if [ $# -ne 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2
@@ -34,7 +34,8 @@ measure() {
     fi
     for round in $(seq "$rounds"); do
         native+=("$("$@")")
-        # Single calls are timed by a replay of their own, since reading the clock around each takes time, too.
+        # Single calls are timed by a replay of their own, since reading the clock around each takes
+        # time, too.
         for what in calls span; do
             if ! "$cutape" replay "${driver[@]}" "${options[@]}" "--timing=$what" --calls "$calls" --report "$results/$name.$what.json" "$trace" >"$results/$name.$what.txt"; then
                 echo "$name: its replay differs, see $results/$name.$what.txt" >&2
@@ -60,7 +61,7 @@ measure() {
     printf '%-8s %9s %14s %14s %14s %8s %8s\n' loop count program replay "in the driver" ratio bound
 } >"$results/table.txt"
 measure host 200000 1.05 "$results/replay_speed" host 200000
-# Not replayed: a replay gives parameters as the program did, and this says whether the other way takes longer.
+# Not replayed: it shows whether launches with `extra` take the driver longer.
 for round in $(seq "$rounds"); do "$results/replay_speed" packed 200000; done | median |
     awk '{ printf "%-8s %9d %14.3f\n", "packed", 200000, $1 / 200000 / 1000 }' >>"$results/table.txt"
 measure gpu 2000 1.01 "$results/replay_speed" gpu 2000

@@ -19,7 +19,8 @@ struct fatbin_image {
 /* Uncompressed fat binary container: header (magic, version 1, size 16), then per image an entry
  * header and its bytes, padded to 8, laid out as the toolkit's `fatbinary --compress=false` does.
  * The caller frees it. */
-static inline unsigned char *make_fatbin(const struct fatbin_image *images, size_t count, size_t *size)
+static inline unsigned char *make_fatbin(const struct fatbin_image *images, size_t count,
+                                         size_t *size)
 {
     size_t total = 16;
     for (size_t i = 0; i < count; i++)
@@ -72,9 +73,11 @@ static inline unsigned char *link_cubin(const char *first, const char *second, s
     CUlinkState state = NULL;
     void *cubin = NULL;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)first, strlen(first) + 1, "first", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)first, strlen(first) + 1,
+                        "first", 0, NULL, NULL));
     if (second != NULL)
-        CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)second, strlen(second) + 1, "second", 0, NULL, NULL));
+        CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)second, strlen(second) + 1,
+                            "second", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, size));
     EXPECT(cubin != NULL && *size > 0);
     unsigned char *copy = malloc(*size);

@@ -29,12 +29,14 @@ static inline const char *result_name(CUresult result)
     return name;
 }
 
-static inline void check_result(CUresult got, CUresult wanted, const char *call, const char *file, int line)
+static inline void check_result(CUresult got, CUresult wanted, const char *call, const char *file,
+                                int line)
 {
     if (got == wanted)
         return;
     fflush(stdout);
-    fprintf(stderr, "%s:%d: %s gave %s (%d), expected %d\n", file, line, call, result_name(got), (int)got, (int)wanted);
+    fprintf(stderr, "%s:%d: %s gave %s (%d), expected %d\n", file, line, call, result_name(got),
+            (int)got, (int)wanted);
     exit(1);
 }
 
@@ -48,17 +50,17 @@ static inline int is_supported(CUresult result, const char *call, const char *fi
     return 1;
 }
 
-/* The call has to succeed. */
+/* The call must succeed. */
 #define CHECK(call) check_result((call), CUDA_SUCCESS, #call, __FILE__, __LINE__)
 
 /* Whether the driver has the function at all; the null driver lacks some. Any other failure ends
  * the program. */
 #define SUPPORTED(call) is_supported((call), #call, __FILE__, __LINE__)
 
-/* The call has to give this result. */
+/* The call must return this result. */
 #define CHECK_RESULT(wanted, call) check_result((call), (wanted), #call, __FILE__, __LINE__)
 
-/* A wrong call made on purpose: whatever it answers is ignored. */
+/* A wrong call made on purpose; its result is ignored. */
 #define MISUSE(call) ((void)(call))
 
 static inline void expect(int holds, const char *what, const char *file, int line)
@@ -70,11 +72,12 @@ static inline void expect(int holds, const char *what, const char *file, int lin
     exit(1);
 }
 
-/* Has to hold on every driver. */
+/* The condition must hold on every driver. */
 #define EXPECT(condition) expect(!!(condition), #condition, __FILE__, __LINE__)
 
-/* Has to hold where launches run code (the null driver runs none). */
-#define EXPECT_KERNEL(condition) expect(!driver_runs_kernels() || (condition), #condition, __FILE__, __LINE__)
+/* The condition must hold if launches run code (the null driver runs none). */
+#define EXPECT_KERNEL(condition) expect(!driver_runs_kernels() || (condition), #condition, \
+                                        __FILE__, __LINE__)
 
 /* Prints one number. */
 static inline void show(const char *label, unsigned long long value)
@@ -88,8 +91,8 @@ static inline void show_u32(const char *label, const uint32_t *values, size_t co
     unsigned long long sum = 0;
     for (size_t i = 0; i < count; i++)
         sum += values[i];
-    printf("%s: %zu values, %u %u %u, sum %llu\n", label, count, count ? values[0] : 0, count ? values[count / 2] : 0,
-           count ? values[count - 1] : 0, sum);
+    printf("%s: %zu values, %u %u %u, sum %llu\n", label, count, count ? values[0] : 0,
+           count ? values[count / 2] : 0, count ? values[count - 1] : 0, sum);
 }
 
 /* Initialises the driver and makes the primary context of device 0 current. */
@@ -102,7 +105,7 @@ static inline void begin(void)
     CHECK(cuCtxSetCurrent(context));
 }
 
-/* Gives the primary context back. */
+/* Releases the primary context. */
 static inline void end(void)
 {
     CHECK(cuCtxSetCurrent(NULL));
@@ -110,7 +113,7 @@ static inline void end(void)
     context = NULL;
 }
 
-/* The last line of a program that did what it should; main returns it. */
+/* Prints the last line of a correct run; main returns the result. */
 static inline int success(void)
 {
     puts("EXIT-SUCCESS");
@@ -134,7 +137,8 @@ static inline CUfunction function_of(CUmodule module, const char *name)
 }
 
 /* One-dimensional launch without dynamic shared memory. */
-static inline void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, void **parameters)
+static inline void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
+                          void **parameters)
 {
     CHECK(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
 }

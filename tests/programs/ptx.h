@@ -53,10 +53,12 @@ PTX_TEXT PTX_FILL[] = PTX_HEAD PTX_FILL_BODY;
 /* vector_add(a, b, c, n): c[i] = a[i] + b[i] on u32. */
 #define PTX_VECTOR_ADD_BODY                  \
     ".visible .entry vector_add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n{\n" \
-    " .reg .b64 %pa, %pb, %pc, %address, %offset;\n .reg .b32 %count, %x, %y;\n .reg .pred %done;\n" \
+    " .reg .b64 %pa, %pb, %pc, %address, %offset;\n .reg .b32 %count, %x, %y;\n" \
+    " .reg .pred %done;\n" \
     PTX_GRID_STRIDE                          \
     " ld.param.u64 %pa, [a];\n ld.param.u64 %pb, [b];\n ld.param.u64 %pc, [c];\n" \
-    " cvta.to.global.u64 %pa, %pa;\n cvta.to.global.u64 %pb, %pb;\n cvta.to.global.u64 %pc, %pc;\n" \
+    " cvta.to.global.u64 %pa, %pa;\n cvta.to.global.u64 %pb, %pb;\n" \
+    " cvta.to.global.u64 %pc, %pc;\n" \
     " ld.param.u32 %count, [n];\n"           \
     "again:\n"                               \
     " setp.ge.u32 %done, %index, %count;\n"  \
@@ -75,7 +77,8 @@ PTX_TEXT PTX_VECTOR_ADD[] = PTX_HEAD PTX_VECTOR_ADD_BODY;
 /* saxpy(n, a, x, y): y[i] = a * x[i] + y[i] on f32. */
 #define PTX_SAXPY_BODY                       \
     ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)\n{\n" \
-    " .reg .b64 %px, %py, %ax, %ay;\n .reg .b32 %count;\n .reg .f32 %factor, %vx, %vy;\n .reg .pred %done;\n" \
+    " .reg .b64 %px, %py, %ax, %ay;\n .reg .b32 %count;\n .reg .f32 %factor, %vx, %vy;\n" \
+    " .reg .pred %done;\n" \
     PTX_GRID_STRIDE                          \
     " ld.param.u32 %count, [n];\n ld.param.f32 %factor, [a];\n" \
     " ld.param.u64 %px, [x];\n ld.param.u64 %py, [y];\n" \
@@ -169,7 +172,8 @@ PTX_TEXT PTX_BY_STRUCT[] = PTX_HEAD
 /* many(out, p8, p16, p32, p64, pf, pd, q8, q32, q64): stores every value as u64, floats as their
  * bits. */
 PTX_TEXT PTX_MANY[] = PTX_HEAD
-    ".visible .entry many(.param .u64 out, .param .u8 p8, .param .u16 p16, .param .u32 p32, .param .u64 p64,\n"
+    ".visible .entry many(.param .u64 out, .param .u8 p8, .param .u16 p16, .param .u32 p32, "
+    ".param .u64 p64,\n"
     " .param .f32 pf, .param .f64 pd, .param .u8 q8, .param .u32 q32, .param .u64 q64)\n{\n"
     " .reg .b64 %out, %v;\n .reg .b32 %w;\n"
     " ld.param.u64 %out, [out];\n"

@@ -1,8 +1,9 @@
 /*
- * Stands in for frida-gum's library where its development kit is not at hand, but Frida's package for Python is: the same
- * functions, as the header declares them, done by the gum that Frida's agent carries. bridge.py brings the agent into this
- * process and bridge.js asks it; CUTAPE_GUM_BRIDGE_SOCKET names the socket where bridge.py listens. The code that rewrites
- * functions, and what is written, is frida-gum's own; the library's functions themselves are not tested. For tests only.
+ * Replaces frida-gum's library where its development kit is not available, but Frida's Python
+ * package is: the same functions, as the header declares them, carried out by the gum in Frida's
+ * agent. bridge.py loads the agent into this process, and bridge.js calls it;
+ * CUTAPE_GUM_BRIDGE_SOCKET names the socket on which bridge.py listens. The code that patches
+ * functions is frida-gum's own; the functions of its library are not tested. For tests only.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -130,8 +131,9 @@ static int ask(enum Kind kind, void *function, void *replacement, void **origina
 }
 
 /*
- * So that what comes after a refusal is tested where no function needs one. CUTAPE_GUM_BRIDGE_REFUSES says what is refused: "fast" for
- * all, or from the hundredth function on "any".
+ * Refusals can be requested, because no function of these drivers needs one.
+ * CUTAPE_GUM_BRIDGE_REFUSES=fast refuses replace_fast for all functions; =any refuses everything
+ * from the hundredth function on.
  */
 static int refuses(enum Kind kind)
 {
@@ -164,7 +166,8 @@ int gum_interceptor_replace_fast(void *self, void *function, void *replacement, 
     return ask(REPLACE_FAST, function, replacement, original);
 }
 
-int gum_interceptor_replace(void *self, void *function, void *replacement, void *data, void **original)
+int gum_interceptor_replace(void *self, void *function, void *replacement, void *data,
+                            void **original)
 {
     (void)self;
     (void)data;

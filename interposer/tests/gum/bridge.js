@@ -1,7 +1,7 @@
-// In the process: does what bridge.c asks for, with the gum of Frida's agent.
+// Runs in the process: carries out the requests of bridge.c with the gum of Frida's agent.
 
 const [REPLACE_FAST, REPLACE, REVERT, END] = [0, 1, 2, 3];
-// GumReplaceReturn, by how the exception begins or what it says.
+// GumReplaceReturn by words of the exception's message.
 const CODES = [
     ['unable to intercept', -1],
     ['already', -2],
@@ -10,8 +10,9 @@ const CODES = [
     ['type', -4],
 ];
 
-// `Interceptor.replace` keeps to itself where the original goes on living, which the C function answers: it is the last
-// of four pieces of code of the trampoline, and the beginning of the function jumps to the first (seen with 17.9.5).
+// `Interceptor.replace` does not return the address of the original, which the C function returns.
+// It is the last of four pieces of code in the trampoline; the patched function jumps to the first
+// (seen with 17.9.5).
 function originalOf(target) {
     const jump = Instruction.parse(target);
     let enter = null;
@@ -21,8 +22,8 @@ function originalOf(target) {
         enter = jump.next.add(jump.operands[0].value.disp).readPointer();
     if (enter === null)
         throw new Error(`${target}: no jump was written: ${jump}`);
-    // In front of the first is the context's address. The context holds the addresses: the first's, further on the last's, and
-    // right behind that another.
+    // Before the first piece is the address of the context, which holds the address of the first
+    // piece, later that of the last, and another one directly behind it.
     const context = enter.sub(8).readPointer();
     const words = [];
     for (let offset = 0; offset < 160; offset += 8)
@@ -43,7 +44,8 @@ function nameOf(target) {
 let answer = null;
 
 rpc.exports = {
-    // Serves one transaction but for the answer to its end, which `release` gives; how many functions were replaced in which way.
+    // Serves one transaction; `release` answers its end. Returns how many functions were replaced
+    // by each method.
     serve(nextRequest, giveAnswer) {
         const options = { scheduling: 'exclusive', exceptions: 'propagate' };
         const next = new NativeFunction(ptr(nextRequest), 'pointer', [], options);
@@ -62,7 +64,7 @@ rpc.exports = {
                     done.fast += 1;
                 } else if (kind === REPLACE) {
                     Interceptor.replace(target, replacement);
-                    // The jump is written with the transaction's end.
+                    // Otherwise the jump is written at the end of the transaction.
                     Interceptor.flush();
                     original = originalOf(target);
                     done.slow.push(nameOf(target));

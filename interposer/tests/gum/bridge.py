@@ -1,10 +1,11 @@
-"""Brings Frida's agent into each process that asks for it by way of bridge.c, and keeps it there.
+"""Loads Frida's agent into each process that requests it through bridge.c, and keeps it there.
 
     bridge.py SOCKET LOG    serves until standard input ends
-    bridge.py --try         exit status 0 if the agent of Frida 17.9.5 can be brought into a process here
+    bridge.py --try         exit status 0 if Frida 17.9.5 can load its agent into a process here
 
-Says "ready" on standard output once it listens on SOCKET. LOG gets a line of JSON for each process. At the end it prints how
-many functions were replaced in how many processes, and the exit status is 1 if something went wrong in one or none came.
+Prints "ready" once it listens on SOCKET. LOG gets a line of JSON for each process. At the end it
+prints how many functions were replaced in how many processes. The exit status is 1 if a
+function could not be replaced, or if no process connected.
 """
 
 import json
@@ -18,19 +19,20 @@ from pathlib import Path
 
 import frida
 
-# What the crate frida-gum is made for.
+# The version that the crate frida-gum is made for.
 VERSION = "17.9.5"
 SOURCE = (Path(__file__).parent / "bridge.js").read_text()
-# A process that any other of the user may trace, as bridge.c makes its own: PR_SET_PTRACER, PR_SET_PTRACER_ANY.
+# A process that any process of the user may trace, like those of bridge.c: PR_SET_PTRACER with
+# PR_SET_PTRACER_ANY.
 OPEN_TO_ALL = """
 import ctypes, time
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
 print(flush=True)
 time.sleep(60)
 """
-# Sessions and their scripts, kept while their processes live: without them the patches would be taken back.
+# Sessions and their scripts; while their processes live, because dropping them reverts the patches.
 kept = {}
-# How many processes ended up alike.
+# Number of processes by outcome.
 outcomes = Counter()
 
 

@@ -1,7 +1,7 @@
 /*
- * Stands in for frida-gum's library where that is not at hand, so that all around it can be tested: the same functions, as its
- * header declares them, for functions that begin as those of the null driver do. It moves no other code, and says so with
- * GUM_REPLACE_WRONG_SIGNATURE. It says nothing about frida-gum itself.
+ * Replaces frida-gum's library in tests where it is not available: the same functions, as its
+ * header declares them. It patches only functions that begin like those of the null driver; for
+ * others it returns GUM_REPLACE_WRONG_SIGNATURE. frida-gum itself is not tested.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -50,7 +50,7 @@ static void write_code(unsigned char *at, const unsigned char *bytes)
     mprotect((void *)start, end - start, PROT_READ | PROT_EXEC);
 }
 
-/* How many whole instructions' bytes there are to move: pushes of registers, and room on the stack. */
+/* The length of the whole instructions to move: register pushes and stack space. */
 static int length_to_move(const unsigned char *code)
 {
     int at = 0;
@@ -76,7 +76,8 @@ int gum_interceptor_replace_fast(void *self, void *address, void *replacement, v
     if (!length || !patch)
         return REPLACE_WRONG_SIGNATURE;
     if (room_end - room < length + JUMP) {
-        room = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        room = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+                    -1, 0);
         room_end = room + (1 << 16);
     }
     memcpy(room, function, length);
@@ -89,7 +90,8 @@ int gum_interceptor_replace_fast(void *self, void *address, void *replacement, v
     return REPLACE_OK;
 }
 
-int gum_interceptor_replace(void *self, void *function, void *replacement, void *data, void **original)
+int gum_interceptor_replace(void *self, void *function, void *replacement, void *data,
+                            void **original)
 {
     (void)data;
     return gum_interceptor_replace_fast(self, function, replacement, original);

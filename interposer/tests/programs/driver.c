@@ -60,7 +60,11 @@ int cuModuleLoad(void **made, const char *name)
 }
 
 int cuModuleLoadData(void **made, const void *image) { (void)image; *made = &module; return 0; }
-int cuModuleUnload(void *which) { unloaded = which == &module; return unloaded ? 0 : INVALID_HANDLE; }
+int cuModuleUnload(void *which)
+{
+    unloaded = which == &module;
+    return unloaded ? 0 : INVALID_HANDLE;
+}
 
 int cuModuleGetFunction(void **made, void *from, const char *name)
 {
@@ -80,16 +84,20 @@ int cuFuncGetParamInfo(void *which, size_t index, size_t *offset, size_t *size)
 }
 
 /* The sum of the parameters, so that all arguments are seen to arrive. */
-int cuLaunchKernel(void *which, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **parameters, void **extra)
+int cuLaunchKernel(void *which, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, void *stream, void **parameters, void **extra)
 {
     if (which != &function || unloaded)
         return INVALID_HANDLE;
-    return (int)(gx + gy + gz + bx + by + bz + shared) + (stream != 0) + (extra != 0) + *(int *)parameters[0]
-        + (int)*(long *)parameters[1];
+    return (int)(gx + gy + gz + bx + by + bz + shared) + (stream != 0) + (extra != 0)
+        + *(int *)parameters[0] + (int)*(long *)parameters[1];
 }
 
-int cuMemHostRegister_v2(void *start, size_t length, unsigned flags) { (void)flags; return start && length ? 0 : INVALID_VALUE; }
+int cuMemHostRegister_v2(void *start, size_t length, unsigned flags)
+{
+    (void)flags;
+    return start && length ? 0 : INVALID_VALUE;
+}
 int cuMemHostUnregister(void *start) { return start ? 0 : INVALID_VALUE; }
 
 /* A vector argument. */

@@ -1,4 +1,4 @@
-/* What programs do that an interposer has to stand: the first argument says which. Prints what it sees. */
+/* Programs that are hard to record; the first argument selects one, which prints what it sees. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +30,8 @@ int cuModuleLoad(void **, const char *);
 int cuModuleLoadData(void **, const void *);
 int cuModuleUnload(void *);
 int cuModuleGetFunction(void **, void *, const char *);
-int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   void *, void **, void **);
 int cuParamSetf(void *, int, float);
 int cuMemHostRegister_v2(void *, size_t, unsigned);
 int cuMemHostUnregister(void *);
@@ -418,7 +419,8 @@ static void *register_often(void *data)
     (void)data;
     int kept = 0;
     for (int i = 0; i < 100; i++) {
-        unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memory[i] = 1;
         cuMemHostRegister_v2(memory, REGISTERED, 0);
         kept += launch_with(memory + 8);
@@ -435,7 +437,8 @@ static void program_host_memory(void)
     void *module;
     cuModuleLoadData(&module, ".version 7.0\n");
     cuModuleGetFunction(&kernel, module, "f");
-    unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *memory = mmap(0, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                 -1, 0);
     memset(memory, 3, REGISTERED);
     cuMemHostRegister_v2(memory, REGISTERED, 0);
     printf("%d\n", launch_with(memory));
@@ -466,9 +469,12 @@ int main(int count, char **arguments)
         {"exit-inside", program_exit_inside},
         {"cancelled-copy", program_cancelled_copy}, {"short-threads", program_short_threads},
         {"many-threads", program_many_threads}, {"file-limit", program_file_limit},
-        {"close-all", program_close_all}, {"pipe", program_pipe}, {"wrong-lengths", program_wrong_lengths},
-        {"fork-inside", program_fork_inside}, {"handlers", program_handlers}, {"copies", program_copies}, {"launches", program_launches},
-        {"small-stack", program_small_stack}, {"arrivals", program_arrivals}, {"mask", program_mask},
+        {"close-all", program_close_all}, {"pipe", program_pipe},
+        {"wrong-lengths", program_wrong_lengths},
+        {"fork-inside", program_fork_inside}, {"handlers", program_handlers},
+        {"copies", program_copies}, {"launches", program_launches},
+        {"small-stack", program_small_stack}, {"arrivals", program_arrivals},
+        {"mask", program_mask},
         {"host-memory", program_host_memory},
     };
     if (count > 2 && !strcmp(arguments[1], "constructor"))

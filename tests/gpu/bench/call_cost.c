@@ -6,17 +6,17 @@
  *                                       has registered host memory
  *   call_cost cold CALLS                the same of single calls, when other code has run since the
  *                                       last one
- *   call_cost threads THREADS CALLS     nanoseconds of a call when so many threads make it at once
- *   call_cost tail CALLS [FOLDER]       how long single calls take: the worst, how many are slow,
+ *   call_cost threads THREADS CALLS     nanoseconds of a call that THREADS threads make at once
+ *   call_cost tail CALLS [FOLDER]       the time of single calls: the worst, how many are slow,
  *                                       and why, as far as can be seen
  *   call_cost upload MIB ROUNDS [FOLDER]  MiB/s of copies to the device, of memcpy, and of ways to
  *                                         keep the bytes in that folder
  *   call_cost loop FUNCTION CALLS       nothing but that many calls of one function, see
  *                                       `functions`: to be counted from outside
  *
- * Lines of "name value". Of calls and launches: the mean of the best round, because whatever else a
- * machine does only ever
- * adds, and the median of parts of 100 calls, which leaves out what happens rarely. */
+ * It prints lines of "name value". For calls and launches: the mean of the best round, because
+ * other load on the machine only adds time, and the median of parts of 100 calls, which leaves out
+ * rare events. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -47,8 +47,10 @@ static const char kernels[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry nothing() { ret; }\n"
     ".visible .entry eight(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u32 p3,\n"
-    "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; }\n"
-    ".visible .entry mixed(.param .u32 p0, .param .align 1 .b8 p1[1], .param .align 8 .b8 p2[24], .param .u64 p3) { ret; }\n";
+    "                      .param .u32 p4, .param .f32 p5, .param .u64 p6, .param .u64 p7) { ret; "
+    "}\n"
+    ".visible .entry mixed(.param .u32 p0, .param .align 1 .b8 p1[1], .param .align 8 .b8 p2[24], "
+    ".param .u64 p3) { ret; }\n";
 
 enum { ROUNDS = 20, PART = 100, LAUNCHES_IN_FLIGHT = 500 };
 
@@ -94,7 +96,7 @@ static void set(long calls)
         cuCtxSetCurrent(context);
 }
 
-/* Leaves two numbers; PyTorch asks for it hundreds of times a step. */
+/* Returns two numbers; PyTorch calls it hundreds of times a step. */
 static void state(long calls)
 {
     for (long i = 0; i < calls; i++) {
@@ -112,7 +114,8 @@ static void launch0(long calls)
 
 static void launch8(long calls)
 {
-    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000, e = 1 << 20;
+    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000,
+        e = 1 << 20;
     int m = 1024, n = 512;
     float f = 0.5f;
     void *parameters[] = {&a, &b, &c, &m, &n, &f, &d, &e};
@@ -120,7 +123,7 @@ static void launch8(long calls)
         cuLaunchKernel(eight, 128, 1, 1, 256, 1, 1, 0, 0, parameters, 0);
 }
 
-/* Structs by value beside numbers, as kernels made from templates have them. */
+/* Structs by value among numbers, as in kernels made from templates. */
 static void launch_mixed(long calls)
 {
     int n = 1 << 20;
@@ -131,15 +134,17 @@ static void launch_mixed(long calls)
         cuLaunchKernel(mixed, 2048, 1, 1, 128, 1, 1, 0, 0, parameters, 0);
 }
 
-/* As programs launch that ask for clusters or for launches that overlap. */
+/* A launch with attributes, as programs make that use clusters or overlapping launches. */
 static void launch_ex(long calls)
 {
-    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000, e = 1 << 20;
+    CUdeviceptr a = 0x7f1200000000, b = 0x7f1200100000, c = 0x7f1200200000, d = 0x7f1200300000,
+        e = 1 << 20;
     int m = 1024, n = 512;
     float f = 0.5f;
     void *parameters[] = {&a, &b, &c, &m, &n, &f, &d, &e};
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = 0};
-    CUlaunchConfig config = {.gridDimX = 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1, .blockDimZ = 1,
+    CUlaunchConfig config = {.gridDimX = 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256,
+                             .blockDimY = 1, .blockDimZ = 1,
                              .attrs = &attribute, .numAttrs = 1};
     for (long i = 0; i < calls; i++)
         cuLaunchKernelEx(&config, eight, parameters, 0);
@@ -217,8 +222,8 @@ static int by_size(const void *left, const void *right)
     return (difference > 0) - (difference < 0);
 }
 
-/* What one of `calls` takes. Launches never fill the device's queue: waiting there would hide what
- * a call costs. */
+/* Measures one of `calls`. Launches never fill the device's queue, because waiting for it would
+ * hide the cost of a call. */
 static void cost(const char *name, void (*run)(long), long calls, int are_launches)
 {
     long parts = calls / PART;
@@ -248,7 +253,7 @@ static void clock_reads(long calls)
 {
     for (long i = 0; i < calls; i++) {
         uint64_t now = __rdtsc();
-        /* Looked at, so that it is made. */
+        /* Keeps the compiler from removing the read. */
         __asm__ volatile("" : : "r"(now));
     }
 }
@@ -274,12 +279,13 @@ static void pinned(long count, long launches)
         }
 }
 
-/* Code that jumps through all its cache lines in an order that nothing foresees, as a program's own
- * code fills the caches of code and of jumps between two calls. */
+/* Code that jumps through all its cache lines in an unpredictable order. It replaces the content of
+ * instruction caches and branch predictors, as a program's own code does between two calls. */
 static void *make_code(size_t lines)
 {
     enum { LINE = 64 };
-    unsigned char *code = mmap(NULL, lines * LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *code = mmap(NULL, lines * LINE, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint32_t *order = malloc(lines * sizeof *order);
     CHECK(code != MAP_FAILED && order != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
     uint64_t random = 1;
@@ -300,12 +306,13 @@ static void *make_code(size_t lines)
     }
     code[(size_t)order[lines - 1] * LINE] = 0xc3; /* ret */
     free(order);
-    CHECK(mprotect(code, lines * LINE, PROT_READ | PROT_EXEC) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    CHECK(mprotect(code, lines * LINE, PROT_READ | PROT_EXEC) == 0
+          ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
     return code;
 }
 
-/* What a call takes when the program has run through other code and data since the last one; the
- * mean of the nine tenths of calls that took least. */
+/* Measures calls between which the program uses other code and data: the mean of the fastest nine
+ * tenths. */
 static void cold(long calls)
 {
     enum { CODE = 4096, DATA = 1024, LINE = 64 };
@@ -395,12 +402,12 @@ static void threads(int count, long calls)
         sum += workers[i].best;
         medians += workers[i].best_median;
     }
-    printf("threads_%d_ns %.2f\nthreads_%d_median_ns %.2f\n", count, sum / count, count, medians / count);
+    printf("threads_%d_ns %.2f\nthreads_%d_median_ns %.2f\n", count, sum / count, count,
+           medians / count);
     free(workers);
 }
 
-/* Writes about as much, in pieces of the same length, as recording a loop that does nothing but
- * call. */
+/* Writes about as much as the recorder of a loop of calls, in pieces of the same length. */
 static void write_on(const char *folder)
 {
     enum { PIECE = 64 << 10, MOST = 600 << 20 };
@@ -419,10 +426,9 @@ static void write_on(const char *folder)
     }
 }
 
-/* Each call is timed alone, and those that took long are counted, also those of them during which
- * the thread was preempted or had a page fault. The same with no call between the two clock reads
- * says what the machine itself interrupts; and, if there is a folder, what it does so while another
- * process writes files. */
+/* Times each call alone and counts slow ones, with those during which the thread was preempted or
+ * had a page fault. An empty loop shows the machine's own interruptions and, if a folder is given,
+ * those while another process writes files. */
 static void tail(long calls, const char *folder)
 {
     enum { EVERY = 256 };
@@ -503,21 +509,22 @@ static void keep_least(double *best, double from)
         *best = spent;
 }
 
-/* Best seconds to write memory to a new file, to a file that has its place on the disk, over what
- * is in the file already, and to copy it to a mapped file that is only memory: what whoever keeps
- * the bytes pays at least. */
+/* Best seconds for writing memory to a new file, to a file with allocated space, over existing
+ * pages of a file, and to a file in memory: the least that keeping the bytes can cost. */
 struct kept {
     double file, allocated, over, memory;
 };
 
-static void keep(const char *path, const char *source, size_t length, char *memory, struct kept *best)
+static void keep(const char *path, const char *source, size_t length, char *memory,
+                 struct kept *best)
 {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
     double from = nanoseconds();
     write_all(file, source, length);
     keep_least(&best->file, from);
-    CHECK(ftruncate(file, 0) == 0 && posix_fallocate(file, 0, length) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+    CHECK(ftruncate(file, 0) == 0 && posix_fallocate(file, 0, length) == 0
+          ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
     from = nanoseconds();
     write_all(file, source, length);
     keep_least(&best->allocated, from);
@@ -562,7 +569,7 @@ static void upload(long mib, int rounds, const char *folder)
     for (int round = 0; round < rounds; round++) {
         double from = nanoseconds();
         memcpy(copy, source, length);
-        /* The copy is looked at, so that it is made. */
+        /* Keeps the compiler from removing the copy. */
         __asm__ volatile("" : : "r"(copy) : "memory");
         keep_least(&best_copy, from);
         from = nanoseconds();
@@ -614,7 +621,9 @@ int main(int count, char **words)
             register_memory();
         function->run(second);
     } else {
-        fprintf(stderr, "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | cold CALLS | threads THREADS CALLS | tail CALLS [FOLDER]\n"
+        fprintf(stderr,
+                "usage: call_cost calls CALLS LAUNCHES | pinned CALLS LAUNCHES | cold CALLS | "
+                "threads THREADS CALLS | tail CALLS [FOLDER]\n"
                         "       | upload MIB ROUNDS [FOLDER] | loop FUNCTION CALLS\n");
         return 2;
     }

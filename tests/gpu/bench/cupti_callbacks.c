@@ -1,7 +1,7 @@
-/* The cheapest tracer that CUPTI allows, to compare with: at entry and exit of each driver call a
- * callback stores time, function, side and correlation number in a ring of its thread. The driver
- * loads it (CUDA_INJECTION64_PATH); where CUPTI is, CUPTI_LIBRARY says. It needs no headers of
- * CUPTI's: what it uses of them is declared here. */
+/* The cheapest possible tracer with CUPTI, for comparison: at entry and exit of each driver call, a
+ * callback stores time, function, side and correlation number in a ring buffer of its thread. The
+ * driver loads it (CUDA_INJECTION64_PATH); CUPTI_LIBRARY names CUPTI. It needs no headers of CUPTI:
+ * what it uses is declared here. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,8 +48,10 @@ int InitializeInjection(void)
 {
     const char *path = getenv("CUPTI_LIBRARY");
     void *cupti = dlopen(path ? path : "libcupti.so", RTLD_NOW);
-    int (*subscribe)(void **, void *, void *) = cupti ? (int (*)(void **, void *, void *))dlsym(cupti, "cuptiSubscribe") : NULL;
-    int (*enable)(uint32_t, void *, int) = cupti ? (int (*)(uint32_t, void *, int))dlsym(cupti, "cuptiEnableDomain") : NULL;
+    int (*subscribe)(void **, void *, void *) = cupti
+        ? (int (*)(void **, void *, void *))dlsym(cupti, "cuptiSubscribe") : NULL;
+    int (*enable)(uint32_t, void *, int) = cupti
+        ? (int (*)(uint32_t, void *, int))dlsym(cupti, "cuptiEnableDomain") : NULL;
     void *subscriber;
     if (subscribe == NULL || enable == NULL) {
         fprintf(stderr, "cupti_callbacks: %s\n", cupti ? "not CUPTI" : dlerror());

@@ -25,7 +25,7 @@ def step():
 
 step()
 torch.cuda.synchronize()
-# The clock of the whole system, since the process that measures says when it started this one.
+# The system's clock, because the measuring process passes the time at which it started this one.
 print(f"first_step_s {time.time() - float(os.environ['BENCH_STARTED']):.3f}")
 for _ in range(30):
     step()

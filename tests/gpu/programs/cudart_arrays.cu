@@ -1,9 +1,11 @@
-// Arrays, textures and surfaces, a table of pointers in device memory, a symbol that holds an address.
+// Arrays, textures and surfaces, a table of pointers in device memory, a symbol that holds an
+// address.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 const int width = 64, height = 32;
 
@@ -24,7 +26,8 @@ int main() {
     CHECK(cudaMallocArray(&source, &format, width, height));
     CHECK(cudaMallocArray(&target, &format, width, height, cudaArraySurfaceLoadStore));
     const size_t bytes = width * sizeof(float);
-    CHECK(cudaMemcpy2DToArray(source, 0, 0, pixels.data(), bytes, bytes, height, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy2DToArray(source, 0, 0, pixels.data(), bytes, bytes, height,
+                              cudaMemcpyHostToDevice));
     cudaResourceDesc from = {}, to = {};
     from.resType = to.resType = cudaResourceTypeArray;
     from.res.array.array = source;
@@ -53,7 +56,8 @@ int main() {
     CHECK(cudaMemcpy(back.data(), out, width * height * sizeof(float), cudaMemcpyDeviceToHost));
     double sum = 0;
     for (float value : back) sum += value;
-    CHECK(cudaMemcpy2DFromArray(back.data(), bytes, target, 0, 0, bytes, height, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy2DFromArray(back.data(), bytes, target, 0, 0, bytes, height,
+                                cudaMemcpyDeviceToHost));
     for (float value : back) sum += value;
     printf("%.2f\n", sum);
     CHECK(cudaDestroyTextureObject(texture));

@@ -1,8 +1,10 @@
-// The runtime, linked statically: a stream captured into a graph, launched again with changed inputs.
+// The runtime, linked statically: a stream captured into a graph, launched again with changed
+// inputs.
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 __global__ void add(float *a, const float *b, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

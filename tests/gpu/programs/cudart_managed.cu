@@ -1,8 +1,10 @@
-// Host memory that kernels read where it is, mapped and managed: no call says what the program writes there.
+// Host memory that kernels read where it is, mapped and managed: no call says what the program
+// writes there.
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 const int count = 1024;
 

@@ -1,10 +1,12 @@
-// The runtime, linked statically: streams, events, pinned memory, stream-ordered memory, constants, a cooperative launch.
+// The runtime, linked statically: streams, events, pinned memory, stream-ordered memory, constants,
+// a cooperative launch.
 #include <cooperative_groups.h>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 __constant__ float factors[4];
 __device__ int counter;
@@ -42,14 +44,16 @@ int main() {
     for (int s = 0; s < 2; s++) {
         CHECK(cudaStreamCreateWithFlags(&streams[s], cudaStreamNonBlocking));
         CHECK(cudaMallocAsync(&device[s], count * sizeof(float), streams[s]));
-        CHECK(cudaMemcpyAsync(device[s], pinned, count * sizeof(float), cudaMemcpyHostToDevice, streams[s]));
+        CHECK(cudaMemcpyAsync(device[s], pinned, count * sizeof(float), cudaMemcpyHostToDevice,
+                              streams[s]));
         if (s == 1) CHECK(cudaStreamWaitEvent(streams[1], ready, 0));
         scale<<<count / 256, 256, 0, streams[s]>>>(device[s], count);
         CHECK(cudaGetLastError());
         if (s == 0) CHECK(cudaEventRecord(ready, streams[0]));
     }
     std::vector<float> back(count);
-    CHECK(cudaMemcpyAsync(pinned, device[1], count * sizeof(float), cudaMemcpyDeviceToHost, streams[1]));
+    CHECK(cudaMemcpyAsync(pinned, device[1], count * sizeof(float), cudaMemcpyDeviceToHost,
+                          streams[1]));
     CHECK(cudaStreamSynchronize(streams[1]));
     double sum = 0;
     for (int i = 0; i < count; i++) sum += pinned[i];
@@ -64,7 +68,8 @@ int main() {
     CHECK(cudaMalloc(&ints, ints_count * sizeof(int)));
     arguments_ints = ints;
     void *arguments[] = {&arguments_ints, &ints_count};
-    CHECK(cudaLaunchCooperativeKernel((void *)two_steps, dim3(ints_count / 256), dim3(256), arguments, 0, 0));
+    CHECK(cudaLaunchCooperativeKernel((void *)two_steps, dim3(ints_count / 256), dim3(256),
+                                      arguments, 0, 0));
     std::vector<int> turned(ints_count);
     CHECK(cudaMemcpy(turned.data(), ints, ints_count * sizeof(int), cudaMemcpyDeviceToHost));
     printf("turned %d %d %d\n", turned[0], turned[1], turned[ints_count - 1]);

@@ -5,7 +5,8 @@
 #include <thread>
 #include <vector>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 const int width = 100, height = 64, threads = 8;
 
@@ -26,7 +27,8 @@ void work(int number) {
     for (int i = 0; i < width * height; i++) host[i] = i % (17 + number);
     CHECK(cudaMallocPitch(&rows, &pitch, width * sizeof(float), height));
     const size_t bytes = width * sizeof(float);
-    CHECK(cudaMemcpy2DAsync(rows, pitch, host.data(), bytes, bytes, height, cudaMemcpyHostToDevice, 0));
+    CHECK(cudaMemcpy2DAsync(rows, pitch, host.data(), bytes, bytes, height, cudaMemcpyHostToDevice,
+                            0));
     int calls = 0;
     for (int round = 0; round < 3; round++) {
         step<<<height, 128>>>(rows, pitch, number);
@@ -39,7 +41,8 @@ void work(int number) {
     cudaError_t state;
     while ((state = cudaEventQuery(done)) == cudaErrorNotReady) std::this_thread::yield();
     CHECK(state);
-    CHECK(cudaMemcpy2DAsync(back.data(), bytes, rows, pitch, bytes, height, cudaMemcpyDeviceToHost, 0));
+    CHECK(cudaMemcpy2DAsync(back.data(), bytes, rows, pitch, bytes, height, cudaMemcpyDeviceToHost,
+                            0));
     CHECK(cudaStreamSynchronize(0));
     sums[number] = calls;
     for (float value : back) sums[number] += value;

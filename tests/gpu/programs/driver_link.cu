@@ -5,7 +5,9 @@
 #include <cstring>
 #include <cuda.h>
 
-#define CHECK(x) do { CUresult e = (x); if (e) { const char *name; cuGetErrorName(e, &name); fprintf(stderr, "%s: %s\n", #x, name); exit(1); } } while (0)
+#define CHECK(x) do { CUresult e = (x); if (e) { const char *name; cuGetErrorName(e, &name); \
+                                                fprintf(stderr, "%s: %s\n", #x, name); exit(1); \
+} } while (0)
 
 const char *caller =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -15,12 +17,14 @@ const char *caller =
     "  ld.param.u64 %d1, [values];\n  cvta.to.global.u64 %d1, %d1;\n  mov.u32 %r1, %tid.x;\n"
     "  {\n    .param .b32 in;\n    .param .b32 out;\n    st.param.b32 [in], %r1;\n"
     "    call (out), twice, (in);\n    ld.param.b32 %r2, [out];\n  }\n"
-    "  mul.wide.u32 %d2, %r1, 4;\n  add.s64 %d3, %d1, %d2;\n  st.global.u32 [%d3], %r2;\n  ret;\n}\n";
+    "  mul.wide.u32 %d2, %r1, 4;\n  add.s64 %d3, %d1, %d2;\n  st.global.u32 [%d3], %r2;\n  ret;\n"
+    "}\n";
 
 const char *callee =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .func (.param .b32 out) twice(.param .b32 in) {\n"
-    "  .reg .b32 %r<3>;\n  ld.param.b32 %r1, [in];\n  add.u32 %r2, %r1, %r1;\n  st.param.b32 [out], %r2;\n  ret;\n}\n";
+    "  .reg .b32 %r<3>;\n  ld.param.b32 %r1, [in];\n  add.u32 %r2, %r1, %r1;\n"
+    "  st.param.b32 [out], %r2;\n  ret;\n}\n";
 
 struct Link {
     CUlinkState state;
@@ -30,12 +34,14 @@ struct Link {
 
     Link() {
         said[0] = complained[0] = 0;
-        CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                                  CU_JIT_ERROR_LOG_BUFFER,
                                   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
         CHECK(cuLinkCreate(5, options, values, &state));
     }
     CUresult add(const char *ptx, const char *name) {
-        return cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)ptx, strlen(ptx) + 1, name, 0, nullptr, nullptr);
+        return cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)ptx, strlen(ptx) + 1, name, 0,
+                             nullptr, nullptr);
     }
 };
 

@@ -12,10 +12,13 @@ int main(void)
             in[y][x] = (uint32_t)(y * 1000 + x);
 
     CUarray line = NULL, other_line = NULL, plane = NULL, box = NULL;
-    CUDA_ARRAY_DESCRIPTOR line_shape = {.Width = WIDTH, .Height = 0, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
-    CUDA_ARRAY_DESCRIPTOR plane_shape = {.Width = WIDTH, .Height = HEIGHT, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR line_shape = {.Width = WIDTH, .Height = 0,
+                                        .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR plane_shape = {.Width = WIDTH, .Height = HEIGHT,
+                                         .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
     CUDA_ARRAY3D_DESCRIPTOR box_shape = {
-        .Width = WIDTH, .Height = HEIGHT, .Depth = DEPTH, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+        .Width = WIDTH, .Height = HEIGHT, .Depth = DEPTH, .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+        .NumChannels = 1};
     if (!SUPPORTED(cuArrayCreate(&line, &line_shape))) {
         end();
         return success();
@@ -69,7 +72,8 @@ int main(void)
 
     for (size_t z = 0; z < DEPTH; z++) {
         CUDA_MEMCPY3D layer = {
-            .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = sizeof in[0], .srcHeight = HEIGHT,
+            .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = sizeof in[0],
+            .srcHeight = HEIGHT,
             .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = box, .dstZ = z,
             .WidthInBytes = sizeof in[0], .Height = HEIGHT, .Depth = 1,
         };
@@ -78,7 +82,8 @@ int main(void)
     memset(out, 0, sizeof out);
     CUDA_MEMCPY3D last = {
         .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = box, .srcZ = DEPTH - 1,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = sizeof out[0], .dstHeight = HEIGHT,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = sizeof out[0],
+        .dstHeight = HEIGHT,
         .WidthInBytes = sizeof in[0], .Height = HEIGHT, .Depth = 1,
     };
     CHECK(cuMemcpy3D(&last));
@@ -88,7 +93,8 @@ int main(void)
     CUmipmappedArray levels = NULL;
     CUarray level = NULL;
     CUDA_ARRAY3D_DESCRIPTOR levels_shape = {
-        .Width = WIDTH, .Height = HEIGHT, .Depth = 0, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+        .Width = WIDTH, .Height = HEIGHT, .Depth = 0, .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+        .NumChannels = 1};
     CHECK(cuMipmappedArrayCreate(&levels, &levels_shape, 3));
     CHECK(cuMipmappedArrayGetLevel(&level, levels, 1));
     CHECK(cuArrayGetDescriptor(&shape, level));

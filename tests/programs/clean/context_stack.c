@@ -1,4 +1,4 @@
-/* Contexts of the program's own: created, pushed, popped, asked about, limited, destroyed. */
+/* The program's own contexts: created, pushed, popped, queried, limited, destroyed. */
 #include "program.h"
 
 int main(void)

@@ -25,8 +25,10 @@ int main(void)
         .WidthInBytes = WIDTH, .Height = HEIGHT,
     };
     CUDA_MEMCPY2D down = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch, .srcXInBytes = 8, .srcY = 2,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = WIDTH, .dstXInBytes = 4, .dstY = 1,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch,
+        .srcXInBytes = 8, .srcY = 2,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = WIDTH, .dstXInBytes = 4,
+        .dstY = 1,
         .WidthInBytes = 40, .Height = 10,
     };
     CHECK(cuMemcpy2D(&up));
@@ -48,13 +50,16 @@ int main(void)
 
     CUDA_MEMCPY3D box_up = {
         .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = WIDTH, .srcHeight = HEIGHT,
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = memory, .dstPitch = pitch, .dstHeight = HEIGHT,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = memory, .dstPitch = pitch,
+        .dstHeight = HEIGHT,
         .WidthInBytes = WIDTH, .Height = HEIGHT, .Depth = DEPTH,
     };
     CUDA_MEMCPY3D box_down = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch, .srcHeight = HEIGHT,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch,
+        .srcHeight = HEIGHT,
         .srcXInBytes = 4, .srcY = 3, .srcZ = 1,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = WIDTH, .dstHeight = HEIGHT, .dstZ = 2,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = WIDTH, .dstHeight = HEIGHT,
+        .dstZ = 2,
         .WidthInBytes = 20, .Height = 6, .Depth = 3,
     };
     memset(out, 0, sizeof out);
@@ -77,8 +82,10 @@ int main(void)
     CHECK(cuMemsetD8(twin, 0, pitch * HEIGHT * DEPTH));
     CHECK(cuCtxSynchronize());
     CUDA_MEMCPY3D_PEER across = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch, .srcHeight = HEIGHT, .srcContext = context,
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = twin, .dstPitch = pitch, .dstHeight = HEIGHT, .dstContext = context,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .srcPitch = pitch,
+        .srcHeight = HEIGHT, .srcContext = context,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = twin, .dstPitch = pitch,
+        .dstHeight = HEIGHT, .dstContext = context,
         .WidthInBytes = WIDTH, .Height = HEIGHT, .Depth = 1,
     };
     CHECK(cuMemcpy3DPeer(&across));

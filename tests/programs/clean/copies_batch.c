@@ -22,13 +22,15 @@ int main(void)
     memset(&how, 0, sizeof how);
     how.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     size_t from_first[1] = {0};
-    CUdeviceptr up_to[2] = {first, second}, up_from[2] = {(CUdeviceptr)(uintptr_t)in, (CUdeviceptr)(uintptr_t)other};
+    CUdeviceptr up_to[2] = {first, second};
+    CUdeviceptr up_from[2] = {(CUdeviceptr)(uintptr_t)in, (CUdeviceptr)(uintptr_t)other};
     size_t up_sizes[2] = {BYTES, sizeof other};
     if (!SUPPORTED(cuMemcpyBatchAsync(up_to, up_from, up_sizes, 2, &how, from_first, 1, stream))) {
         end();
         return success();
     }
-    CUdeviceptr down_to[2] = {(CUdeviceptr)(uintptr_t)out, (CUdeviceptr)(uintptr_t)back}, down_from[2] = {first, second};
+    CUdeviceptr down_to[2] = {(CUdeviceptr)(uintptr_t)out, (CUdeviceptr)(uintptr_t)back};
+    CUdeviceptr down_from[2] = {first, second};
     CHECK(cuMemcpyBatchAsync(down_to, down_from, up_sizes, 2, &how, from_first, 1, stream));
     CHECK(cuStreamSynchronize(stream));
     EXPECT(memcmp(in, out, BYTES) == 0 && memcmp(other, back, sizeof other) == 0);

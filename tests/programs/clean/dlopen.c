@@ -59,7 +59,8 @@ int main(void)
     CALL("cuModuleGetFunction", (CUfunction *, CUmodule, const char *), &fill, module, "fill");
     void *parameters[] = {&memory, &start, &count};
     CALL("cuLaunchKernel",
-         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **), fill, 1, 1, 1,
+         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+          CUstream, void **, void **), fill, 1, 1, 1,
          32, 1, 1, 0, NULL, parameters, NULL);
     CALL("cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t), out, memory, sizeof out);
     printf("first %u, last %u\n", out[0], out[99]);

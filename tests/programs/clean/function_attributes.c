@@ -1,4 +1,4 @@
-/* What is asked of and set on a function: attributes, parameters, module, name, cache, loading
+/* Queries and settings of a function: attributes, parameters, module, name, cache, loading
  * state. */
 #include "program.h"
 
@@ -6,10 +6,14 @@ static const struct {
     CUfunction_attribute attribute;
     const char *name;
 } ATTRIBUTES[] = {
-    {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, "threads per block"}, {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, "static shared"},
-    {CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, "constant"},               {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, "local"},
-    {CU_FUNC_ATTRIBUTE_NUM_REGS, "registers"},                      {CU_FUNC_ATTRIBUTE_PTX_VERSION, "PTX version"},
-    {CU_FUNC_ATTRIBUTE_BINARY_VERSION, "binary version"},           {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, "dynamic shared"},
+    {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, "threads per block"},
+    {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, "static shared"},
+    {CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, "constant"},
+    {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, "local"},
+    {CU_FUNC_ATTRIBUTE_NUM_REGS, "registers"},
+    {CU_FUNC_ATTRIBUTE_PTX_VERSION, "PTX version"},
+    {CU_FUNC_ATTRIBUTE_BINARY_VERSION, "binary version"},
+    {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, "dynamic shared"},
 };
 
 static void show_parameters(CUfunction function)
@@ -24,7 +28,8 @@ static void show_parameters(CUfunction function)
         index++;
     }
     printf(")\n");
-    check_result(result, CUDA_ERROR_INVALID_VALUE, "cuFuncGetParamInfo past the last", __FILE__, __LINE__);
+    check_result(result, CUDA_ERROR_INVALID_VALUE, "cuFuncGetParamInfo past the last", __FILE__,
+                 __LINE__);
 }
 
 int main(void)

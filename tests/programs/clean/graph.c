@@ -17,7 +17,8 @@ int main(void)
     CHECK(cuMemsetD32(a, 0, COUNT));
     CHECK(cuMemsetD32(total, 0, COUNT));
     CHECK(cuCtxSynchronize());
-    void *fill_parameters[] = {&a, &start, &count}, *add_parameters[] = {&a, &total, &total, &count};
+    void *fill_parameters[] = {&a, &start, &count};
+    void *add_parameters[] = {&a, &total, &total, &count};
 
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
@@ -51,9 +52,11 @@ int main(void)
     CHECK(cuGraphDestroy(graph));
 
     CUgraphNode clear = NULL, work = NULL;
-    CUDA_MEMSET_NODE_PARAMS memset_node = {.dst = total, .value = 7, .elementSize = 4, .width = COUNT, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS memset_node = {.dst = total, .value = 7, .elementSize = 4,
+                                           .width = COUNT, .height = 1};
     CUDA_KERNEL_NODE_PARAMS kernel_node = {
-        .func = add, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+        .func = add, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+        .blockDimZ = 1,
         .kernelParams = add_parameters,
     };
     CHECK(cuGraphCreate(&graph, 0));

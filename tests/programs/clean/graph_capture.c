@@ -1,5 +1,5 @@
-/* Captures: copies of both directions, a fork and a join by events, host functions, graphs within
- * captures, a capture that goes on in a graph that exists, memory that the graph allocates. */
+/* Captures: copies in both directions, a fork and a join with events, host functions, graphs inside
+ * captures, a capture into an existing graph, memory that the graph allocates. */
 #include "program.h"
 
 enum { COUNT = 512 };
@@ -65,13 +65,15 @@ int main(void)
     CHECK(cuStreamWaitEvent(stream, joined, 0));
     CHECK(cuMemcpyDtoHAsync(pinned, b, sizeof source, stream));
     CUDA_MEMCPY2D plane = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 16, .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 16,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
         .dstHost = rows, .dstPitch = sizeof rows[0], .WidthInBytes = 16, .Height = 4,
     };
     CHECK(cuMemcpy2DAsync(&plane, stream));
     CHECK(cuLaunchHostFunc(stream, count_up, &called));
     CHECK(cuStreamEndCapture(stream, &graph));
-    EXPECT(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE && status_of(side) == CU_STREAM_CAPTURE_STATUS_NONE);
+    EXPECT(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE
+           && status_of(side) == CU_STREAM_CAPTURE_STATUS_NONE);
     EXPECT(called == 0);
     size_t number = 0;
     CHECK(cuGraphGetNodes(graph, NULL, &number));
@@ -89,7 +91,7 @@ int main(void)
     }
     EXPECT(called == 3);
 
-    /* Two launches before anybody waits. */
+    /* Two launches before a wait. */
     fill_source(5);
     CHECK(cuGraphLaunch(executable, stream));
     CHECK(cuGraphLaunch(executable, stream));
@@ -97,24 +99,28 @@ int main(void)
     EXPECT(memcmp(target, source, sizeof source) == 0);
     EXPECT(called == 5);
 
-    /* A capture that goes on in a graph, with its dependencies asked for and changed. */
+    /* A capture into an existing graph, with its dependencies queried and changed. */
     CUgraph shared = NULL, given = NULL;
     CUgraphNode first = NULL;
-    CUDA_MEMSET_NODE_PARAMS set = {.dst = b, .value = 1, .elementSize = 4, .width = COUNT, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = b, .value = 1, .elementSize = 4, .width = COUNT,
+                                   .height = 1};
     CHECK(cuGraphCreate(&shared, 0));
     CHECK(cuGraphAddMemsetNode(&first, shared, NULL, 0, &set, context));
-    CHECK(cuStreamBeginCaptureToGraph(stream, shared, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cuStreamBeginCaptureToGraph(stream, shared, &first, NULL, 1,
+                                      CU_STREAM_CAPTURE_MODE_RELAXED));
     CHECK(cuMemsetD32Async(b + 64, 2, 16, stream));
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     const CUgraphNode *nodes = NULL;
     const CUgraphEdgeData *data = NULL;
     CHECK(cuStreamGetCaptureInfo(stream, &status, &id, &given, &nodes, &data, &number));
-    EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0 && given == shared && number == 1 && nodes[0] != first);
+    EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0 && given == shared && number == 1
+           && nodes[0] != first);
     CUgraphNode both[] = {nodes[0], first}, later = NULL;
     set.dst = a, set.width = 16;
     CHECK(cuGraphAddMemsetNode(&later, shared, both, 1, &set, context));
-    CHECK(cuStreamUpdateCaptureDependencies(stream, &later, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    CHECK(cuStreamUpdateCaptureDependencies(stream, &later, NULL, 1,
+                                            CU_STREAM_SET_CAPTURE_DEPENDENCIES));
     CHECK(cuMemcpyDtoHAsync(square, b, sizeof square, stream));
     CHECK(cuStreamEndCapture(stream, &given));
     EXPECT(given == shared);
@@ -123,7 +129,7 @@ int main(void)
     CHECK(cuStreamSynchronize(stream));
     EXPECT(square[0][0] == 1 && square[3][3] == 1);
 
-    /* Memory of the graph's own. */
+    /* Memory that the graph allocates. */
     CUgraph allocating = NULL;
     CUdeviceptr own = 0;
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

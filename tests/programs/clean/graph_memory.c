@@ -5,11 +5,12 @@ enum { COUNT = 128 };
 
 static uint32_t source[COUNT], target[COUNT];
 
-static CUDA_MEMCPY3D linear(CUmemorytype from, const void *host_from, CUdeviceptr device_from, CUmemorytype to,
-                            void *host_to, CUdeviceptr device_to, size_t size)
+static CUDA_MEMCPY3D linear(CUmemorytype from, const void *host_from, CUdeviceptr device_from,
+                            CUmemorytype to, void *host_to, CUdeviceptr device_to, size_t size)
 {
     return (CUDA_MEMCPY3D){
-        .srcMemoryType = from, .srcHost = host_from, .srcDevice = device_from, .dstMemoryType = to, .dstHost = host_to,
+        .srcMemoryType = from, .srcHost = host_from, .srcDevice = device_from, .dstMemoryType = to,
+        .dstHost = host_to,
         .dstDevice = device_to, .WidthInBytes = size, .Height = 1, .Depth = 1,
     };
 }
@@ -24,20 +25,24 @@ int main(void)
     CHECK(cuMemsetD8(memory, 0, sizeof source));
     CHECK(cuCtxSynchronize());
 
-    /* Memory of the graph's own: in, out, gone. */
+    /* Memory that the graph allocates: copied in, copied out, freed. */
     CUgraph graph = NULL;
     CUgraphNode allocate = NULL, in = NULL, out = NULL, end_of_it = NULL;
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
         .accessDescs = &access, .accessDescCount = 1, .bytesize = sizeof source,
     };
     CHECK(cuGraphCreate(&graph, 0));
     CHECK(cuGraphAddMemAllocNode(&allocate, graph, NULL, 0, &wanted));
     EXPECT(wanted.dptr != 0);
-    CUDA_MEMCPY3D copy = linear(CU_MEMORYTYPE_HOST, source, 0, CU_MEMORYTYPE_DEVICE, NULL, wanted.dptr, sizeof source);
+    CUDA_MEMCPY3D copy = linear(CU_MEMORYTYPE_HOST, source, 0, CU_MEMORYTYPE_DEVICE, NULL,
+                                wanted.dptr, sizeof source);
     CHECK(cuGraphAddMemcpyNode(&in, graph, &allocate, 1, &copy, context));
-    copy = linear(CU_MEMORYTYPE_DEVICE, NULL, wanted.dptr, CU_MEMORYTYPE_HOST, target, 0, sizeof target);
+    copy = linear(CU_MEMORYTYPE_DEVICE, NULL, wanted.dptr, CU_MEMORYTYPE_HOST, target, 0,
+                  sizeof target);
     CHECK(cuGraphAddMemcpyNode(&out, graph, &in, 1, &copy, context));
     CHECK(cuGraphAddMemFreeNode(&end_of_it, graph, &out, 1, wanted.dptr));
     CUDA_MEM_ALLOC_NODE_PARAMS asked;
@@ -55,7 +60,7 @@ int main(void)
         EXPECT(memcmp(source, target, sizeof source) == 0);
         show_u32("through the graph's memory", target, COUNT);
     }
-    /* How much the driver keeps for the graph's next launch is its own business. */
+    /* How much memory the driver keeps for the next launch is not specified. */
     cuuint64_t used = 0;
     CHECK(cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
     CHECK(cuGraphExecDestroy(executable));
@@ -82,12 +87,15 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         CUgraphNodeParams condition = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
         condition.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){
-            .handle = i == 0 ? holds : fails, .type = CU_GRAPH_COND_TYPE_IF, .size = 1, .ctx = context,
+            .handle = i == 0 ? holds : fails, .type = CU_GRAPH_COND_TYPE_IF, .size = 1,
+            .ctx = context,
         };
         CHECK(cuGraphAddNode(&nodes[i], graph, &write, NULL, 1, &condition));
-        CUDA_MEMSET_NODE_PARAMS set = {.dst = memory + 64 + 64 * (unsigned)i, .value = 7, .elementSize = 4, .width = 16, .height = 1};
+        CUDA_MEMSET_NODE_PARAMS set = {.dst = memory + 64 + 64 * (unsigned)i, .value = 7,
+                                       .elementSize = 4, .width = 16, .height = 1};
         CUgraphNode inside = NULL;
-        CHECK(cuGraphAddMemsetNode(&inside, condition.conditional.phGraph_out[0], NULL, 0, &set, context));
+        CHECK(cuGraphAddMemsetNode(&inside, condition.conditional.phGraph_out[0], NULL, 0, &set,
+                                   context));
     }
     CHECK(cuGraphInstantiate(&executable, graph, 0));
     CHECK(cuGraphDestroy(graph));
@@ -95,7 +103,8 @@ int main(void)
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemcpyDtoH(target, memory, sizeof target));
     show_u32("written and set", target, COUNT);
-    EXPECT(target[0] == 11 && target[2] == 12 && target[16] == 7 && target[31] == 7 && target[32] == 0);
+    EXPECT(target[0] == 11 && target[2] == 12 && target[16] == 7 && target[31] == 7
+           && target[32] == 0);
     CHECK(cuGraphExecDestroy(executable));
 
     CHECK(cuMemFree(memory));

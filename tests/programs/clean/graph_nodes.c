@@ -1,5 +1,5 @@
-/* A graph with a node of nearly every kind, built by hand, asked about, changed, cloned, and
- * launched with other host bytes. */
+/* A graph with a node of nearly every kind: built by hand, queried, changed, cloned, and launched
+ * with other host bytes. */
 #include "program.h"
 
 enum { COUNT = 256 };
@@ -14,7 +14,8 @@ static void count_up(void *data)
 static CUDA_MEMCPY3D copy_to_host(void *host, CUdeviceptr memory, size_t size)
 {
     return (CUDA_MEMCPY3D){
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host,
         .WidthInBytes = size, .Height = 1, .Depth = 1,
     };
 }
@@ -44,19 +45,23 @@ int main(void)
     memset(pinned, 0, sizeof source);
 
     CUgraph graph = NULL, inner = NULL;
-    CUgraphNode in = NULL, clear = NULL, work = NULL, out = NULL, back = NULL, host = NULL, nothing = NULL;
+    CUgraphNode in = NULL, clear = NULL, work = NULL, out = NULL, back = NULL, host = NULL,
+        nothing = NULL;
     CUgraphNode record = NULL, wait = NULL, child = NULL, inside = NULL;
     CHECK(cuGraphCreate(&graph, 0));
     CUDA_MEMCPY3D copy = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = source, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a,
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = source,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a,
         .WidthInBytes = sizeof source, .Height = 1, .Depth = 1,
     };
     CHECK(cuGraphAddMemcpyNode(&in, graph, NULL, 0, &copy, context));
-    CUDA_MEMSET_NODE_PARAMS set = {.dst = total, .value = 7, .elementSize = 4, .width = COUNT, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = total, .value = 7, .elementSize = 4, .width = COUNT,
+                                   .height = 1};
     CHECK(cuGraphAddMemsetNode(&clear, graph, NULL, 0, &set, context));
     void *parameters[] = {&a, &total, &total, &count};
     CUDA_KERNEL_NODE_PARAMS kernel = {
-        .func = add, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+        .func = add, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+        .blockDimZ = 1,
         .kernelParams = parameters,
     };
     CUgraphNode both[] = {in, clear};
@@ -77,7 +82,7 @@ int main(void)
     CHECK(cuGraphAddChildGraphNode(&child, graph, last, 3, inner));
     CHECK(cuGraphDestroy(inner)); /* the node has a copy */
 
-    /* What can be asked. */
+    /* Queries. */
     CUgraphNode nodes[16];
     size_t number = 16;
     CHECK(cuGraphGetNodes(graph, nodes, &number));
@@ -125,8 +130,9 @@ int main(void)
     CHECK(cuGraphMemsetNodeGetParams(nodes[0], &asked_set));
     EXPECT(asked_set.dst == a && asked_set.value == 1);
 
-    /* What can be changed. */
-    set = (CUDA_MEMSET_NODE_PARAMS){.dst = total, .value = 5, .elementSize = 4, .width = COUNT, .height = 1};
+    /* Changes. */
+    set = (CUDA_MEMSET_NODE_PARAMS){.dst = total, .value = 5, .elementSize = 4, .width = COUNT,
+                                    .height = 1};
     CHECK(cuGraphMemsetNodeSetParams(clear, &set));
     CHECK(cuGraphKernelNodeSetParams(work, &kernel));
     CHECK(cuGraphEventRecordNodeSetEvent(record, other));
@@ -145,7 +151,7 @@ int main(void)
     EXPECT(asked_set.value == 5);
     CHECK(cuGraphDestroyNode(nothing));
 
-    /* Launches, each with other bytes in host memory. */
+    /* Launches, each with different bytes in host memory. */
     CUgraphExec executable = NULL, second = NULL;
     CHECK(cuGraphInstantiate(&executable, graph, 0));
     CUDA_GRAPH_INSTANTIATE_PARAMS how = {.hUploadStream = stream};

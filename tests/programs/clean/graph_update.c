@@ -14,7 +14,8 @@ static void count_up(void *data)
 static CUDA_MEMCPY3D copy_in(CUdeviceptr memory, const void *host)
 {
     return (CUDA_MEMCPY3D){
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = memory,
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = memory,
         .WidthInBytes = sizeof source[0], .Height = 1, .Depth = 1,
     };
 }
@@ -22,7 +23,8 @@ static CUDA_MEMCPY3D copy_in(CUdeviceptr memory, const void *host)
 static CUDA_MEMCPY3D copy_out(void *host, CUdeviceptr memory)
 {
     return (CUDA_MEMCPY3D){
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host,
         .WidthInBytes = sizeof source[0], .Height = 1, .Depth = 1,
     };
 }
@@ -44,7 +46,8 @@ int main(void)
     CUDA_MEMCPY3D copy = copy_in(memory, source[0]);
     CHECK(cuGraphCreate(&graph, 0));
     CHECK(cuGraphAddMemcpyNode(&nodes[0], graph, NULL, 0, &copy, context));
-    CUDA_MEMSET_NODE_PARAMS set = {.dst = memory, .value = 1, .elementSize = 4, .width = 4, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = memory, .value = 1, .elementSize = 4, .width = 4,
+                                   .height = 1};
     CHECK(cuGraphAddMemsetNode(&nodes[1], graph, &nodes[0], 1, &set, context));
     CUgraphNodeParams out = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
     out.memcpy.copyCtx = context;
@@ -80,9 +83,10 @@ int main(void)
     EXPECT(target[1][3] == 1003);
     CHECK(cuGraphNodeSetEnabled(executable, nodes[1], 1));
 
-    /* The graph itself, changed, taken over as a whole. */
+    /* The graph itself, changed, and the executable graph updated from it. */
     CHECK(cuGraphMemcpyNodeSetParams(nodes[0], &(CUDA_MEMCPY3D){
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = source[0], .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = memory,
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = source[0],
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = memory,
         .WidthInBytes = sizeof source[0], .Height = 1, .Depth = 1}));
     out.memcpy.copyParams = copy_out(target[0], memory);
     CHECK(cuGraphNodeSetParams(nodes[2], &out));
@@ -96,7 +100,7 @@ int main(void)
     show_u32("updated", target[0], COUNT);
     EXPECT(target[0][3] == 1 && target[0][9] == 99);
 
-    /* A destructor that runs when the last reference is gone. */
+    /* A destructor that runs when the last reference is released. */
     CUuserObject object = NULL;
     int destroyed = 0;
     CHECK(cuUserObjectCreate(&object, &destroyed, count_up, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));

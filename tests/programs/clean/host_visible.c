@@ -1,7 +1,7 @@
 /* Host memory that the device reads without a copy call: written by the host between launches and
  * operations, freed, given out again, registered, managed, seen by graphs and by every form of
- * launch. What the device saw is read back through copies from the device's addresses. Long ranges
- * are changed in a few places only; one is longer than what a recorder keeps. */
+ * launch. What the device saw is read back with copies from device addresses. Long ranges are
+ * changed in a few places only; one is longer than the recorder's limit. */
 #include "program.h"
 
 #include <sys/mman.h>
@@ -89,7 +89,7 @@ static void in_a_graph(uint32_t *memory, CUdeviceptr view)
     CHECK(cuStreamDestroy(stream));
 }
 
-/* Operations on memory that no kernel has met: the device's own copies read it. */
+/* Operations on memory that no kernel has used: copies by the device read it. */
 static void by_copies(uint32_t *memory, CUdeviceptr view)
 {
     CUdeviceptr copy = 0;
@@ -122,14 +122,15 @@ int main(void)
     CHECK(cuCtxSynchronize());
 
     for (uint32_t round = 0; round < 2; round++) {
-        /* The second time the addresses are often the same. */
+        /* The second allocation often gets the same addresses. */
         uint32_t *pinned = NULL, *mapped = NULL;
         CUdeviceptr view = 0;
         CHECK(cuMemAllocHost((void **)&pinned, BYTES));
-        CHECK(cuMemHostAlloc((void **)&mapped, BYTES, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+        CHECK(cuMemHostAlloc((void **)&mapped, BYTES,
+                             CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
         memset(pinned, 0, BYTES);
         memset(mapped, 0, BYTES);
-        /* Pinned memory is the device's to read at its own address. */
+        /* The device can read pinned memory at its host address. */
         between_launches("pinned", pinned, (CUdeviceptr)(uintptr_t)pinned);
         CHECK(cuMemHostGetDevicePointer(&view, mapped, 0));
         between_launches("mapped", mapped, view);
@@ -139,13 +140,15 @@ int main(void)
         CHECK(cuMemFreeHost(pinned));
     }
 
-    unsigned char *plain = mmap(NULL, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *plain = mmap(NULL, REGISTERED, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(plain != MAP_FAILED);
     for (uint32_t round = 0; round < 2; round++) {
         CUdeviceptr view = 0;
         memset(plain, 0, REGISTERED);
         plain[0] = 7;
-        CHECK(cuMemHostRegister(plain, REGISTERED, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+        CHECK(cuMemHostRegister(plain, REGISTERED,
+                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
         CHECK(cuMemHostGetDevicePointer(&view, plain, 0));
         between_launches("registered", (uint32_t *)plain, view);
         CHECK(cuMemHostUnregister(plain));
@@ -153,7 +156,8 @@ int main(void)
     EXPECT(munmap(plain, REGISTERED) == 0);
 
     int managed_access = 0;
-    CHECK(cuDeviceGetAttribute(&managed_access, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device));
+    CHECK(cuDeviceGetAttribute(&managed_access, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                               device));
     if (managed_access) {
         CUdeviceptr managed = 0;
         CHECK(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));

@@ -1,4 +1,4 @@
-/* Initialisation, version, and what is asked about a device. */
+/* Initialisation, version, and queries about a device. */
 #include "program.h"
 
 static const struct {

@@ -22,8 +22,8 @@ int main(void)
     CHECK(cuMemAlloc(&memory, most));
     CHECK(cuMemsetD8(memory, 0, most));
     const size_t sizes[] = {
-        1,           3,           4095,    4096,        4097,        65535,   65536,       65537,       MIB - 1, MIB,
-        MIB + 1,     2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 4 * MIB - 8, 4 * MIB, 4 * MIB + 8, 8 * MIB - 1, 8 * MIB, 8 * MIB + 3,
+        1, 3, 4095, 4096, 4097, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB,
+        2 * MIB + 1, 4 * MIB - 8, 4 * MIB, 4 * MIB + 8, 8 * MIB - 1, 8 * MIB, 8 * MIB + 3,
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t size = sizes[i], shift = i % 4;

@@ -31,7 +31,8 @@ int main(void)
     uint32_t start = 1, count = COUNT;
     void *parameters[] = {&memory, &start, &count};
     CUlaunchConfig config = {
-        .gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1, .hStream = stream,
+        .gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+        .blockDimZ = 1, .hStream = stream,
     };
     CHECK(cuLaunchKernelEx(&config, fill, parameters, NULL));
     check("no attribute", 1);
@@ -59,7 +60,8 @@ int main(void)
     } packed = {memory, 4, COUNT};
     size_t size = sizeof packed;
     void *extra[] = {
-        CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END,
+        CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+        CU_LAUNCH_PARAM_END,
     };
     config.attrs = NULL;
     config.numAttrs = 0;

@@ -25,7 +25,8 @@ int main(void)
     }
     EXPECT(used == 16);
     void *extra[] = {
-        CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &used, CU_LAUNCH_PARAM_END,
+        CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &used,
+        CU_LAUNCH_PARAM_END,
     };
     CHECK(cuLaunchKernel(fill, 4, 1, 1, 64, 1, 1, 0, NULL, NULL, extra));
     memset(buffer, 0xEE, sizeof buffer); /* parameters are copied by the launch */

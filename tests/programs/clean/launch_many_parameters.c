@@ -21,7 +21,8 @@ int main(void)
     launch(many, 1, 1, NULL, parameters);
     CHECK(cuCtxSynchronize());
     static const uint64_t WANTED[COUNT] = {
-        250, 65000, 4000000000u, 0x0123456789abcdefull, 0x3fc00000, 0xc000000000000000ull, 7, 11, ~0ull,
+        250, 65000, 4000000000u, 0x0123456789abcdefull, 0x3fc00000, 0xc000000000000000ull, 7, 11,
+        ~0ull,
     };
     uint64_t values[COUNT];
     CHECK(cuMemcpyDtoH(values, memory, sizeof values));

@@ -23,7 +23,8 @@ int main(void)
     for (uint32_t i = 0; i < COUNT; i++)
         values[i] = i;
     CUmodule with_static = load_ptx(PTX_REDUCE), with_dynamic = load_ptx(PTX_REDUCE_DYNAMIC);
-    CUfunction fixed = function_of(with_static, "reduce"), dynamic = function_of(with_dynamic, "reduce_dynamic");
+    CUfunction fixed = function_of(with_static, "reduce");
+    CUfunction dynamic = function_of(with_dynamic, "reduce_dynamic");
     CUdeviceptr in = 0, sum = 0;
     CHECK(cuMemAlloc(&in, sizeof values));
     CHECK(cuMemAlloc(&sum, sizeof(uint32_t)));
@@ -31,7 +32,8 @@ int main(void)
     show("static", run(fixed, 0, in, sum));
     show("dynamic, 512 bytes", run(dynamic, 512, in, sum));
     int most = 0;
-    CHECK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
+    CHECK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                               device));
     EXPECT(most >= 48 << 10);
     CHECK(cuFuncSetAttribute(dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
     show("dynamic, as much as there is", run(dynamic, (unsigned)most, in, sum));

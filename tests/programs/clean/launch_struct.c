@@ -17,7 +17,8 @@ static void check(const char *label, CUdeviceptr memory)
     CHECK(cuCtxSynchronize());
     CHECK(cuMemcpyDtoH(values, memory, sizeof values));
     printf("%s: %u %u %u %u %u\n", label, values[0], values[1], values[2], values[3], values[4]);
-    EXPECT_KERNEL(values[0] == 70000 && values[1] == 60000 && values[2] == 200 && values[3] == 123 && values[4] == 0x40200000);
+    EXPECT_KERNEL(values[0] == 70000 && values[1] == 60000 && values[2] == 200 && values[3] == 123
+                  && values[4] == 0x40200000);
     CHECK(cuMemsetD8(memory, 0, sizeof values));
 }
 
@@ -43,7 +44,8 @@ int main(void)
     check("kernelParams", memory);
     size_t size = sizeof arguments;
     void *extra[] = {
-        CU_LAUNCH_PARAM_BUFFER_POINTER, &arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END,
+        CU_LAUNCH_PARAM_BUFFER_POINTER, &arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+        CU_LAUNCH_PARAM_END,
     };
     CHECK(cuLaunchKernel(by_struct, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
     check("extra", memory);

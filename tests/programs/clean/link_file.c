@@ -13,7 +13,8 @@ int main(void)
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
     CHECK(cuLinkAddFile(state, CU_JIT_INPUT_PTX, path, 0, NULL, NULL));
     EXPECT(unlink(path) == 0);
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_FATBINARY, fatbin, fatbin_size, "callee.fatbin", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_FATBINARY, fatbin, fatbin_size, "callee.fatbin", 0,
+                        NULL, NULL));
     free(fatbin); /* inputs are not needed after the call */
     CHECK(cuLinkComplete(state, &cubin, &size));
     CUmodule module = NULL;

@@ -27,8 +27,10 @@ int main(void)
     void *cubin = NULL;
     size_t size = 0;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_LINK_CALLER, sizeof PTX_LINK_CALLER, "caller", 0, NULL, NULL));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_LINK_CALLEE, sizeof PTX_LINK_CALLEE, NULL, 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_LINK_CALLER,
+                        sizeof PTX_LINK_CALLER, "caller", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_LINK_CALLEE,
+                        sizeof PTX_LINK_CALLEE, NULL, 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
     EXPECT(cubin != NULL && size > 64 && memcmp(cubin, "\177ELF", 4) == 0);
     CUmodule module = NULL;

@@ -46,7 +46,8 @@ int main(void)
     EXPECT(owner == context);
     CUdeviceptr start = 0;
     size_t size = 0;
-    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *answers[] = {&start, &size};
     CHECK(cuPointerGetAttributes(2, asked, answers, plain + 100));
     EXPECT(start == plain && size >= COUNT * 4);
@@ -55,11 +56,14 @@ int main(void)
     int concurrent = 0;
     CHECK(cuDeviceGetAttribute(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device));
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    if (concurrent && SUPPORTED(cuMemAdvise(managed, COUNT * 4, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here))) {
+    if (concurrent && SUPPORTED(cuMemAdvise(managed, COUNT * 4,
+                                            CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here))) {
         int preferred = -100;
         CHECK(cuMemPrefetchAsync(managed, COUNT * 4, here, 0, stream));
         CHECK(cuStreamSynchronize(stream));
-        CHECK(cuMemRangeGetAttribute(&preferred, sizeof preferred, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, managed, COUNT * 4));
+        CHECK(cuMemRangeGetAttribute(&preferred, sizeof preferred,
+                                     CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, managed,
+                                     COUNT * 4));
         EXPECT(preferred == device);
         CHECK(cuMemAdvise(managed, COUNT * 4, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, here));
         printf("advice taken\n");

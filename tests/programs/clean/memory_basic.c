@@ -1,5 +1,5 @@
-/* Device memory: allocation, alignment, pitch, range of an inner address, free memory, many blocks.
- * */
+/* Device memory: allocation, alignment, pitch, range of an inner address, free memory, many
+ * blocks. */
 #include "program.h"
 
 int main(void)

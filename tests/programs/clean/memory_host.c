@@ -13,7 +13,8 @@ int main(void)
     uint32_t *pinned = NULL, *mapped = NULL;
     unsigned flags = 0;
     CHECK(cuMemAllocHost((void **)&pinned, BYTES));
-    CHECK(cuMemHostAlloc((void **)&mapped, BYTES, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+    CHECK(cuMemHostAlloc((void **)&mapped, BYTES,
+                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
     CHECK(cuMemHostGetFlags(&flags, mapped));
     printf("mapped memory has the flag: %s\n", flags & CU_MEMHOSTALLOC_DEVICEMAP ? "yes" : "no");
 
@@ -38,10 +39,12 @@ int main(void)
     EXPECT(pinned[COUNT - 1] == (COUNT - 1) * (COUNT - 1));
     show_u32("through pinned memory", pinned, COUNT);
 
-    unsigned char *plain = mmap(NULL, REGISTERED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *plain = mmap(NULL, REGISTERED, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(plain != MAP_FAILED);
     memset(plain, 9, REGISTERED);
-    CHECK(cuMemHostRegister(plain, REGISTERED, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+    CHECK(cuMemHostRegister(plain, REGISTERED,
+                            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
     CHECK(cuMemHostGetDevicePointer(&view, plain, 0));
     CHECK(cuMemcpyHtoDAsync(memory, plain, BYTES, NULL));
     CHECK(cuStreamSynchronize(NULL));

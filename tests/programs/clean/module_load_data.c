@@ -36,14 +36,17 @@ int main(void)
 
     static char info[2048], error[2048];
     CUjit_option options[] = {
-        CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        CU_JIT_LOG_VERBOSE,     CU_JIT_MAX_REGISTERS,              CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_WALL_TIME,
+        CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
+        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE, CU_JIT_MAX_REGISTERS,
+        CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_WALL_TIME,
     };
     void *values[] = {
-        info, (void *)sizeof info, error, (void *)sizeof error, (void *)1, (void *)32, (void *)3, NULL,
+        info, (void *)sizeof info, error, (void *)sizeof error, (void *)1, (void *)32, (void *)3,
+        NULL,
     };
     CHECK(cuModuleLoadDataEx(&module, PTX_FILL, 8, options, values));
-    EXPECT((size_t)(uintptr_t)values[1] <= sizeof info && (size_t)(uintptr_t)values[3] <= sizeof error);
+    EXPECT((size_t)(uintptr_t)values[1] <= sizeof info
+           && (size_t)(uintptr_t)values[3] <= sizeof error);
     run("with options", module);
     CHECK(cuModuleUnload(module));
     CHECK(cuModuleLoadDataEx(&module, PTX_FILL, 0, NULL, NULL));

@@ -21,13 +21,15 @@ int main(void)
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 512));
     EXPECT(blocks >= 1);
     show("blocks of 128 threads", blocks);
-    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, 256, 1024, CU_OCCUPANCY_DEFAULT));
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, 256, 1024,
+            CU_OCCUPANCY_DEFAULT));
     EXPECT(blocks >= 1);
     show("blocks of 256 threads", blocks);
     CHECK(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, NULL, 512, 0));
     EXPECT(grid >= 1 && block >= 1 && block <= 1024);
     printf("best: %d blocks of %d\n", grid, block);
-    CHECK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, function, shared_bytes, 0, 512, CU_OCCUPANCY_DEFAULT));
+    CHECK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, function, shared_bytes, 0, 512,
+                                                    CU_OCCUPANCY_DEFAULT));
     EXPECT(block >= 1 && block <= 512);
     printf("best up to 512: %d blocks of %d\n", grid, block);
     CHECK(cuOccupancyAvailableDynamicSMemPerBlock(&dynamic, function, 1, 128));
@@ -47,7 +49,8 @@ int main(void)
         attribute.value.clusterDim.y = 1;
         attribute.value.clusterDim.z = 1;
         CUlaunchConfig config = {
-            .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+            .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+            .blockDimZ = 1,
             .sharedMemBytes = 512, .attrs = &attribute, .numAttrs = 1,
         };
         int active = 0, largest = 0;

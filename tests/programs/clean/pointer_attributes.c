@@ -21,7 +21,8 @@ static void describe(const char *label, CUdeviceptr address)
     unsigned kind_again = 0;
     CUcontext owner_again = NULL;
     void *answers[2] = {&kind_again, &owner_again};
-    CUpointer_attribute wanted[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT};
+    CUpointer_attribute wanted[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                     CU_POINTER_ATTRIBUTE_CONTEXT};
     CHECK(cuPointerGetAttributes(2, wanted, answers, address));
     EXPECT(kind_again == kind && owner_again == owner);
 }
@@ -40,8 +41,10 @@ int main(void)
     describe("device", device_memory + 100);
     describe("pinned", (CUdeviceptr)(uintptr_t)pinned + 100);
     describe("managed", managed);
-    CHECK(cuPointerGetAttribute(&device_view, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (CUdeviceptr)(uintptr_t)pinned));
-    CHECK(cuPointerGetAttribute(&host_view, CU_POINTER_ATTRIBUTE_HOST_POINTER, (CUdeviceptr)(uintptr_t)pinned));
+    CHECK(cuPointerGetAttribute(&device_view, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                (CUdeviceptr)(uintptr_t)pinned));
+    CHECK(cuPointerGetAttribute(&host_view, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                (CUdeviceptr)(uintptr_t)pinned));
     EXPECT(host_view == pinned && device_view != 0);
     int on = 1;
     CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, device_memory));

@@ -6,7 +6,8 @@ static void show_state(const char *when)
     unsigned flags = ~0u;
     int active = -1;
     CHECK(cuDevicePrimaryCtxGetState(device, &flags, &active));
-    printf("%s: %s, schedule flags %u\n", when, active ? "active" : "inactive", flags & CU_CTX_SCHED_MASK);
+    printf("%s: %s, schedule flags %u\n", when, active ? "active" : "inactive",
+           flags & CU_CTX_SCHED_MASK);
 }
 
 int main(void)

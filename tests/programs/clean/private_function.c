@@ -1,6 +1,6 @@
-/* A function that the recording never sees handed out, as libraries take some from the driver's
- * private tables: here it is asked for in the driver's own library, past everything that stands in
- * between. A replay finds it by module and name. */
+/* A function that no recorded call returned, as when a library takes one from the driver's private
+ * tables: here it is looked up in the driver's own library, past the recorder. A replay finds it by
+ * module and name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

@@ -14,8 +14,8 @@ typedef CUresult (*to_host_function)(void *, CUdeviceptr, size_t);
 typedef CUresult (*load_function)(CUmodule *, const void *);
 typedef CUresult (*get_function_function)(CUfunction *, CUmodule, const char *);
 typedef CUresult (*unload_function)(CUmodule);
-typedef CUresult (*launch_function)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
-                                    void **);
+typedef CUresult (*launch_function)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                    unsigned, unsigned, CUstream, void **, void **);
 typedef CUresult (*stream_synchronize_function)(CUstream);
 typedef CUresult (*get_proc_address_v1_function)(const char *, void **, int, cuuint64_t);
 
@@ -40,10 +40,12 @@ static void use(const char *label, int version, cuuint64_t flags)
     memset_function set = (memset_function)ask("cuMemsetD8", version, flags);
     to_host_function to_host = (to_host_function)ask("cuMemcpyDtoH", version, flags);
     load_function load = (load_function)ask("cuModuleLoadData", version, flags);
-    get_function_function get_function = (get_function_function)ask("cuModuleGetFunction", version, flags);
+    get_function_function get_function =
+        (get_function_function)ask("cuModuleGetFunction", version, flags);
     unload_function unload = (unload_function)ask("cuModuleUnload", version, flags);
     launch_function launch_kernel = (launch_function)ask("cuLaunchKernel", version, flags);
-    stream_synchronize_function synchronize = (stream_synchronize_function)ask("cuStreamSynchronize", version, flags);
+    stream_synchronize_function synchronize =
+        (stream_synchronize_function)ask("cuStreamSynchronize", version, flags);
 
     CUdevice dev = -1;
     CUcontext ctx = NULL;
@@ -80,17 +82,20 @@ int main(void)
 
     void *pointer = &pointer;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-    CUresult result = cuGetProcAddress("cuNoSuchFunction", &pointer, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    CUresult result = cuGetProcAddress("cuNoSuchFunction", &pointer, 12000,
+                                       CU_GET_PROC_ADDRESS_DEFAULT, &status);
     EXPECT(pointer == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     printf("unknown name: %s\n", result_name(result));
-    result = cuGetProcAddress("cuLaunchKernelEx", &pointer, 11000, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    result = cuGetProcAddress("cuLaunchKernelEx", &pointer, 11000, CU_GET_PROC_ADDRESS_DEFAULT,
+                              &status);
     EXPECT(pointer == NULL && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     printf("too old: %s\n", result_name(result));
     /* the status may be left out */
     CHECK(cuGetProcAddress("cuInit", &pointer, 12000, CU_GET_PROC_ADDRESS_DEFAULT, NULL));
 
     /* cuGetProcAddress by itself, in its first form, and its second by that */
-    get_proc_address_v1_function first = (get_proc_address_v1_function)ask("cuGetProcAddress", 11030, CU_GET_PROC_ADDRESS_DEFAULT);
+    get_proc_address_v1_function first = (get_proc_address_v1_function)ask(
+        "cuGetProcAddress", 11030, CU_GET_PROC_ADDRESS_DEFAULT);
     pointer = NULL;
     CHECK(first("cuDriverGetVersion", &pointer, 11030, CU_GET_PROC_ADDRESS_DEFAULT));
     int version = 0;

@@ -32,7 +32,7 @@ int main(void)
     CUstreamCaptureStatus capturing;
     CHECK(cuStreamIsCapturing(plain, &capturing));
     EXPECT(capturing == CU_STREAM_CAPTURE_STATUS_NONE);
-    CHECK(cuStreamQuery(plain)); /* nothing was given to it */
+    CHECK(cuStreamQuery(plain)); /* it has no work */
     printf("properties agree\n");
 
     CUdeviceptr a = 0, b = 0, c = 0;
@@ -44,7 +44,8 @@ int main(void)
     CUevent filled = NULL;
     CHECK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
     uint32_t start = 10, zero = 0, count = COUNT;
-    void *fill_b[] = {&b, &start, &count}, *fill_a[] = {&a, &zero, &count}, *sum[] = {&a, &b, &c, &count};
+    void *fill_b[] = {&b, &start, &count}, *fill_a[] = {&a, &zero, &count},
+        *sum[] = {&a, &b, &c, &count};
     launch(fill, 8, 128, urgent, fill_b);
     CHECK(cuEventRecord(filled, urgent));
     launch(fill, 8, 128, plain, fill_a);

@@ -1,5 +1,4 @@
-/* Tensor map descriptors: encoded on the host for memory of the device, then given another address.
- * */
+/* Tensor map descriptors: encoded on the host for device memory, then given another address. */
 #include "program.h"
 
 enum { ROWS = 32, COLUMNS = 64 };
@@ -20,9 +19,11 @@ int main(void)
     static CUtensorMap tiled __attribute__((aligned(64))), columns __attribute__((aligned(64)));
     cuuint64_t sides[2] = {COLUMNS, ROWS}, strides[1] = {COLUMNS * 4};
     cuuint32_t box[2] = {16, 8}, steps[2] = {1, 1};
-    CHECK(cuTensorMapEncodeTiled(&tiled, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)memory, sides, strides, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    CHECK(cuTensorMapEncodeTiled(&tiled, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)memory, sides,
+                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 CU_TENSOR_MAP_SWIZZLE_NONE,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     CUtensorMap first = tiled;
     CHECK(cuTensorMapReplaceAddress(&tiled, (void *)other));
     EXPECT(memcmp(&first, &tiled, sizeof tiled) != 0);
@@ -33,9 +34,11 @@ int main(void)
     cuuint64_t image[4] = {16, 8, 8, 4}, image_strides[3] = {64, 512, 4096};
     cuuint32_t image_steps[4] = {1, 1, 1, 1};
     int lower[2] = {0, 0}, upper[2] = {0, 0};
-    CHECK(cuTensorMapEncodeIm2col(&columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, (void *)memory, image, image_strides, lower,
-                                  upper, 16, 8, image_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                  CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    CHECK(cuTensorMapEncodeIm2col(&columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, (void *)memory,
+                                  image, image_strides, lower, upper, 16, 8, image_steps,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                  CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     printf("an im2col map\n");
     CHECK(cuMemFree(other));
     CHECK(cuMemFree(memory));

@@ -1,4 +1,4 @@
-/* A texture reference of the program's own (deprecated): what is put in comes out again. */
+/* A texture reference that the program creates (deprecated): settings are read back. */
 #include "program.h"
 
 enum { WIDTH = 32, HEIGHT = 4 };
@@ -12,7 +12,8 @@ int main(void)
         return success();
     }
     CUarray array = NULL, found = NULL;
-    CUDA_ARRAY_DESCRIPTOR shape = {.Width = WIDTH, .Height = HEIGHT, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR shape = {.Width = WIDTH, .Height = HEIGHT, .Format = CU_AD_FORMAT_FLOAT,
+                                   .NumChannels = 1};
     CHECK(cuArrayCreate(&array, &shape));
     CHECK(cuTexRefSetFormat(reference, CU_AD_FORMAT_FLOAT, 1));
     CHECK(cuTexRefSetAddressMode(reference, 0, CU_TR_ADDRESS_MODE_CLAMP));

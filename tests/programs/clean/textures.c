@@ -21,7 +21,8 @@ int main(void)
     CUmipmappedArray levels = NULL;
     CUdeviceptr line = 0, plane = 0;
     size_t pitch = 0;
-    CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = WIDTH, .Height = HEIGHT, .Depth = 0, .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+    CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = WIDTH, .Height = HEIGHT, .Depth = 0,
+                                     .Format = CU_AD_FORMAT_UNSIGNED_INT32,
                                      .NumChannels = 1, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
     CHECK(cuArray3DCreate(&array, &shape));
     CHECK(cuMipmappedArrayCreate(&levels, &shape, 2));
@@ -29,20 +30,24 @@ int main(void)
     CHECK(cuMemAllocPitch(&plane, &pitch, WIDTH * 4, HEIGHT, 4));
 
     CUDA_RESOURCE_DESC of_array = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
-    CUDA_RESOURCE_DESC of_levels = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = levels};
+    CUDA_RESOURCE_DESC of_levels = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+                                    .res.mipmap.hMipmappedArray = levels};
     CUDA_RESOURCE_DESC of_line = {
         .resType = CU_RESOURCE_TYPE_LINEAR,
-        .res.linear = {.devPtr = line, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1, .sizeInBytes = WIDTH * 4},
+        .res.linear = {.devPtr = line, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1,
+                       .sizeInBytes = WIDTH * 4},
     };
     CUDA_RESOURCE_DESC of_plane = {
         .resType = CU_RESOURCE_TYPE_PITCH2D,
-        .res.pitch2D = {.devPtr = plane, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1, .width = WIDTH,
+        .res.pitch2D = {.devPtr = plane, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1,
+                        .width = WIDTH,
                         .height = HEIGHT, .pitchInBytes = pitch},
     };
     CUDA_RESOURCE_DESC *resources[] = {&of_array, &of_levels, &of_line, &of_plane};
     CUtexObject textures[4] = {0};
     for (int i = 0; i < 4; i++) {
-        CUDA_TEXTURE_DESC desc = sampler(i == 1 ? CU_TRSF_NORMALIZED_COORDINATES : CU_TRSF_READ_AS_INTEGER);
+        CUDA_TEXTURE_DESC desc = sampler(
+            i == 1 ? CU_TRSF_NORMALIZED_COORDINATES : CU_TRSF_READ_AS_INTEGER);
         CHECK(cuTexObjectCreate(&textures[i], resources[i], &desc, NULL));
         CUDA_RESOURCE_DESC found;
         CUDA_TEXTURE_DESC found_sampler;

@@ -1,13 +1,13 @@
-/* Objects that one thread makes and another uses and destroys, and two threads that make and
- * destroy at the same time, so that each is given handles and addresses that the other has just
- * given back. */
+/* Objects that one thread creates and another uses and destroys, and two threads that create and
+ * destroy at the same time, so that each gets handles and addresses that the other has just
+ * released. */
 #include "program.h"
 
 #include <pthread.h>
 
 enum { PARCELS = 40, COUNT = 256, ROUNDS = 150 };
 
-/* One parcel at a time goes from the maker to the taker. */
+/* One parcel at a time goes from the producer to the consumer. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct parcel {

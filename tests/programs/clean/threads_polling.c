@@ -1,4 +1,4 @@
-/* A thread that launches, and one that asks again and again whether the work is done. */
+/* A thread that launches, and one that polls for the end of the work. */
 #include "program.h"
 
 #include <pthread.h>

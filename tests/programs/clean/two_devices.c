@@ -6,7 +6,7 @@
 
 enum { COUNT = 4096, BYTES = COUNT * sizeof(uint32_t) };
 
-/* What there is on a device. */
+/* The objects of one device. */
 struct side {
     CUdevice device;
     CUcontext context;
@@ -104,7 +104,8 @@ static void use_mapping(struct side *first, struct side *second)
     CHECK(cuMemAddressReserve(&address, size, 0, 0, 0));
     CHECK(cuMemCreate(&handle, size, &properties, 0));
     CHECK(cuMemMap(address, size, 0, handle, 0));
-    CUmemAccessDesc access[2] = {{.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}, {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemAccessDesc access[2] = {{.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                 {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     access[0].location.type = access[1].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access[0].location.id = first->device;
     access[1].location.id = second->device;
@@ -122,7 +123,7 @@ static void use_mapping(struct side *first, struct side *second)
     CHECK(cuMemAddressFree(address, size));
 }
 
-/* Managed memory that is to be on the second device. */
+/* Managed memory whose preferred location is the second device. */
 static void use_managed(struct side *second)
 {
     CUdeviceptr memory = 0;
@@ -134,31 +135,37 @@ static void use_managed(struct side *second)
     CHECK(cuMemsetD8Async(memory, 5, BYTES, second->stream));
     CHECK(cuStreamSynchronize(second->stream));
     int preferred = -1, prefetched = -1;
-    CHECK(cuMemRangeGetAttribute(&preferred, sizeof preferred, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, memory, BYTES));
+    CHECK(cuMemRangeGetAttribute(&preferred, sizeof preferred,
+                                 CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, memory, BYTES));
     EXPECT(preferred == second->device);
     void *answers[] = {&preferred, &prefetched};
     size_t sizes[] = {sizeof preferred, sizeof prefetched};
-    CUmem_range_attribute questions[] = {CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION};
+    CUmem_range_attribute questions[] = {CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                                         CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION};
     CHECK(cuMemRangeGetAttributes(answers, sizes, questions, 2, memory, BYTES));
     EXPECT(preferred == second->device && prefetched == second->device);
     show_memory("managed", memory);
     CHECK(cuMemFree(memory));
 }
 
-/* Memory of a graph, on the second device and open to the first. */
+/* Memory of a graph, on the second device and accessible to the first. */
 static void use_graph(struct side *first, struct side *second)
 {
     CUgraph graph = NULL;
     CUgraphNode allocate = NULL, set = NULL, give_back = NULL;
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first->device}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second->device}},
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second->device}},
         .accessDescs = &access, .accessDescCount = 1, .bytesize = BYTES,
     };
     CHECK(cuCtxSetCurrent(second->context));
     CHECK(cuGraphCreate(&graph, 0));
     CHECK(cuGraphAddMemAllocNode(&allocate, graph, NULL, 0, &wanted));
-    CUDA_MEMSET_NODE_PARAMS values_set = {.dst = wanted.dptr, .value = 7, .elementSize = 4, .width = COUNT, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS values_set = {.dst = wanted.dptr, .value = 7, .elementSize = 4,
+                                          .width = COUNT, .height = 1};
     CHECK(cuGraphAddMemsetNode(&set, graph, &allocate, 1, &values_set, second->context));
     CHECK(cuGraphAddMemFreeNode(&give_back, graph, &set, 1, wanted.dptr));
     CUDA_MEM_ALLOC_NODE_PARAMS asked;
@@ -209,7 +216,8 @@ int main(void)
     CHECK(cuCtxSetCurrent(second.context));
     CHECK(cuCtxSynchronize());
     show_memory("copied over", second.c);
-    CHECK(cuMemcpyPeerAsync(first.c, first.context, second.a, second.context, BYTES, second.stream));
+    CHECK(cuMemcpyPeerAsync(first.c, first.context, second.a, second.context, BYTES,
+                            second.stream));
     CHECK(cuStreamSynchronize(second.stream));
     CHECK(cuCtxSetCurrent(first.context));
     show_memory("copied back", first.c);

@@ -1,12 +1,13 @@
-/* Virtual memory management: reserve, create, map, allow, use, unmap, release, give the addresses
- * back. */
+/* Virtual memory management: reserve, create, map, set access, use, unmap, release, free the
+ * addresses. */
 #include "program.h"
 
 int main(void)
 {
     begin();
     int supported = 0;
-    CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device));
+    CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                               device));
     if (!supported) {
         printf("no virtual memory management\n");
         end();
@@ -18,7 +19,8 @@ int main(void)
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
     size_t granularity = 0;
-    CHECK(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CHECK(cuMemGetAllocationGranularity(&granularity, &properties,
+                                        CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     EXPECT(granularity > 0);
     show("granularity", granularity);
 

@@ -28,9 +28,11 @@ static const void *build(void)
     void *cubin;
     size_t size;
     check(cuLinkCreate(0, NULL, NULL, &state), "cuLinkCreate");
-    check(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)PTX_LINK_CALLER, sizeof PTX_LINK_CALLER, "kernel.ptx", 0, NULL, NULL),
+    check(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)PTX_LINK_CALLER, sizeof PTX_LINK_CALLER,
+                        "kernel.ptx", 0, NULL, NULL),
           "adding kernel.ptx");
-    check(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)PTX_LINK_CALLEE, sizeof PTX_LINK_CALLEE, "scale.ptx", 0, NULL, NULL),
+    check(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)PTX_LINK_CALLEE, sizeof PTX_LINK_CALLEE,
+                        "scale.ptx", 0, NULL, NULL),
           "adding scale.ptx");
     check(cuLinkComplete(state, &cubin, &size), "cuLinkComplete");
     printf("linked two inputs\n");

@@ -1,5 +1,5 @@
-/* Ends, and treats the process, as its first argument says: what tools that ride in a process have
- * to stand. The second is a number of calls. */
+/* Ends and behaves as its first argument says, in ways that a recorder must survive. The second
+ * argument is a number of calls. */
 #include "program.h"
 
 #include <fcntl.h>
@@ -21,8 +21,8 @@ static void synchronise(unsigned count)
         CHECK(cuCtxSynchronize());
 }
 
-/* Closes every descriptor except the standard ones, then opens files until each number is in use.
- * */
+/* Closes all descriptors except the standard ones, then opens files until each number is in
+ * use. */
 static void take_descriptors(unsigned count)
 {
     enum { FIRST = 3, LAST = 700 };

@@ -17,10 +17,11 @@ int cuDeviceGetCount(int *count) {
 }
 
 // More words than registers, among them numbers in vector registers.
-double cuNewSum(long a, double b, long c, double d, long e, double f, long g, double h, long i, double j, long k, double l, long m,
-                double n, long o, double p, double q, double r) {
-  return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j + 11 * k + 12 * l + 13 * m + 14 * n + 15 * o +
-         16 * p + 17 * q + 18 * r;
+double cuNewSum(long a, double b, long c, double d, long e, double f, long g, double h, long i,
+                double j, long k, double l, long m, double n, long o, double p, double q,
+                double r) {
+  return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j + 11 * k +
+         12 * l + 13 * m + 14 * n + 15 * o + 16 * p + 17 * q + 18 * r;
 }
 
 double cuNewVariadic(int count, ...) {
@@ -56,5 +57,5 @@ int cudbgGetAPIVersion(unsigned *major, unsigned *minor, unsigned *revision) {
   return 0;
 }
 
-// No function: nothing that can be passed on by a jump.
+// Not a function: a jump cannot forward it.
 int cuNewNumber = 7;

@@ -3,8 +3,8 @@ struct large {
   long words[9];
 };
 
-double cuNewSum(long, double, long, double, long, double, long, double, long, double, long, double, long, double, long, double, double,
-                double);
+double cuNewSum(long, double, long, double, long, double, long, double, long, double, long, double,
+                long, double, long, double, double, double);
 double cuNewVariadic(int count, ...);
 struct large cuNewLarge(long seed);
 int cuNewCalling(int (*function)(int), int value);

@@ -38,7 +38,8 @@ static void show_calls(void) {
 static int find(const char *way) {
   int is_new = strcmp(way, "dlmopen") == 0;
   void *handle = is_new ? dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW)
-                        : dlopen(strcmp(way, "dlopen") == 0 ? "libcuda.so.1" : "libcuda.so", RTLD_LAZY);
+                        : dlopen(strcmp(way, "dlopen") == 0 ? "libcuda.so.1" : "libcuda.so",
+                                 RTLD_LAZY);
   if (strcmp(way, "default") == 0) handle = RTLD_DEFAULT;
   int (*thing)(void) = (int (*)(void))dlsym(handle, "cudbgNewThing");
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(handle, "cuInit");
@@ -64,7 +65,8 @@ int main(int count, char **words) {
   if (strcmp(way, "threads") == 0) {
     pthread_t threads[8];
     double sums[8];
-    for (int index = 0; index < 8; index++) pthread_create(&threads[index], NULL, thread, &sums[index]);
+    for (int index = 0; index < 8; index++)
+      pthread_create(&threads[index], NULL, thread, &sums[index]);
     for (int index = 0; index < 8; index++) {
       pthread_join(threads[index], NULL);
       printf("%g\n", sums[index]);

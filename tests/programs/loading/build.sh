@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the programs of this folder.
 #   build.sh FOLDER LIBRARY
-# LIBRARY is a libcuda.so.1 to link to. At run time FOLDER/driver has to hold libcuda.so.1, for those that look there.
+# LIBRARY is a libcuda.so.1 to link to. At run time FOLDER/driver has to hold libcuda.so.1, for
+# those that look there.
 set -eu
 source=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1/private"

@@ -1,4 +1,4 @@
-/* clean PROGRAM WORDS: becomes that program, with nothing in its environment. */
+/* clean PROGRAM WORDS: executes that program with an empty environment. */
 #include <unistd.h>
 
 int main(int count, char **words)

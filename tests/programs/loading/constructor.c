@@ -6,6 +6,9 @@ number_function cuDriverGetVersion, cuDeviceGetCount;
 
 static int status;
 
-static __attribute__((constructor)) void before_main(void) { status = ask(cuInit, cuDriverGetVersion, cuDeviceGetCount); }
+static __attribute__((constructor)) void before_main(void)
+{
+    status = ask(cuInit, cuDriverGetVersion, cuDeviceGetCount);
+}
 
 int main(void) { return status; }

@@ -1,4 +1,4 @@
-/* emptied NAME: by dlopen, when nothing is left of the environment. */
+/* emptied NAME: opens NAME with dlopen after it has emptied its environment. */
 #include "loading.h"
 
 #include <stdlib.h>

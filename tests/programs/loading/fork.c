@@ -1,5 +1,5 @@
-/* fork NAME: a child that has all that its parent has, makes no call, and lives for longer than one
- * looks at it. */
+/* fork NAME: forks a child that has libcuda mapped, makes no call, and lives longer than the check
+ * for bypassed calls takes. */
 #include "loading.h"
 
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Opened for all to see, and looked up among all. */
+/* global NAME: opens NAME with RTLD_GLOBAL and looks functions up in RTLD_DEFAULT. */
 #define _GNU_SOURCE
 #include "loading.h"
 
@@ -6,6 +6,7 @@ int main(int count, char **words)
 {
     if (count < 2 || !dlopen(words[1], RTLD_LAZY | RTLD_GLOBAL))
         return ask_opened(NULL);
-    return ask((init_function *)dlsym(RTLD_DEFAULT, "cuInit"), (number_function *)dlsym(RTLD_DEFAULT, "cuDriverGetVersion"),
+    return ask((init_function *)dlsym(RTLD_DEFAULT, "cuInit"),
+               (number_function *)dlsym(RTLD_DEFAULT, "cuDriverGetVersion"),
                (number_function *)dlsym(RTLD_DEFAULT, "cuDeviceGetCount"));
 }

@@ -22,7 +22,8 @@ static int ask(init_function *init, number_function *get_version, number_functio
     int results[3] = {init(0), get_version(&version), get_count(&count)};
     /* Each line by one call of the system: MPICH's launcher passes on what it reads, and tears a
      * line that comes in two. */
-    dprintf(STDOUT_FILENO, "results %d %d %d, version %d, devices %d\n", results[0], results[1], results[2], version, count);
+    dprintf(STDOUT_FILENO, "results %d %d %d, version %d, devices %d\n", results[0], results[1],
+            results[2], version, count);
     dprintf(STDOUT_FILENO, "EXIT-SUCCESS\n");
     /* For those who look at a running process. */
     if (getenv("LOADING_STAY"))
@@ -36,7 +37,8 @@ static __attribute__((unused)) int ask_opened(void *library)
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    return ask((init_function *)dlsym(library, "cuInit"), (number_function *)dlsym(library, "cuDriverGetVersion"),
+    return ask((init_function *)dlsym(library, "cuInit"),
+               (number_function *)dlsym(library, "cuDriverGetVersion"),
                (number_function *)dlsym(library, "cuDeviceGetCount"));
 }
 

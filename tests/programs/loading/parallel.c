@@ -1,6 +1,7 @@
 /*
- * parallel NAME: a process of a parallel program. It asks the MPI library of its launcher, without that library's headers, which
- * process it is, and the driver between two meetings with the others. libmpi.so.40 is Open MPI's, libmpi(ch).so.12 MPICH's.
+ * parallel NAME: a process of a parallel program. It asks its launcher's MPI library, without that
+ * library's headers, for its rank, and calls the driver between two barriers.
+ * libmpi.so.40 is Open MPI's, libmpi(ch).so.12 MPICH's.
  */
 #include "loading.h"
 
@@ -26,7 +27,8 @@ int main(int count, char **words)
         return 1;
     }
     int rank = -1, size = -1;
-    int failed = init(NULL, NULL) || get_rank(world, &rank) || get_size(world, &size) || meet(world);
+    int failed = init(NULL, NULL) || get_rank(world, &rank) || get_size(world, &size)
+        || meet(world);
     dprintf(STDOUT_FILENO, "rank %d of %d\n", rank, size);
     int status = count > 1 ? ask_opened(dlopen(words[1], RTLD_NOW | RTLD_LOCAL)) : 1;
     failed = failed || meet(world) || finish();

@@ -1,5 +1,5 @@
-/* plugin LIBRARY [NAME]: a library that prefers its own symbols to those of whatever was loaded
- * before. */
+/* plugin LIBRARY [NAME]: loads a plugin with RTLD_DEEPBIND, which prefers its own symbols to those
+ * loaded before. */
 #define _GNU_SOURCE
 #include "loading.h"
 

@@ -1,4 +1,4 @@
-/* A plugin that opens what it is told to. */
+/* A plugin that opens the library that its caller names. */
 #include "loading.h"
 
 int run(const char *name)

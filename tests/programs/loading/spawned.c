@@ -1,5 +1,5 @@
-/* spawned PROGRAM WORDS: spawns that program with nothing in its environment, and ends as it does.
- * */
+/* spawned PROGRAM WORDS: spawns that program with an empty environment, and exits with its
+ * status. */
 #include <spawn.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-/* versioned NAME: looked up by dlvsym, where the library has versions at all. */
+/* versioned NAME: looks functions up with dlvsym if the library has symbol versions. */
 #define _GNU_SOURCE
 #include "loading.h"
 
@@ -13,6 +13,7 @@ int main(int count, char **words)
     void *library = count > 1 ? dlopen(words[1], RTLD_NOW) : NULL;
     if (!library)
         return ask_opened(NULL);
-    return ask((init_function *)look_up(library, "cuInit"), (number_function *)look_up(library, "cuDriverGetVersion"),
+    return ask((init_function *)look_up(library, "cuInit"),
+               (number_function *)look_up(library, "cuDriverGetVersion"),
                (number_function *)look_up(library, "cuDeviceGetCount"));
 }

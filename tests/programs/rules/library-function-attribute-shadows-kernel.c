@@ -15,7 +15,8 @@ int main(void)
 #ifdef VIOLATE
     CHECK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8192));
 #endif
-    CHECK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 16384, kernel, device));
+    CHECK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 16384, kernel,
+                               device));
     CHECK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 4096, NULL, NULL, NULL));
     CHECK(cuCtxSynchronize());
     CHECK(cuLibraryUnload(library));

@@ -9,15 +9,18 @@ int main(void)
     void *cubin = NULL;
     size_t size = 0;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
 #ifndef VIOLATE
     CHECK(cuLinkDestroy(state));
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_SAXPY, sizeof PTX_SAXPY, "late", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_SAXPY, sizeof PTX_SAXPY,
+                        "late", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
 #else
-    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_SAXPY, sizeof PTX_SAXPY, "late", 0, NULL, NULL));
+    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_SAXPY, sizeof PTX_SAXPY,
+                         "late", 0, NULL, NULL));
 #endif
     CHECK(cuLinkDestroy(state));
     end();

@@ -12,12 +12,14 @@ int main(void)
     memcpy(&values[0], &milliseconds, sizeof milliseconds);
 #ifdef VIOLATE
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 1, options, values));
+    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                         "fill", 1, options, values));
     (void)input_options;
     (void)input_values;
 #else
     CHECK(cuLinkCreate(1, options, values, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 1, input_options, input_values));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 1, input_options, input_values));
 #endif
     CHECK(cuLinkDestroy(state));
     end();

@@ -6,15 +6,19 @@
 int main(void)
 {
     begin();
-    static const char NARROW[] = ".version 7.0\n.target sm_70\n.address_size 32\n.visible .entry k()\n{\n ret;\n}\n";
-    static const char WIDE[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n";
+    static const char NARROW[] =
+        ".version 7.0\n.target sm_70\n.address_size 32\n.visible .entry k()\n{\n ret;\n}\n";
+    static const char WIDE[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n";
     CUlinkState state = NULL;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
 #ifdef VIOLATE
-    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)NARROW, sizeof NARROW, NULL, 0, NULL, NULL));
+    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)NARROW, sizeof NARROW, NULL, 0,
+                         NULL, NULL));
     (void)WIDE;
 #else
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)WIDE, sizeof WIDE, NULL, 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)WIDE, sizeof WIDE, NULL, 0,
+                        NULL, NULL));
     (void)NARROW;
 #endif
     CHECK(cuLinkDestroy(state));

@@ -10,7 +10,8 @@ int main(void)
     size_t size = 0;
     CUmodule module = NULL;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
     unsigned char *copy = malloc(size);
     EXPECT(copy != NULL);

@@ -8,11 +8,13 @@ int main(void)
     CUlinkState state = NULL;
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
 #ifdef VIOLATE
-    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_CUBIN, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    MISUSE(cuLinkAddData(state, CU_JIT_INPUT_CUBIN, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                         "fill", 0, NULL, NULL));
 #else
     size_t size = 0;
     unsigned char *fatbin = make_ptx_fatbin(PTX_LINK_CALLEE, &size);
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
     CHECK(cuLinkAddData(state, CU_JIT_INPUT_FATBINARY, fatbin, size, "callee", 0, NULL, NULL));
     free(fatbin);
 #endif

@@ -12,7 +12,8 @@ int main(void)
     static unsigned char bitcode[256] = {'B', 'C', 0xC0, 0xDE};
     MISUSE(cuLinkAddData(state, CU_JIT_INPUT_NVVM, bitcode, sizeof bitcode, "k.bc", 0, NULL, NULL));
 #else
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
 #endif
     CHECK(cuLinkDestroy(state));
     end();

@@ -15,7 +15,8 @@ int main(void)
         CHECK(cuLinkDestroy(state));
 #else
     CUjit_option options[] = {CU_JIT_TARGET}, fallback[] = {CU_JIT_FALLBACK_STRATEGY};
-    void *values[] = {(void *)(uintptr_t)device_arch()}, *fallback_values[] = {(void *)CU_PREFER_PTX};
+    void *values[] = {(void *)(uintptr_t)device_arch()};
+    void *fallback_values[] = {(void *)CU_PREFER_PTX};
     CUmodule module = NULL;
     CHECK(cuLinkCreate(1, options, values, &state));
     CHECK(cuLinkDestroy(state));

@@ -1,9 +1,9 @@
-// The memory of the output options is taken away before the link is over; in the control only input
-// options die early.
+// The memory of output options is unmapped before the link state is destroyed; in the control only
+// input options end early.
 // expect: link-option-values-lifetime
 // crashes: SIGSEGV
-// That the driver faults where it writes the log is an assumption; measured was only that it writes
-// into a dead stack frame unnoticed.
+// The driver was seen to write into a dead stack frame without a fault. That it faults when it
+// writes the log to unmapped memory is assumed.
 #include "program.h"
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@ struct outputs {
     char log[8000];
 };
 #else
-/* The arrays die on return, which is allowed: nothing is written to them. */
+/* The arrays end on return, which is allowed: the driver writes nothing to them. */
 static __attribute__((noinline)) void start_with_inputs(CUlinkState *state)
 {
     CUjit_option options[] = {CU_JIT_OPTIMIZATION_LEVEL};
@@ -29,9 +29,11 @@ int main(void)
     void *cubin = NULL;
     size_t size = 0;
 #ifdef VIOLATE
-    struct outputs *outputs = mmap(NULL, sizeof *outputs, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct outputs *outputs = mmap(NULL, sizeof *outputs, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(outputs != MAP_FAILED);
-    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_LOG_VERBOSE};
     outputs->values[0] = outputs->log;
     outputs->values[1] = (void *)sizeof outputs->log;
     outputs->values[2] = (void *)1;
@@ -41,7 +43,8 @@ int main(void)
 #else
     start_with_inputs(&state);
 #endif
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
     CHECK(cuLinkDestroy(state));
 #ifdef VIOLATE

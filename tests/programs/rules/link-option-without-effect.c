@@ -11,13 +11,14 @@ int main(void)
     void *values[] = {(void *)32};
     CHECK(cuLinkCreate(0, NULL, NULL, &state));
 #ifdef VIOLATE
-    /* relocatable, and made to look as if built for this device: only the option is out of place */
+    /* relocatable, and marked as built for this device: only the option is wrong */
     unsigned char cubin[sizeof CUBIN_SM75_RELOCATABLE];
     memcpy(cubin, CUBIN_SM75_RELOCATABLE, sizeof cubin);
     cubin[49] = (unsigned char)device_arch();
     MISUSE(cuLinkAddData(state, CU_JIT_INPUT_CUBIN, cubin, sizeof cubin, "k", 1, options, values));
 #else
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 1, options, values));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 1, options, values));
 #endif
     CHECK(cuLinkDestroy(state));
     end();

@@ -15,7 +15,8 @@ int main(void)
     MISUSE(cuLinkComplete(state, &cubin, &size));
 #else
     CHECK(cuLinkCreate(0, NULL, NULL, &state)); /* perhaps the same pointer */
-    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL, "fill", 0, NULL, NULL));
+    CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)PTX_FILL, sizeof PTX_FILL,
+                        "fill", 0, NULL, NULL));
     CHECK(cuLinkComplete(state, &cubin, &size));
     CHECK(cuLinkDestroy(state));
 #endif

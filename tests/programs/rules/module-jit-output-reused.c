@@ -10,7 +10,8 @@ int main(void)
     setenv("CUDA_CACHE_DISABLE", "1", 1); /* a compilation out of the cache logs nothing */
     begin();
     static char log[4096];
-    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_LOG_VERBOSE};
     void *values[] = {log, (void *)sizeof log, (void *)1};
     CUmodule first = NULL, second = NULL;
     CHECK(cuModuleLoadDataEx(&first, PTX_FILL, 3, options, values));

@@ -5,7 +5,8 @@
 int main(void)
 {
     begin();
-    static const char FUTURE[] = ".version 99.0\n.target sm_90\n.address_size 64\n.visible .entry later()\n{\n ret;\n}\n";
+    static const char FUTURE[] =
+        ".version 99.0\n.target sm_90\n.address_size 64\n.visible .entry later()\n{\n ret;\n}\n";
     CUmodule module = NULL;
 #ifdef VIOLATE
     MISUSE(cuModuleLoadData(&module, FUTURE));

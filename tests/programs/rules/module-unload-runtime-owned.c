@@ -3,8 +3,8 @@
 // expect: module-unload-runtime-owned
 // needs: unrecorded-load
 // replay-skips: cuFuncGetModule cuModuleUnload
-// The module is loaded by the driver's own functions, past whatever stands in front of it, as the
-// runtime's modules reach a program whose trace does not show their loads.
+// The module is loaded through the driver's own functions, which the recorder does not intercept:
+// in a trace of the CUDA runtime the loads of its modules are missing, too.
 #define _GNU_SOURCE
 #include "program.h"
 
@@ -44,8 +44,10 @@ int main(void)
 #ifdef VIOLATE
     CUmodule hidden = NULL;
     CUfunction function = NULL;
-    CHECK(((CUresult(*)(CUmodule *, const void *))driver_symbol("cuModuleLoadData"))(&hidden, PTX_FILL));
-    CHECK(((CUresult(*)(CUfunction *, CUmodule, const char *))driver_symbol("cuModuleGetFunction"))(&function, hidden, "fill"));
+    CUresult (*load)(CUmodule *, const void *) = driver_symbol("cuModuleLoadData");
+    CUresult (*get)(CUfunction *, CUmodule, const char *) = driver_symbol("cuModuleGetFunction");
+    CHECK(load(&hidden, PTX_FILL));
+    CHECK(get(&function, hidden, "fill"));
     CHECK(cuFuncGetModule(&module, function));
     MISUSE(cuModuleUnload(module));
 #else

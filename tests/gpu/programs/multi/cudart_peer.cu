@@ -1,9 +1,11 @@
-// Two devices by the runtime: kernels on each, cudaMemcpyPeer in both directions, a kernel that reads its peer's memory.
+// Two devices by the runtime: kernels on each, cudaMemcpyPeer in both directions, a kernel that
+// reads its peer's memory.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(e)); exit(1); } } while (0)
+#define CHECK(x) do { cudaError_t e = (x); if (e != cudaSuccess) { fprintf(stderr, "%s: %s\n", #x, \
+        cudaGetErrorString(e)); exit(1); } } while (0)
 
 __global__ void fill(int *values, int count, int first) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
