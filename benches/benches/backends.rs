@@ -117,7 +117,8 @@ fn command(backend: &str, trace: &Path) -> Command {
 fn start(backend: &str, trace: &Path, program: &str) -> f64 {
     // The shell measures, so that the start of `record` does not count.
     let script = format!(
-        "a=$(date +%s%N); i=0; while [ $i -lt {STARTS} ]; do {program}; i=$((i+1)); done; b=$(date +%s%N); echo $((b-a))"
+        "a=$(date +%s%N); i=0; while [ $i -lt {STARTS} ]; do {program}; i=$((i+1)); done; \
+         b=$(date +%s%N); echo $((b-a))"
     );
     let begun = Instant::now();
     let output = run(command(backend, trace).args(["sh", "-c", &script]));

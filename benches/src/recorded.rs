@@ -1,5 +1,5 @@
-//! A program and a driver that does almost nothing, bare and recorded in turn: the difference is the
-//! cost of recording.
+//! A program and a driver that does almost nothing, bare and recorded in turn: the difference is
+//! the cost of recording.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,8 +9,8 @@ use std::process::Command;
 /// The figures of a run, by name.
 pub type Figures = BTreeMap<String, f64>;
 
-/// What is measured: the interposer as it is shipped, and `tests/gpu/bench/call_cost.c` compiled for
-/// this machine.
+/// What is measured: the interposer as it is shipped, and `tests/gpu/bench/call_cost.c` compiled
+/// for this machine.
 #[derive(Debug)]
 pub struct Recorded {
     folder: PathBuf,

@@ -1,5 +1,5 @@
-//! Traces that are cut, and traces with a changed byte, at 1,000 positions: refused, or read with the
-//! original content; never a panic.
+//! Traces that are cut, and traces with a changed byte, at 1,000 positions: refused, or read with
+//! the original content; never a panic.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ from pathlib import Path
 PROGRAMS = Path(__file__).resolve().parent / "bench"
 LIMIT = 120
 ROUNDS = 3
-# Half of the threads of the largest machine that this was written for.
+# Half of the processors of the largest machine that this was written for.
 THREADS = 16
 
 
@@ -67,7 +67,7 @@ class Bench:
             self.skipped.append("Compute Sanitizer: not found")
 
     def run(self, way, command):
-        """The figures that a program prints; {} and a line if it fails."""
+        """The figures that a program prints; {} and a line in `skipped` if it fails."""
         wrapper, settings = self.ways[way]
         trace = self.traces / "trace.cutape"
         if way in ("recorded", "before"):
@@ -92,7 +92,7 @@ class Bench:
         return {pair[0]: float(pair[1]) for pair in words if len(pair) == 2 and pair[1].replace(".", "").replace("-", "").isdigit()}
 
     def measure(self, command, ways=None, rounds=ROUNDS, prefix=""):
-        """Each way in turn, so that what changes on the machine changes for all of them."""
+        """All cases in turn, so that changes on the machine affect all of them."""
         for _ in range(rounds):
             for way in ways or self.ways:
                 if way not in self.ways:
@@ -149,13 +149,13 @@ def main():
         "calls": lambda: (
             bench.measure([program, "calls", 100000, 20000], quick),
             bench.measure([program, "pinned", 20000, 5000], quick),
-            # Ten times as slow, so a tenth of the calls.
+            # Ten times slower, so a tenth of the calls.
             bench.measure([program, "calls", 10000, 1000], ["Sanitizer"], 1),
         ),
-        # The real driver's own launches vary by more than what is added to them.
+        # The driver's own launches vary by more than recording adds.
         "cold": lambda: bench.measure([program, "cold", 20000], ["bare", "recorded", "before", "CUPTI"]),
         "threads": lambda: [bench.measure([program, "threads", count, 100000], ["bare", "recorded", "before"], 2) for count in (1, THREADS)],
-        # What the machine does beside a writer is asked once.
+        # The machine beside a writer needs to be measured once only.
         "tail": lambda: bench.measure(
             lambda way: [program, "tail", 10000000, *([bench.traces] if way == "bare" else [])], ["bare", "recorded", "before"], 2
         ),
@@ -179,7 +179,7 @@ def main():
 
 
 def recording_alone(bench):
-    """How fast the bytes of an upload are kept: what recording adds to the time that the upload takes without it."""
+    """How fast the bytes of an upload are recorded: by the time that recording adds to the upload."""
     uploads = bench.figures.get("upload_mib_s", {})
     for way in ("recorded", "before"):
         pairs = zip(uploads.get("bare", []), uploads.get(way, []))
@@ -193,7 +193,7 @@ def torch_steps(bench):
         bench.skipped.append("torch: Python has no torch")
         return
     command = [sys.executable, PROGRAMS / "torch_steps.py"]
-    # Once beforehand: what is read from disk for the first time is not the tools' doing.
+    # Once beforehand, because the first run reads files from disk.
     bench.run("bare", [*command, "10"])
     bench.measure([*command, "300"], [way for way in bench.ways if way != "Sanitizer"], prefix="torch_")
 

@@ -1,4 +1,6 @@
-"""A kernel that is 20 % slower is a regression ten times of ten, the same one never; results are compared. Prints a table."""
+"""A kernel that is 20 % slower is a regression in ten of ten runs, an unchanged one in none; results
+are compared. Prints a table.
+"""
 
 import json
 import subprocess
@@ -15,7 +17,7 @@ ROUNDS, SLOWER, A_LITTLE = 10000, 12000, 10100
 
 
 def compiled(results, name, *options):
-    """The program or an image of it; fails loudly, since nothing goes on without."""
+    """Compiles the program or an image of it; raises if that fails."""
     made = results / name
     built = subprocess.run(["nvcc", "-arch=native", *options, "-o", made, SOURCE], capture_output=True, text=True)
     if built.returncode != 0:

@@ -34,12 +34,12 @@ def source(name):
 
 
 def said(what, text):
-    """The first word behind a heading of `cutape info`."""
+    """The first word after a label of `cutape info`."""
     return re.search(what + " +([^ ]+)", text)[1]
 
 
 def wanted(name):
-    """Rules that the program's source says are found, and those that may be."""
+    """The rules of the program's `expect:` and `may:` lines."""
     text = (ROOT / source(name).split(" ")[0]).read_text()
     words = {key: set(re.findall(r"\S+", " ".join(re.findall(f"^// {key}: (.*)", text, re.M)))) for key in ("expect", "may")}
     checked = {

@@ -31,7 +31,7 @@ def exported(path):
         for at in range(section[4], section[4] + section[5], 24):
             name, info, _, where = struct.unpack_from("<IBBH", data, at)
             text = data[strings + name : data.index(b"\0", strings + name)].decode()
-            # A function or an indirect one, defined here.
+            # A function (FUNC or GNU_IFUNC) that is defined here.
             if info & 15 in (2, 10) and where != 0 and text.startswith("cu"):
                 names.add(text)
     return sorted(names)

@@ -20,13 +20,12 @@ import loading
 BRIDGE = loading.ROOT / "interposer/tests/gum/bridge.py"
 INTERPOSER = "test/libcutape_interposer_gum_bridge.so"
 PROGRAMS = ["streams", "events", "launch_ex", "graph", "proc_address"]
-# What a call costs: runs of each, calls of one, as few as tell: what disturbs a short run does so
-# seldom.
+# Runs of each case, and calls of a run: short runs are seldom disturbed.
 ROUNDS, CALLS = 40, "10000"
 
 
 def unpacked(scratch):
-    """The environment in which Python finds Frida; None if it is not to be had."""
+    """The environment in which Python finds Frida; None if it is not available."""
     wheel = os.environ.get("CUTAPE_FRIDA_WHEEL")
     if wheel:
         zipfile.ZipFile(wheel).extractall(scratch / "frida")
@@ -35,7 +34,7 @@ def unpacked(scratch):
 
 
 class Bridge:
-    """The running bridge.py, in whose socket's reach `record --backend gum` works."""
+    """A running bridge.py; with its socket in the environment, `record --backend gum` works."""
 
     def __init__(self, environment, socket, log):
         self.log = log
@@ -58,7 +57,7 @@ def some(names):
 
 
 def counts(bridge, cutape, folder, results):
-    """How many functions are replaced in which way; and how many by `replace`, if it has to do all."""
+    """How many functions are replaced by which method; and how many by `replace` alone."""
     lines, bad = [], 0
     for refused in ["", "fast"]:
         os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = refused
@@ -84,7 +83,7 @@ def counts(bridge, cutape, folder, results):
 
 
 def ways(cutape, folder, results):
-    """The table of ways, by `gum` as it is; and where all is left to `replace`, for the ways that `gum` alone sees."""
+    """The table of ways with `gum`; with `replace` alone, for the ways that only `gum` records."""
     lines, bad, problems = [f"{'way':62}  {'gum':>8}  {'replace':>8}"], 0, []
     for way in loading.WAYS:
         cells = []
@@ -95,7 +94,7 @@ def ways(cutape, folder, results):
             problems += [problem] if problem else []
             bad += wrong
         if cells == ["OTHER"]:
-            # Whether the patches are what it is about: Frida's agent is in these processes, too.
+            # Whether the patches are the cause: Frida's agent is in these processes, too.
             os.environ["CUTAPE_GUM_BRIDGE_REFUSES"] = "any"
             cell, _, _ = loading.way_cell(way, "gum", cutape, folder, results)
             cells.append(f"{'':8}  with nothing patched: {cell}")
@@ -105,7 +104,7 @@ def ways(cutape, folder, results):
 
 
 def programs(cutape, package, folder, results):
-    """Programs of the tests: by `gum` the same calls as by preload."""
+    """Test programs make the same calls with `gum` as with `preload`."""
     lines, bad = [], 0
     environment = {**os.environ, "LD_LIBRARY_PATH": f"{folder}/driver"}
     for name in PROGRAMS:
@@ -129,7 +128,7 @@ def programs(cutape, package, folder, results):
 
 
 def costs(cutape, package, folder, results):
-    """Nanoseconds of a call of cuCtxGetCurrent: the least of all rounds, which go in turn."""
+    """Nanoseconds of a call of cuCtxGetCurrent: the least of all rounds, in turn."""
     program, usual, other = package / "bench/scalar_calls", folder / "driver/libcuda.so.1", folder / "driver/other_name.so"
     trace = results / "cost.cutape"
 
@@ -153,7 +152,7 @@ def costs(cutape, package, folder, results):
         for _ in range(ROUNDS):
             for kind, (via, driver, refused) in kinds.items():
                 figures[kind] += cost(via, [driver, CALLS], refused)
-            # Both ways in one process, which has the same memory and the same neighbours for both.
+            # Both in one process, with the same memory layout.
             pairs.append(cost("gum", [usual, CALLS, other]))
     except RuntimeError as error:
         return [str(error)], 1
@@ -199,7 +198,7 @@ def main():
     ]
     for part in parts:
         more, wrong = part()
-        # Also if a later part takes too long.
+        # Written also if a later part takes too long.
         print("\n".join(more), flush=True)
         lines += [*more, ""]
         bad += wrong

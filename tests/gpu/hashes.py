@@ -19,7 +19,7 @@ def run(*words):
 
 
 def replayed(cutape, trace, driver):
-    """The report of a replay; None where it was refused."""
+    """The report of a replay; None if it was refused."""
     report = trace.with_suffix(".json")
     report.unlink(missing_ok=True)
     run(cutape, "replay", *driver, "--keep-going", "--report", report, trace)
@@ -49,7 +49,7 @@ def tried(cutape, trace, results, driver):
         wrong.append("other findings")
     reports = [replayed(cutape, path, driver) for path in (whole, copies["outputs"], copies["both"])]
     if None in reports:
-        # A machine that does not fit refuses all three.
+        # On a machine that does not fit, all three are refused.
         return ["refused"] * 5, [] if not any(reports) else ["refused only as one of them"]
     first, hashed, both = reports
     for key in ("divergence_count", "bytes_compared", "bytes_not_compared"):

@@ -19,18 +19,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = tomllib.loads((ROOT / "tests/programs/loading/ways.toml").read_text())["way"]
-# What each of these programs calls once it has the driver.
+# The calls of each of these programs.
 CALLS = Counter(["cuDriverGetVersion", "cuDeviceGetCount"])
 FRAMEWORKS = [("torch_training.py", "torch"), ("jax_grad.py", "jax"), ("cupy_raw.py", "cupy")]
-# A pool of threads takes its work as it comes.
+# Threads of a pool share work in any order.
 SPREAD = "the same calls, otherwise spread over threads"
-# How often these are called, and what they answer, is a matter of time.
+# The number and results of these calls depend on timing.
 POLLS = {"cuEventQuery", "cuStreamQuery"}
 TIMEOUT = 120
 
 
 def driver():
-    """The machine's libcuda.so.1, as the loader finds it, or what CUTAPE_DRIVER says."""
+    """The machine's libcuda.so.1, as the loader finds it, or the file that CUTAPE_DRIVER names."""
     if os.environ.get("CUTAPE_DRIVER"):
         return Path(os.environ["CUTAPE_DRIVER"]).resolve()
     for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines():
@@ -55,7 +55,7 @@ def dumped(cutape, trace):
 
 
 def lay_out(package, results, real):
-    """The programs, and a folder with the driver where they look for it."""
+    """Builds the programs, and a folder where they find the driver."""
     folder = results / "programs"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(package / "loading", folder)
@@ -67,7 +67,7 @@ def lay_out(package, results, real):
 
 
 def way_cell(way, via, cutape, folder, results):
-    """What is recorded of a way, and whether that is what the table says."""
+    """What is recorded of a way, and whether it matches the table."""
     fill = lambda word: word.replace("{driver}", f"{folder}/driver/libcuda.so.1").replace("{folder}", str(folder))
     words = [fill(word) for word in way["command"]]
     words[0] = f"{folder}/{words[0]}"
@@ -105,7 +105,7 @@ def shape(call):
 
 
 def threads(cutape, trace):
-    """Each thread's calls in order; threads have no names that last, so that they are told apart by what they do."""
+    """Each thread's calls in order. Threads are identified by their calls, since ordinals vary."""
     calls = {}
     for call in dumped(cutape, trace):
         if call["function"] not in POLLS:
@@ -114,7 +114,7 @@ def threads(cutape, trace):
 
 
 def difference(one, other):
-    """Where two runs differ first, or nothing."""
+    """The first difference between two runs, or nothing."""
     if one != other and Counter(call for thread in one for call in thread) == Counter(call for thread in other for call in thread):
         return SPREAD
     if len(one) != len(other):
@@ -129,7 +129,8 @@ def difference(one, other):
 
 
 def framework(source, package, cutape, results, other="audit"):
-    """The lines of one framework's program: recorded twice by preload, for what differs from run to run, and once by another way."""
+    """The lines of one framework's program, recorded twice with preload, which shows what varies from run
+    to run, and once with another backend."""
     if importlib.util.find_spec(package) is None:
         return [f"{source:20} skipped: Python has no {package}"], False
     path = ROOT / "tests/gpu/programs" / source
@@ -149,7 +150,7 @@ def framework(source, package, cutape, results, other="audit"):
     lines = [f"{source:20} calls {counts}, launches {launches}, threads {[len(one) for one in runs]}, output {'same' if len(set(outputs)) == 1 else 'OTHER'}"]
     lines.append(f"{'':20} preload twice: {again or 'equal'}")
     lines.append(f"{'':20} preload, {other}: {across or 'equal'}")
-    # What differs from run to run by itself does not depend on the backend.
+    # Differences that also occur between two runs with preload do not count.
     return lines, bool(across not in ("", SPREAD) and not again) or len(set(outputs)) != 1
 
 
@@ -186,7 +187,7 @@ def main():
     lines += ["", *(problem for problem, _ in wrong), f"{len(WAYS)} ways, {bad} problems"]
     text = "\n".join(lines) + "\n"
     (results / "table.txt").write_text(text)
-    # A copy of the driver is large, and not a result.
+    # The copy of the driver is large and no result.
     (folder / "driver" / "copy.so").unlink()
     print(text)
     return 1 if bad else 0

@@ -12,15 +12,15 @@ from real import PROGRAMS, command, replayed
 from run import Ended, machine
 
 COLUMNS = ["same", "traces", "calls", "findings", "divergences", "placed", "skipped", "exchanged", "one GPU"]
-# Recorded device 0 is the second one here, and the other way round.
+# Exchanges the two devices.
 EXCHANGED = ["--devices", "0=1,1=0"]
-# NCCL would use multicast over NVLink, which not every machine gives to its guests.
+# NCCL would use multicast over NVLink, which not every virtual machine has.
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "4")
 
 
 class Program:
-    """What is run; whether one process uses both devices; whether all of it can be replayed."""
+    """The command; whether one process uses both devices; whether everything can be replayed."""
 
     def __init__(self, name, run, why="", both=True, replayable=True):
         self.name, self.run, self.why, self.both, self.replayable = name, run, why, both, replayable
@@ -41,12 +41,12 @@ def programs(package, results):
 
 
 def lines(ended):
-    """What was printed; processes of one program take turns as they like."""
+    """The printed lines, sorted, because processes print in any order."""
     return sorted(ended.out.splitlines())
 
 
 def record(program, cutape, folder):
-    """The run without us and the recorded one: cells, problems, the traces."""
+    """The bare run and the recorded run: cells, problems, traces."""
     Ended(program.run)  # what is compiled and cached at first use
     bare = Ended(program.run)
     recorded = Ended([cutape, "record", "-o", folder / f"{program.name}.cutape", "--", *program.run])
@@ -77,7 +77,7 @@ def together(program, cutape, folder, traces):
 
 
 def said(report):
-    """The first thing that is wrong in a report."""
+    """The first problem in a report."""
     if report["died"]:
         return report["died"]["text"]
     first = report["divergences"][0]
@@ -85,7 +85,7 @@ def said(report):
 
 
 def one(program, cutape, trace, cells, notes):
-    """One trace, checked and replayed every way; adds to the cells, returns problems."""
+    """Checks one trace and replays it in every way; adds to the cells, returns problems."""
     problems = []
     add = lambda column, number: cells.__setitem__(column, cells.get(column, 0) + number)
     info = json.loads(Ended([cutape, "info", "--format", "json", trace]).out)

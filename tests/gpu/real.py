@@ -22,12 +22,12 @@ COLUMNS = [
     "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "divergences",
     "placed", "fall-backs", "skipped", "repeats",
 ]
-# How many replays of one trace must give one report.
+# How many replays of a trace must give the same report.
 REPEATS = int(os.environ.get("REPEATS", "1"))
 
 
 def has(package):
-    """Whether a Python package is there, without running it."""
+    """Whether a Python package is installed; does not import it."""
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:
@@ -53,8 +53,7 @@ def row(source, cutape, results):
     run, why = command(source, results)
     if run is None:
         return cells, [], [f"{source.stem}: skipped: {why}"]
-    # Once beforehand: what is compiled and cached at first use would make the next runs
-    # incomparable.
+    # Once beforehand: programs compile and cache at first use, and the next runs would differ.
     Ended(run)
     bare = Ended(run)
     trace = results / f"{source.stem}.cutape"
@@ -72,7 +71,7 @@ def row(source, cutape, results):
     cells["images"] = len(info["images"])
     cells["copied KiB"] = sum(info["copies"][f"{way}_bytes"] for way in ("host_to_device", "device_to_host")) // 1024
     cells["packed KiB"] = trace.stat().st_size // 1024
-    # What the recorder wrote, before the images of libraries came in and before compression.
+    # What the recorder wrote: without the images of libraries, uncompressed.
     unpacked = results / f"{source.stem}.raw"
     Ended([cutape, "record", "--no-pack", "-o", unpacked, "--", *run])
     cells["raw KiB"] = unpacked.stat().st_size // 1024 if unpacked.exists() else "-"

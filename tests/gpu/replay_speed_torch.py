@@ -1,5 +1,5 @@
-"""Training steps of a network of 20 small layers; prints the nanoseconds of the loop, which lies between two calls of
-cuCtxGetApiVersion by which its replay finds it."""
+"""Training steps of a network of 20 small layers; prints the nanoseconds of the loop. Two calls of
+cuCtxGetApiVersion mark the loop for the replay."""
 import ctypes
 import sys
 import time

@@ -17,12 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "programs"
 TIMEOUT = 120
-# Many programs at a time: most of a run is the driver's start.
+# Many programs at a time, because most of a run is the start of the driver.
 AT_ONCE = min(8, os.cpu_count() or 1)
 
 
-# Rules that are checked at all: a program may break one that is only in the plans, and then nothing
-# is to be found.
+# The rules that `check` knows. A program may break one that is not implemented; then no finding is
+# expected.
 RULES = {
     rule["id"]
     for path in (ROOT / "registry" / "rules").glob("*.toml")
@@ -32,7 +32,7 @@ RULES = {
 
 
 class Ended:
-    """What a process left: output, messages, status (negative: the signal)."""
+    """The result of a process: output, messages, status (negative: the signal)."""
 
     def __init__(self, command, **options):
         started = time.monotonic()
@@ -48,7 +48,7 @@ class Ended:
 
 
 def header(source):
-    """The comment lines that say what is expected."""
+    """The expectations in the comment lines of a source."""
     said = {"expect": [], "may": [], "crashes": [], "may-crash": [], "needs": []}
     for line in source.read_text().splitlines():
         found = re.match(r"// (expect|may|crashes|may-crash|needs): (.*)", line)
@@ -72,7 +72,7 @@ class Row:
         self.expected = set(said["expect"]) & RULES if self.violates else set()
         self.unchecked = set(said["expect"]) - RULES if self.violates else set()
         self.allowed = self.expected | (set(said["may"]) if self.violates else set())
-        # What fills the device's memory leaves none for others.
+        # Programs that fill the device's memory run alone.
         self.alone = any("memory" in need for need in said["needs"])
         self.must_crash = bool(said["crashes"]) and self.violates
         self.may_crash = self.must_crash or (bool(said["may-crash"]) and self.violates)
@@ -111,14 +111,14 @@ class Row:
             self.problem(f"bare run: status {bare.status}: {bare.message()[:100]}")
         same = bare.out == recorded.out and status == recorded.status
         self.cells["recorded"] = "same" if same else "differs"
-        # What undefined behaviour does is not the same twice.
+        # Undefined behaviour may differ between runs.
         if not same and not self.violates:
             self.problem(f"recorded run differs: status {recorded.status}, {recorded.message()[:100]}")
         if not self.violates and (bare.err or recorded.err):
             self.problem(f"stderr: {(bare.message() or recorded.message())[:100]}")
 
     def checked(self):
-        # The findings go to a file: a program that is checked live has stdout to itself.
+        # Findings go to a file, because stdout has the output of the program.
         report = self.results / "logs" / f"{self.name}.findings"
         command = [self.cutape, "check", "--format", "json", "--report"]
         ways = {"check": Ended([*command, f"{report}.check.json", self.trace])}
@@ -170,7 +170,7 @@ class Row:
 
 
 def machine(cutape, results, programs):
-    """Driver and GPU as a trace names them."""
+    """Driver and GPU, from a trace."""
     trace = results / "machine.cutape"
     Ended([cutape, "record", "-o", trace, "--", programs / "clean.init_device"])
     said = Ended([cutape, "info", trace]).out.decode(errors="replace").splitlines()
