@@ -50,18 +50,24 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), E
         ..player.current
     };
     let has_notes = player.current.decoded.has_notes;
+    let mut job = Job {
+        player,
+        call,
+        function,
+    };
     if has_notes {
-        take_notes(player, call);
-        player.put_host_memory(call, false);
+        take_notes(&mut job);
+        job.put_host_memory(false);
     }
-    if let Err(Skip(reason)) = attempt(player, call, function, traits) {
-        player.report.skip(function.name, &reason, call.index);
-        player.unavailable.note(call, function, &player.handles);
-        player.forgo(call, function);
+    if let Err(Skip(reason)) = attempt(&mut job, traits) {
+        job.report.skip(function.name, &reason, call.index);
+        let handles = &job.player.handles;
+        job.player.unavailable.note(call, function, handles);
+        job.forgo();
     }
     if has_notes {
-        player.read_back(call);
-        player.put_host_memory(call, true);
+        job.read_back();
+        job.put_host_memory(true);
     }
     if traits.is_init
         && !player.machine.is_ready
@@ -74,73 +80,66 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), E
 }
 
 #[cold]
-fn take_notes<'t>(player: &mut Player<'t>, call: &Call<'t>) {
-    for note in call.notes() {
+fn take_notes(job: &mut Job<'_, '_>) {
+    for note in job.call.notes() {
         match note {
-            Note::Layout(handle, layout) => player.issuer.kernels.note(handle, layout),
-            Note::Origin(origin, name) => overrides::origin::adopt(player, call, origin, &name),
-            Note::UnknownSymbol(name) => player.report.unknown(&name),
+            Note::Layout(handle, layout) => job.issuer.kernels.note(handle, layout),
+            Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
+            Note::UnknownSymbol(name) => job.report.unknown(&name),
             _ => {}
         }
     }
 }
 
 #[inline]
-fn attempt<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    traits: &Traits,
-) -> Played {
+fn attempt(job: &mut Job<'_, '_>, traits: &Traits) -> Played {
+    let (call, function) = (job.call, job.function);
     if call.leave.is_none() {
         return skip("in flight when the recording ended");
     }
-    follow_captures(player, call, function, traits.capture)?;
+    follow_captures(job, traits.capture)?;
     if call.result() == Some(DEINITIALIZED) && function.returns_result {
         return skip(
             "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
         );
     }
     if !traits.reissued {
-        return Err(Skip::because(function.reason));
+        return skip(function.reason);
     }
-    if player.unavailable.may_exist() {
-        player.needs_nothing_unavailable(call, function)?;
+    if job.unavailable.may_exist() {
+        job.needs_nothing_unavailable()?;
     }
-    if player.issuer.polls_again(call, function, traits.is_query) {
-        player.issuer.count_answer(function);
+    let issuer = &mut job.issuer;
+    if issuer.polls_again(call, function, traits.is_query) {
+        issuer.count_answer(function);
         return Ok(());
     }
     match overrides::of(function) {
-        Some(play) => play(Job(player, call, function)),
-        None => player.plain(call, function),
+        Some(play) => play(job),
+        None => job.plain(),
     }
 }
 
 /// Before a call: follows which captures are open, and finds out whether the call is captured.
 #[inline]
-fn follow_captures<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    step: CaptureStep,
-) -> Result<(), Skip> {
+fn follow_captures(job: &mut Job<'_, '_>, step: CaptureStep) -> Result<(), Skip> {
+    let (call, captures) = (job.call, &mut job.captures);
     match step {
         CaptureStep::Begins => {
             if call.succeeded() {
-                player.captures.open.insert(call.argument(0));
+                captures.open.insert(call.argument(0));
             }
         }
         // A capture that failed has ended, too.
         CaptureStep::Ends => {
-            player.captures.open.remove(&call.argument(0));
+            captures.open.remove(&call.argument(0));
         }
-        CaptureStep::Other if !player.captures.any_open() => {}
+        CaptureStep::Other if !captures.any_open() => {}
         CaptureStep::Other => {
-            let stream = function.stream.map(|at| call.argument(usize::from(at)));
-            if let Some(stream) = stream.or_else(|| config_stream(call, function)) {
-                let live = player.live_handle(call, Kind::Stream, stream)?;
-                player.current.is_captured = is_capturing(player, function, live);
+            let stream = job.function.stream.map(|at| call.argument(usize::from(at)));
+            if let Some(stream) = stream.or_else(|| config_stream(call, job.function)) {
+                let live = job.live_handle(Kind::Stream, stream)?;
+                job.current.is_captured = is_capturing(job, job.function, live);
             }
         }
     }

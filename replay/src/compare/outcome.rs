@@ -1,7 +1,7 @@
 //! After a call: compares its results, and notes the objects and memory that it made or ended.
 
-use cutape_format::{Bytes, Call, layout::field};
-use cutape_registry::{Family, Function, Kind, MemoryOp, Parent, Role};
+use cutape_format::{Bytes, layout::field};
+use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
@@ -9,7 +9,7 @@ use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, By, Key, Resolved};
 use crate::issue::length::length_of;
 use crate::issue::length::made_length;
-use crate::issue::player::{Played, Player};
+use crate::issue::player::{Job, Played, Player};
 use crate::issue::traits::{self, Traits};
 use crate::overrides;
 use crate::place::address::{Range, Way};
@@ -20,20 +20,14 @@ const TRANSLATED_KEPT: usize = 10_000;
 /// Bytes lent to copies to the host that no call proves complete, before they are given up.
 const LENT_LIMIT: usize = 1 << 30;
 
-impl<'t> Player<'t> {
+impl<'t> Job<'_, 't> {
     /// Compares the results of a call, and notes what it made and ended.
-    pub(crate) fn conclude(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        mut frame: Frame,
-        received: Code,
-    ) -> Played {
-        let traits = traits::of(function);
-        let recorded = call.result().unwrap_or(0);
+    pub(crate) fn conclude(&mut self, mut frame: Frame, received: Code) -> Played {
+        let traits = traits::of(self.function);
+        let recorded = self.call.result().unwrap_or(0);
         let polled = traits.is_query && recorded == NOT_READY && received == 0;
-        if !polled && !self.compare_result(call, function, recorded, received) && recorded == 0 {
-            self.forgo(call, function);
+        if !polled && !self.compare_result(recorded, received) && recorded == 0 {
+            self.forgo();
         }
         if recorded == 0 && received == 0 {
             let of_objects =
@@ -43,47 +37,44 @@ impl<'t> Player<'t> {
                 false => 0,
             };
             for place in &frame.places {
-                self.take(call, function, &frame, place, context);
+                self.take(&frame, place, context);
             }
             if traits.destroys {
-                for (position, param) in function.params.iter().enumerate() {
+                for (position, param) in self.function.params.iter().enumerate() {
                     if let Role::Destroy(kind) = param.role {
-                        self.destroyed(call, function, kind, call.argument(position));
+                        self.destroyed(kind, self.call.argument(position));
                     }
                 }
             }
             if traits.is_of_contexts {
-                overrides::context::after(self, call, function);
+                overrides::context::after(self);
             }
-            self.settle(call, function, traits, &mut frame);
+            self.settle(traits, &mut frame);
         }
         self.issuer.recycle(frame);
         Ok(())
     }
 
     /// Frees or keeps the memory that was lent for a call.
-    fn settle(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        traits: &Traits,
-        frame: &mut Frame,
-    ) {
+    fn settle(&mut self, traits: &Traits, frame: &mut Frame) {
         if let Some(recorder) = &mut self.issuer.recorder {
             recorder.keep(std::mem::take(&mut frame.buffers));
         }
         if traits.waits_for_context {
-            self.lent.in_flight.done(self.current.enqueued_before);
+            self.player
+                .lent
+                .in_flight
+                .done(self.current.enqueued_before);
         }
         if !traits.is_asynchronous {
             return;
         }
         if traits.reads_host {
-            for (position, param) in function.params.iter().enumerate() {
+            for (position, param) in self.function.params.iter().enumerate() {
                 if let Role::HostRead(length) = param.role
                     && let Some(&address) = frame.args.get(position)
                 {
-                    let length = length_of(call, function, length);
+                    let length = length_of(self.call, self.function, length);
                     self.lent
                         .in_flight
                         .reads(address, address.saturating_add(length));
@@ -92,8 +83,9 @@ impl<'t> Player<'t> {
         }
         if !frame.buffers.is_empty() {
             let buffers = self
+                .player
                 .readbacks
-                .adopt(call, std::mem::take(&mut frame.buffers));
+                .adopt(self.call, std::mem::take(&mut frame.buffers));
             self.lent.in_flight.retain(buffers);
         }
         if self.readbacks.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
@@ -108,89 +100,71 @@ impl<'t> Player<'t> {
     }
 
     /// Takes what a successful call has put behind one pointer.
-    fn take(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        frame: &Frame,
-        place: &Place,
-        context: u64,
-    ) {
+    fn take(&mut self, frame: &Frame, place: &Place, context: u64) {
         let position = place.position;
         match place.expect {
             Expect::Made(kind, parent) | Expect::Found(kind, parent) => {
                 if kind == Kind::Device {
-                    if let Some(recorded) = call.out(position) {
+                    if let Some(recorded) = self.call.out(position) {
                         let live = number(&frame.received(place));
-                        self.got(call, function, position, kind, recorded, live);
+                        self.got(position, kind, recorded, live);
                     }
                     return;
                 }
                 let found = matches!(place.expect, Expect::Found(..));
-                let Some(recorded) = call.out_bytes(position) else {
+                let Some(recorded) = self.call.out_bytes(position) else {
                     return;
                 };
                 let size = handle_size(kind);
-                let parent = self.parent_key(call, function, parent);
+                let parent = self.parent_key(parent);
                 let received = frame.received(place);
                 for (recorded, live) in recorded.chunks_exact(size).zip(received.chunks_exact(size))
                 {
                     let (recorded, live) = (number(recorded), number(live));
-                    self.made(
-                        call,
-                        function,
-                        frame,
-                        (kind, recorded),
-                        live,
-                        parent,
-                        context,
-                        found,
-                    );
+                    self.made(frame, (kind, recorded), live, parent, context, found);
                 }
             }
             Expect::Got(kind) => {
-                if let Some(recorded) = call.out(position) {
+                if let Some(recorded) = self.call.out(position) {
                     let live = number(&frame.received(place));
-                    self.got(call, function, position, kind, recorded, live);
+                    self.got(position, kind, recorded, live);
                 }
             }
-            Expect::Value => self.compare_out(call, function, position, &frame.received(place)),
+            Expect::Value => self.compare_out(position, &frame.received(place)),
             Expect::Text => {
-                let param = function.params.get(position);
+                let param = self.function.params.get(position);
                 if param.is_some_and(|param| !param.may_differ)
-                    && let Some(expected) = call.out_bytes(position)
+                    && let Some(expected) = self.call.out_bytes(position)
                 {
-                    self.compare_text(call, function, position, expected, &frame.received(place));
+                    self.compare_text(position, expected, &frame.received(place));
                 }
             }
-            Expect::DriverString => self.take_driver_string(call, function, position, frame, place),
+            Expect::DriverString => self.take_driver_string(position, frame, place),
             Expect::Bytes => {
-                let expected = call
+                let expected = self
+                    .call
                     .leave
                     .and_then(|leave| leave.snapshot(position, field::POINTEE));
                 match expected {
                     Some(expected) => {
                         let received = frame.received(place);
-                        self.compare_bytes(call, function, position, &expected, &received, None);
+                        self.compare_bytes(position, &expected, &received, None);
                     }
-                    None => self
-                        .readbacks
-                        .expect(call, function, place.address, place.length),
+                    None => self.player.readbacks.expect(
+                        self.call,
+                        self.function,
+                        place.address,
+                        place.length,
+                    ),
                 }
             }
             Expect::Ignore => {}
         }
     }
 
-    fn take_driver_string(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        position: usize,
-        frame: &Frame,
-        place: &Place,
-    ) {
-        let expected = call
+    fn take_driver_string(&mut self, position: usize, frame: &Frame, place: &Place) {
+        let expected = self
+            .call
             .leave
             .and_then(|leave| leave.snapshot(position, field::TEXT));
         let Some(Bytes::Inline(expected)) = expected.map(|capture| capture.bytes) else {
@@ -198,27 +172,22 @@ impl<'t> Player<'t> {
         };
         let pointer = number(&frame.received(place)) as *const libc::c_char;
         if pointer.is_null() {
-            return self.compare_text(call, function, position, expected, b"(no string)");
+            return self.compare_text(position, expected, b"(no string)");
         }
         // SAFETY: the driver returned success and says that a NUL-terminated string of its own is
         // there.
         let text = unsafe { std::ffi::CStr::from_ptr(pointer) }
             .to_bytes()
             .to_vec();
-        self.compare_text(call, function, position, expected, &text);
+        self.compare_text(position, expected, &text);
     }
 
-    fn parent_key(
-        &self,
-        call: &Call<'t>,
-        function: &'static Function,
-        parent: Parent,
-    ) -> Option<Key> {
+    fn parent_key(&self, parent: Parent) -> Option<Key> {
         let Parent::Param(position) = parent else {
             return None;
         };
-        let value = call.argument(usize::from(position));
-        match function.params.get(usize::from(position))?.role {
+        let value = self.call.argument(usize::from(position));
+        match self.function.params.get(usize::from(position))?.role {
             Role::Use(Kind::Function) if !self.handles.is_live((Kind::Function, value)) => {
                 Some((Kind::Kernel, value))
             }
@@ -231,8 +200,6 @@ impl<'t> Player<'t> {
     #[allow(clippy::too_many_arguments)]
     fn made(
         &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
         frame: &Frame,
         key: Key,
         live: u64,
@@ -242,7 +209,7 @@ impl<'t> Player<'t> {
     ) {
         let (kind, recorded) = key;
         if kind.is_address() {
-            return self.add_range(call, function, frame, key, live, parent, context);
+            return self.add_range(frame, key, live, parent, context);
         }
         let global = matches!(
             kind,
@@ -257,7 +224,10 @@ impl<'t> Player<'t> {
                 "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
             );
         }
-        let (belongs, by) = (Belongs { parent, context }, By::call(call, function));
+        let (belongs, by) = (
+            Belongs { parent, context },
+            By::call(self.call, self.function),
+        );
         if found {
             self.handles.find(key, Some(live), belongs, by);
         } else {
@@ -269,8 +239,6 @@ impl<'t> Player<'t> {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn add_range(
         &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
         frame: &Frame,
         (kind, start): Key,
         live: u64,
@@ -283,13 +251,13 @@ impl<'t> Player<'t> {
         // No request can place managed memory (the driver refuses to create it for a reservation):
         // the report lists it as translated. The driver places what is allocated in a capture.
         let of_graph = self.current.is_captured;
-        let is_managed = function.family == Family::Memory(MemoryOp::AllocateManaged);
+        let is_managed = self.function.family == Family::Memory(MemoryOp::AllocateManaged);
         let placeable = !is_managed && !of_graph;
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;
             self.report.placed.at_recorded_address += u64::from(start == live);
         }
-        let mut length = made_length(call, function);
+        let mut length = made_length(self.call, self.function);
         if kind == Kind::Global
             && let Some(place) = frame
                 .places
@@ -308,17 +276,17 @@ impl<'t> Player<'t> {
                 true => "the driver places the memory of graphs".to_owned(),
                 false => why_translated(kind).to_owned(),
             });
-            self.report.translated.push(Translated {
-                call: call.index,
-                function: function.name.to_owned(),
+            self.player.report.translated.push(Translated {
+                call: self.call.index,
+                function: self.function.name.to_owned(),
                 recorded: start,
                 replayed: live,
                 length,
                 reason,
             });
         }
-        let flags = call.argument_named("Flags").unwrap_or(0);
-        self.ranges.insert(Range {
+        let flags = self.call.argument_named("Flags").unwrap_or(0);
+        self.player.ranges.insert(Range {
             start,
             length,
             live,
@@ -330,8 +298,8 @@ impl<'t> Player<'t> {
                 context
             },
             owner,
-            made: call.index,
-            made_by: function,
+            made: self.call.index,
+            made_by: self.function,
             ended: None,
             flags,
         });
@@ -339,15 +307,7 @@ impl<'t> Player<'t> {
 
     /// Checks that a handle that the driver returned is the object of the recording.
     #[allow(clippy::too_many_arguments)]
-    fn got(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        position: usize,
-        kind: Kind,
-        recorded: u64,
-        live: u64,
-    ) {
+    fn got(&mut self, position: usize, kind: Kind, recorded: u64, live: u64) {
         let expected = match self.handles.resolve(kind, recorded) {
             // One without a counterpart cannot be compared.
             _ if kind == Kind::Device => match self.machine.devices.ordinal(recorded as i32) {
@@ -368,7 +328,7 @@ impl<'t> Player<'t> {
                         Kind::Device => (format!("device {expected}"), format!("device {live}")),
                         _ => (format!("the object at {expected:#x}"), format!("{live:#x}")),
                     };
-                    self.diverge(call, function, What::OutParameter, Some(position), texts);
+                    self.diverge(What::OutParameter, Some(position), texts);
                 }
             }
             None => {
@@ -382,14 +342,14 @@ impl<'t> Player<'t> {
                     parent: None,
                     context,
                 };
-                let by = By::call(call, function);
+                let by = By::call(self.call, self.function);
                 self.handles.find((kind, recorded), Some(live), belongs, by);
             }
         }
     }
 
     /// Notes the end of an object.
-    fn destroyed(&mut self, call: &Call<'t>, function: &'static Function, kind: Kind, value: u64) {
+    fn destroyed(&mut self, kind: Kind, value: u64) {
         if value == 0 {
             return;
         }
@@ -398,7 +358,7 @@ impl<'t> Player<'t> {
             return;
         }
         if kind.is_address() {
-            self.ranges.end(value, call.index);
+            self.player.ranges.end(value, self.call.index);
             return;
         }
         let context = match kind {
@@ -408,14 +368,41 @@ impl<'t> Player<'t> {
                 .and_then(|known| known.handle),
             _ => None,
         };
-        let by = By::call(call, function);
+        let by = By::call(self.call, self.function);
         let ended = self.handles.end((kind, value), by);
         let owns_memory = |key: &Key| matches!(key.0, Kind::Module | Kind::Library | Kind::Context);
         if ended.iter().any(owns_memory) {
-            self.end_ranges(call.index, &ended, context);
+            self.player.end_ranges(self.call.index, &ended, context);
         }
     }
 
+    /// Notes the effects of a call that was not re-issued: its objects are missing, and those that
+    /// it ended have ended.
+    pub(crate) fn forgo(&mut self) {
+        if !self.call.succeeded() {
+            return;
+        }
+        for (position, param) in self.function.params.iter().enumerate() {
+            match param.role {
+                Role::Make(kind, _) | Role::Find(kind, _) if !kind.is_address() => {
+                    let Some(recorded) = self.call.out(position).filter(|&value| value != 0) else {
+                        continue;
+                    };
+                    let made = matches!(param.role, Role::Make(..));
+                    if made || self.handles.get((kind, recorded)).is_none() {
+                        let by = By::call(self.call, self.function);
+                        let key = (kind, recorded);
+                        self.handles.insert(key, None, Belongs::default(), by);
+                    }
+                }
+                Role::Destroy(kind) => self.destroyed(kind, self.call.argument(position)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'t> Player<'t> {
     /// Ends memory whose owner or context has ended.
     pub(crate) fn end_ranges(&mut self, index: u64, owners: &[Key], context: Option<u64>) {
         if context.is_none() && !owners.iter().any(|&owner| self.ranges.has_owned(owner)) {
@@ -440,33 +427,6 @@ impl<'t> Player<'t> {
         }
         if let Some(context) = context {
             self.placement.forget_context(context);
-        }
-    }
-
-    /// Notes the effects of a call that was not re-issued: its objects are missing, and those that
-    /// it ended have ended.
-    pub(crate) fn forgo(&mut self, call: &Call<'t>, function: &'static Function) {
-        if !call.succeeded() {
-            return;
-        }
-        for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Make(kind, _) | Role::Find(kind, _) if !kind.is_address() => {
-                    let Some(recorded) = call.out(position).filter(|&value| value != 0) else {
-                        continue;
-                    };
-                    let made = matches!(param.role, Role::Make(..));
-                    if made || self.handles.get((kind, recorded)).is_none() {
-                        let by = By::call(call, function);
-                        let key = (kind, recorded);
-                        self.handles.insert(key, None, Belongs::default(), by);
-                    }
-                }
-                Role::Destroy(kind) => {
-                    self.destroyed(call, function, kind, call.argument(position))
-                }
-                _ => {}
-            }
         }
     }
 }

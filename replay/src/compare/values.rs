@@ -1,13 +1,13 @@
 //! Comparing what came back with the recording, and saying what differs.
 
-use cutape_format::{Call, Note, Snapshot};
-use cutape_registry::{Function, Length, Role};
+use cutape_format::{Note, Snapshot};
+use cutape_registry::{Length, Role};
 
 use crate::api::{Code, result_name};
 use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
-use crate::issue::player::Player;
+use crate::issue::player::{Job, Player};
 use crate::issue::traits;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
@@ -53,41 +53,28 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
     Some((first, differing().count() + tail))
 }
 
-impl<'t> Player<'t> {
-    /// What a snapshot holds.
-    pub(crate) fn payload(&self, snapshot: &Snapshot<'t>) -> Payload<'t> {
-        Payload::of(self.trace, snapshot)
-    }
-
+impl<'t> Job<'_, 't> {
     /// Reports a difference unless comparison is off for this call.
-    pub(crate) fn diverge(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        what: What,
-        position: Option<usize>,
-        texts: (String, String),
-    ) {
-        self.diverge_in((call, function), what, position, texts, None, None);
+    pub(crate) fn diverge(&mut self, what: What, position: Option<usize>, texts: (String, String)) {
+        self.diverge_in(what, position, texts, None, None);
     }
 
     /// As above, with the first differing byte and how many differ, and the call that enqueued it.
     fn diverge_in(
         &mut self,
-        (call, function): (&Call<'t>, &'static Function),
         what: What,
         position: Option<usize>,
         (expected, received): (String, String),
         bytes: Option<(usize, usize)>,
         enqueued_by: Option<u64>,
     ) {
-        let history = self.history(call, function);
-        self.report.diverge(Divergence {
-            call: call.index,
-            function: function.name.to_owned(),
+        let history = self.history();
+        self.player.report.diverge(Divergence {
+            call: self.call.index,
+            function: self.function.name.to_owned(),
             what,
             parameter: position
-                .and_then(|position| function.params.get(position))
+                .and_then(|position| self.function.params.get(position))
                 .map(|param| param.name.to_owned()),
             expected,
             received,
@@ -99,10 +86,10 @@ impl<'t> Player<'t> {
     }
 
     /// The objects and memory that a call names.
-    fn history(&self, call: &Call<'t>, function: &'static Function) -> Vec<String> {
+    fn history(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (position, param) in function.params.iter().enumerate() {
-            let value = call.argument(position);
+        for (position, param) in self.function.params.iter().enumerate() {
+            let value = self.call.argument(position);
             let line = match param.role {
                 _ if value == 0 => None,
                 Role::Use(kind) | Role::Destroy(kind) => self
@@ -116,7 +103,7 @@ impl<'t> Player<'t> {
             };
             lines.extend(line.map(|line| format!("{}: {line}", param.name)));
         }
-        lines.extend(self.reissue_gaps(call.index));
+        lines.extend(self.reissue_gaps(self.call.index));
         if self.comparer.host_memory_given {
             lines.push("launches before this call were given host memory that the program can write without a call".to_owned());
         }
@@ -129,59 +116,22 @@ impl<'t> Player<'t> {
         lines
     }
 
-    fn range_text(&self, address: u64) -> Option<String> {
-        match self.ranges.find(address) {
-            crate::place::address::Found::Live(range, offset) => {
-                Some(format!("byte {offset} of memory {}", range.describe()))
-            }
-            crate::place::address::Found::Freed(range) => {
-                Some(format!("in memory {}", range.describe()))
-            }
-            crate::place::address::Found::Unknown => None,
-        }
-    }
-
-    /// Names what was left out before, since that may be why something differs.
-    fn reissue_gaps(&self, index: u64) -> Option<String> {
-        let mut names: Vec<String> = self
-            .report
-            .skipped
-            .iter()
-            .filter(|skipped| skipped.first < index)
-            .map(|skipped| format!("{} x{}", skipped.function, skipped.count))
-            .collect();
-        if names.is_empty() {
-            return None;
-        }
-        names.truncate(8);
-        Some(format!(
-            "not re-issued before this call: {}",
-            names.join(", ")
-        ))
-    }
-
     /// Compares a result code with the recorded one; true if the call counts as it was recorded.
-    pub(crate) fn compare_result(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        recorded: Code,
-        received: Code,
-    ) -> bool {
+    pub(crate) fn compare_result(&mut self, recorded: Code, received: Code) -> bool {
         if recorded == received {
             return true;
         }
-        if !function.returns_result {
+        if !self.function.returns_result {
             return true; // a number that is not a result code
         }
-        if self.machine.asks_for_machine(call, function) {
-            self.note_other_machine(function);
+        if self.machine.asks_for_machine(self.call, self.function) {
+            self.note_other_machine();
             return false;
         }
         // An error of a kernel surfaces at whatever call comes next; only its code is compared.
         if let Some((first, code)) = self.comparer.context_error
             && poisons_context(code)
-            && ((received == code && call.index <= first)
+            && ((received == code && self.call.index <= first)
                 || (recorded == code && self.surfaces(code)))
         {
             self.report.note(format!(
@@ -192,29 +142,22 @@ impl<'t> Player<'t> {
         }
         if self.is_compared() {
             let texts = (result_name(recorded), result_name(received));
-            self.diverge(call, function, What::Result, None, texts);
+            self.diverge(What::Result, None, texts);
         }
         false
     }
 
     /// Says that an answer is another one because the machine is.
-    pub(crate) fn note_other_machine(&mut self, function: &Function) {
-        self.report.note(format!(
+    pub(crate) fn note_other_machine(&mut self) {
+        self.player.report.note(format!(
             "{} answers otherwise here, where the device or the driver is another one",
-            function.name
+            self.function.name
         ));
-    }
-
-    /// Whether waiting for the device brings that error.
-    fn surfaces(&mut self, code: Code) -> bool {
-        self.wait_for_device() == Err(code)
     }
 
     /// Compares bytes with a capture of the recording.
     pub(crate) fn compare_bytes(
         &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
         position: usize,
         expected: &Snapshot<'t>,
         received: &[u8],
@@ -258,14 +201,13 @@ impl<'t> Player<'t> {
                 return;
             }
         };
-        let at = (call, function);
-        self.diverge_in(at, What::Bytes, Some(position), texts, found, enqueued_by);
+        self.diverge_in(What::Bytes, Some(position), texts, found, enqueued_by);
     }
 
     /// Compares the bytes that the recording says had arrived when this call returned.
-    pub(crate) fn read_back(&mut self, call: &Call<'t>) {
+    pub(crate) fn read_back(&mut self) {
         let mut waited = self.has_waited();
-        for note in call.notes() {
+        for note in self.call.notes() {
             let Note::Readback(note, expected) = note else {
                 continue;
             };
@@ -283,7 +225,10 @@ impl<'t> Player<'t> {
                 // The call that proved it may have been left out, or may prove less here.
                 waited = true;
                 if let Err(code) = self.wait_for_device() {
-                    tracing::debug!("call {}: waiting for copies: result {code}", call.index);
+                    tracing::debug!(
+                        "call {}: waiting for copies: result {code}",
+                        self.call.index
+                    );
                 }
             }
             if !self.is_compared() || !self.comparer.bytes_comparable {
@@ -293,30 +238,22 @@ impl<'t> Player<'t> {
             }
             let received = gather(&readback.pieces);
             let position = usize::from(expected.parameter);
-            self.compare_bytes(
-                call,
-                readback.function,
-                position,
-                &expected,
-                &received,
-                Some(readback.call),
-            );
+            let mut copy = Job {
+                player: self.player,
+                call: self.call,
+                function: readback.function,
+            };
+            copy.compare_bytes(position, &expected, &received, Some(readback.call));
         }
     }
 
     /// Compares a value that the call gave back.
-    pub(crate) fn compare_out(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        position: usize,
-        received: &[u8],
-    ) {
-        let Some(param) = function.params.get(position) else {
+    pub(crate) fn compare_out(&mut self, position: usize, received: &[u8]) {
+        let Some(param) = self.function.params.get(position) else {
             return;
         };
         let (Some(expected), Role::Out(length) | Role::InOut(length)) =
-            (call.out_bytes(position), param.role)
+            (self.call.out_bytes(position), param.role)
         else {
             return;
         };
@@ -325,16 +262,16 @@ impl<'t> Player<'t> {
             Length::Fixed(_) => received,
             _ => first(received, expected.len()),
         };
-        let is_plain = traits::of(function).has_plain_output(position);
+        let is_plain = traits::of(self.function).has_plain_output(position);
         if is_plain && (!self.is_compared() || param.may_differ || expected == received) {
             return;
         }
-        let expected = self.expected_here(call, param, length, expected, received);
+        let expected = self.expected_here(param, length, expected, received);
         if !self.is_compared() || param.may_differ || expected == received {
             return;
         }
-        if self.machine.asks_for_machine(call, function) {
-            return self.note_other_machine(function);
+        if self.machine.asks_for_machine(self.call, self.function) {
+            return self.note_other_machine();
         }
         let number = crate::buffer::number;
         let text = |bytes: &[u8]| match bytes.len() {
@@ -346,32 +283,61 @@ impl<'t> Player<'t> {
         };
         let texts = (text(&expected), text(received));
         let found = first_difference(&expected, received);
-        let at = (call, function);
-        self.diverge_in(at, What::OutParameter, Some(position), texts, found, None);
+        self.diverge_in(What::OutParameter, Some(position), texts, found, None);
     }
 
     /// Compares a text that the call gave back.
-    pub(crate) fn compare_text(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        position: usize,
-        expected: &[u8],
-        received: &[u8],
-    ) {
+    pub(crate) fn compare_text(&mut self, position: usize, expected: &[u8], received: &[u8]) {
         let (expected, received) = (text(expected), text(received));
         if self.is_compared() && expected != received {
-            if self.machine.asks_for_machine(call, function) {
-                return self.note_other_machine(function);
+            if self.machine.asks_for_machine(self.call, self.function) {
+                return self.note_other_machine();
             }
-            self.diverge(
-                call,
-                function,
-                What::Text,
-                Some(position),
-                (expected, received),
-            );
+            self.diverge(What::Text, Some(position), (expected, received));
         }
+    }
+}
+
+impl<'t> Player<'t> {
+    /// What a snapshot holds.
+    pub(crate) fn payload(&self, snapshot: &Snapshot<'t>) -> Payload<'t> {
+        Payload::of(self.trace, snapshot)
+    }
+
+    fn range_text(&self, address: u64) -> Option<String> {
+        match self.ranges.find(address) {
+            crate::place::address::Found::Live(range, offset) => {
+                Some(format!("byte {offset} of memory {}", range.describe()))
+            }
+            crate::place::address::Found::Freed(range) => {
+                Some(format!("in memory {}", range.describe()))
+            }
+            crate::place::address::Found::Unknown => None,
+        }
+    }
+
+    /// Names what was left out before, since that may be why something differs.
+    fn reissue_gaps(&self, index: u64) -> Option<String> {
+        let mut names: Vec<String> = self
+            .report
+            .skipped
+            .iter()
+            .filter(|skipped| skipped.first < index)
+            .map(|skipped| format!("{} x{}", skipped.function, skipped.count))
+            .collect();
+        if names.is_empty() {
+            return None;
+        }
+        names.truncate(8);
+        Some(format!(
+            "not re-issued before this call: {}",
+            names.join(", ")
+        ))
+    }
+
+    /// Whether waiting for the device brings that error.
+    fn surfaces(&mut self, code: Code) -> bool {
+        self.wait_for_device() == Err(code)
     }
 }
 

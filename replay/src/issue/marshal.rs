@@ -1,8 +1,8 @@
 //! Makes the arguments of a call: numbers, live handles and addresses, and memory for what is
 //! behind pointers.
 
-use cutape_format::{Call, layout::field};
-use cutape_registry::{Function, Kind, Length, Role, Width, structure};
+use cutape_format::layout::field;
+use cutape_registry::{Kind, Length, Role, Width, structure};
 
 use crate::buffer::{Buffer, first, number};
 use crate::compare::payload::Payload;
@@ -10,7 +10,7 @@ use crate::compare::received::read_memory;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Resolved, crashes_after_end};
 use crate::issue::length::length_of;
-use crate::issue::player::Player;
+use crate::issue::player::{Job, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::traits;
 use crate::machine::devices::Here;
@@ -27,17 +27,12 @@ const LONGEST_ATTRIBUTE: usize = 256;
 /// Bytes of one copy that are searched for addresses.
 pub(crate) const LOOKED_AT: usize = 16 << 20;
 
-impl<'t> Player<'t> {
+impl<'t> Job<'_, 't> {
     /// Builds the arguments. `preset` gives those of some parameters, by position, as an override
     /// made them.
-    pub(crate) fn marshal(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        preset: &[(usize, u64)],
-    ) -> Result<Frame, Skip> {
+    pub(crate) fn marshal(&mut self, preset: &[(usize, u64)]) -> Result<Frame, Skip> {
         let mut frame = self.issuer.frame();
-        match self.fill(&mut frame, call, function, preset) {
+        match self.fill(&mut frame, preset) {
             Ok(()) => Ok(frame),
             Err(skip) => {
                 self.issuer.recycle(frame);
@@ -46,25 +41,25 @@ impl<'t> Player<'t> {
         }
     }
 
-    fn fill(
-        &mut self,
-        frame: &mut Frame,
-        call: &Call<'t>,
-        function: &'static Function,
-        preset: &[(usize, u64)],
-    ) -> Result<(), Skip> {
+    fn fill(&mut self, frame: &mut Frame, preset: &[(usize, u64)]) -> Result<(), Skip> {
         // The size of a global is needed even where the program did not ask for it.
-        let finds_global = traits::of(function).finds_global
-            && function.params.iter().enumerate().any(|(position, param)| {
-                matches!(param.role, Role::Find(Kind::Global, _)) && call.argument(position) != 0
-            });
-        for (position, param) in function.params.iter().enumerate() {
+        let finds_global = traits::of(self.function).finds_global
+            && self
+                .function
+                .params
+                .iter()
+                .enumerate()
+                .any(|(position, param)| {
+                    matches!(param.role, Role::Find(Kind::Global, _))
+                        && self.call.argument(position) != 0
+                });
+        for (position, param) in self.function.params.iter().enumerate() {
             if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
                 frame.args.push(value);
                 continue;
             }
-            let value = self.current.decoded.argument(call, position);
-            let length = |length| length_of(call, function, length);
+            let value = self.current.decoded.argument(self.call, position);
+            let length = |length| length_of(self.call, self.function, length);
             let out = |frame: &mut Frame, expect, length: u64| {
                 if value == 0 {
                     return Ok(0);
@@ -73,13 +68,11 @@ impl<'t> Player<'t> {
             };
             let argument = match param.role {
                 Role::Value if matches!(param.width, Width::Memory(_)) => {
-                    frame.lend_copy(&call.argument_bytes(position))
+                    frame.lend_copy(&self.call.argument_bytes(position))
                 }
-                Role::Value if param.c_type == "CUmemLocation" => {
-                    self.location_live(call, value)?
-                }
+                Role::Value if param.c_type == "CUmemLocation" => self.location_live(value)?,
                 Role::Value => value,
-                Role::Use(kind) | Role::Destroy(kind) => self.live_handle(call, kind, value)?,
+                Role::Use(kind) | Role::Destroy(kind) => self.live_handle(kind, value)?,
                 Role::Make(kind, parent) => {
                     out(frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
                 }
@@ -91,37 +84,37 @@ impl<'t> Player<'t> {
                     out(frame, Expect::Found(kind, parent), bytes)?
                 }
                 Role::Get(kind) => out(frame, Expect::Got(kind), handle_size(kind) as u64)?,
-                Role::UseMany(kind, _) => match self.input(call, position, 0)? {
+                Role::UseMany(kind, _) => match self.input(position, 0)? {
                     None => 0,
                     Some(bytes) => {
                         let mut live = Vec::with_capacity(bytes.len());
                         for handle in bytes.chunks_exact(handle_size(kind)) {
-                            let value = self.live_handle(call, kind, number(handle))?;
+                            let value = self.live_handle(kind, number(handle))?;
                             live.extend_from_slice(first(&value.to_le_bytes(), handle.len()));
                         }
                         frame.lend_copy(&live)
                     }
                 },
-                Role::In(size) => match self.input(call, position, length(size))? {
+                Role::In(size) => match self.input(position, length(size))? {
                     None => 0,
                     Some(mut bytes) => {
                         if matches!(size, Length::ByAttribute(..)) {
-                            if bytes.is_empty() && call.succeeded() {
+                            if bytes.is_empty() && self.call.succeeded() {
                                 return skip("sets an attribute that this build does not know");
                             }
-                            self.input_live(call, param, size, &mut bytes)?;
+                            self.input_live(param, size, &mut bytes)?;
                             // The driver may read the whole union.
                             bytes.resize(LONGEST_ATTRIBUTE.max(bytes.len()), 0);
                         } else {
-                            self.input_live(call, param, size, &mut bytes)?;
+                            self.input_live(param, size, &mut bytes)?;
                         }
                         frame.lend_copy(&bytes)
                     }
                 },
-                Role::InOut(size) => match self.input(call, position, length(size))? {
+                Role::InOut(size) => match self.input(position, length(size))? {
                     None => 0,
                     Some(mut bytes) => {
-                        self.input_live(call, param, size, &mut bytes)?;
+                        self.input_live(param, size, &mut bytes)?;
                         let address = out(frame, Expect::Value, bytes.len() as u64)?;
                         if let Some(buffer) = frame.buffers.last_mut() {
                             buffer.bytes_mut().copy_from_slice(&bytes);
@@ -147,19 +140,19 @@ impl<'t> Player<'t> {
                 Role::Out(size) => out(frame, Expect::Value, length(size))?,
                 Role::Text(size) => out(frame, Expect::Text, length(size))?,
                 Role::OutString => out(frame, Expect::DriverString, 8)?,
-                Role::String => match self.input(call, position, 0)? {
+                Role::String => match self.input(position, 0)? {
                     None => 0,
                     Some(mut bytes) => {
                         bytes.push(0);
                         frame.lend_copy(&bytes)
                     }
                 },
-                Role::HostRead(size) => self.host_source(call, frame, position, length(size))?,
+                Role::HostRead(size) => self.host_source(frame, position, length(size))?,
                 Role::HostWrite(size) => self.host_target(frame, position, value, length(size))?,
-                Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(call, value)?,
+                Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(value)?,
                 Role::HostAddress => self.ranges.translate(value),
                 Role::Pointer if value == 0 => 0,
-                Role::Pointer => self.live_address(call, value)?,
+                Role::Pointer => self.live_address(value)?,
                 Role::Image | Role::Callback if value == 0 => 0,
                 Role::Image | Role::Callback => {
                     return Err(Skip::because(format!(
@@ -174,16 +167,12 @@ impl<'t> Player<'t> {
     }
 
     /// The bytes behind an input pointer; `None` for NULL.
-    pub(crate) fn input(
-        &mut self,
-        call: &Call<'t>,
-        position: usize,
-        wanted: u64,
-    ) -> Result<Option<Vec<u8>>, Skip> {
-        if call.argument(position) == 0 {
+    pub(crate) fn input(&mut self, position: usize, wanted: u64) -> Result<Option<Vec<u8>>, Skip> {
+        if self.call.argument(position) == 0 {
             return Ok(None);
         }
-        match call
+        match self
+            .call
             .snapshot(position, field::POINTEE)
             .map(|capture| self.payload(&capture))
         {
@@ -202,19 +191,19 @@ impl<'t> Player<'t> {
     /// Where a copy finds its host bytes.
     fn host_source(
         &mut self,
-        call: &Call<'t>,
         frame: &mut Frame,
         position: usize,
         length: u64,
     ) -> Result<u64, Skip> {
-        let value = call.argument(position);
+        let value = self.call.argument(position);
         if value == 0 {
             return Ok(0);
         }
         if length == 0 {
             return Ok(frame.lend(Buffer::zeroed(0)));
         }
-        let bytes = match call
+        let bytes = match self
+            .call
             .snapshot(position, field::POINTEE)
             .map(|capture| self.payload(&capture))
         {
@@ -230,8 +219,8 @@ impl<'t> Player<'t> {
         if (bytes.len() as u64) < length {
             return skip("the trace holds fewer host bytes than it reads");
         }
-        self.look_for_stale(call, &bytes);
-        let kept = match self.is_captured(call) {
+        self.look_for_stale(&bytes);
+        let kept = match self.current.is_captured {
             true => Some(self.graph_host(value, length)?),
             false => self.live_host(value, length),
         };
@@ -243,28 +232,115 @@ impl<'t> Player<'t> {
     }
 
     /// Names copied bytes that look like addresses of memory that lies elsewhere now.
-    pub(crate) fn look_for_stale(&mut self, call: &Call<'t>, bytes: &[u8]) {
+    pub(crate) fn look_for_stale(&mut self, bytes: &[u8]) {
         let looked_at = first(bytes, LOOKED_AT);
         if let Some((address, words)) = self.ranges.stale_words(looked_at, 8) {
-            self.name_stale(call, address, words);
+            self.name_stale(address, words);
         }
     }
 
     /// Reports that a call carries recorded addresses that are not replaced.
-    pub(crate) fn name_stale(&mut self, call: &Call<'t>, address: u64, words: u64) {
+    pub(crate) fn name_stale(&mut self, address: u64, words: u64) {
         let memory = match self.ranges.find(address) {
             Found::Live(range, _) => range.describe(),
             _ => String::new(),
         };
-        self.report.stale(Stale {
-            call: call.index,
-            function: call.signature.name.clone(),
+        self.player.report.stale(Stale {
+            call: self.call.index,
+            function: self.call.signature.name.clone(),
             words,
             address,
             memory,
         });
     }
 
+    /// The live handle of a recorded one.
+    pub(crate) fn live_handle(&mut self, kind: Kind, value: u64) -> Result<u64, Skip> {
+        if kind == Kind::Device {
+            return self.live_device(value);
+        }
+        if value == 0 {
+            return Ok(0);
+        }
+        if kind.is_address() {
+            return Ok(self.ranges.translate(value));
+        }
+        match self.handles.resolve(kind, value) {
+            Resolved::Live(live) => Ok(live),
+            other => self.handle_not_live(kind, value, other),
+        }
+    }
+
+    /// The handle to give for a recorded one that is not alive.
+    fn handle_not_live(&mut self, kind: Kind, value: u64, resolved: Resolved) -> Result<u64, Skip> {
+        // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+        if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
+            return Ok(value);
+        }
+        let name = kind.name();
+        match resolved {
+            Resolved::Live(live) => Ok(live),
+            Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
+                "would use a destroyed {name} (crashes the driver)"
+            ))),
+            Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
+                Err(Skip::because(format!(
+                    "would use a destroyed {name} whose handle value the driver has given to another one at replay"
+                )))
+            }
+            Resolved::Dead(live) => Ok(live),
+            Resolved::Missing => Err(
+                match Unavailable::cause_of_missing(&self.handles, kind, value) {
+                    Some(cause) => cause.skip(name),
+                    None => Skip::because(format!(
+                        "needs {} {name} that replay could not make",
+                        article(name)
+                    )),
+                },
+            ),
+            Resolved::Unknown => match kind {
+                _ if self.call.succeeded() => Err(Skip::because(format!(
+                    "needs {} {name} that no re-issued call made",
+                    article(name)
+                ))),
+                _ if crashes_after_end(kind) => Err(Skip::because(format!(
+                    "would use a value that is no {name} (crashes the driver)"
+                ))),
+                // The driver says what a value is not without following it into our own memory.
+                _ => Ok(self.lent.nothing()),
+            },
+        }
+    }
+
+    /// A location by value, its type below its number.
+    fn location_live(&mut self, value: u64) -> Result<u64, Skip> {
+        let mut bytes = value.to_le_bytes();
+        if let Some(layout) = structure("CUmemLocation") {
+            self.struct_live("location", layout, &mut bytes)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The live address of recorded device memory.
+    pub(crate) fn live_address(&self, address: u64) -> Result<u64, Skip> {
+        match self.ranges.find(address) {
+            _ if address == 0 => Ok(0),
+            Found::Live(range, offset) => Ok(range.live.wrapping_add(offset)),
+            Found::Freed(range) if !range.is_translated() => Ok(address),
+            Found::Freed(range) => Ok(range.live.wrapping_add(address - range.start)),
+            Found::Unknown if self.placement.reserves(address, 1) => Ok(address),
+            Found::Unknown if self.call.succeeded() => {
+                skip("uses memory that no re-issued call made")
+            }
+            Found::Unknown if is_mapped(address) => skip(
+                "names memory that no call made, at an address that the replaying process uses itself",
+            ),
+            Found::Unknown => Ok(address),
+        }
+    }
+}
+
+impl<'t> Player<'t> {
     /// Where a copy puts its host bytes.
     fn host_target(
         &mut self,
@@ -328,75 +404,6 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// The live handle of a recorded one.
-    pub(crate) fn live_handle(
-        &mut self,
-        call: &Call<'t>,
-        kind: Kind,
-        value: u64,
-    ) -> Result<u64, Skip> {
-        if kind == Kind::Device {
-            return self.live_device(value);
-        }
-        if value == 0 {
-            return Ok(0);
-        }
-        if kind.is_address() {
-            return Ok(self.ranges.translate(value));
-        }
-        match self.handles.resolve(kind, value) {
-            Resolved::Live(live) => Ok(live),
-            other => self.handle_not_live(call, kind, value, other),
-        }
-    }
-
-    /// The handle to give for a recorded one that is not alive.
-    fn handle_not_live(
-        &mut self,
-        call: &Call<'t>,
-        kind: Kind,
-        value: u64,
-        resolved: Resolved,
-    ) -> Result<u64, Skip> {
-        // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-        if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
-            return Ok(value);
-        }
-        let name = kind.name();
-        match resolved {
-            Resolved::Live(live) => Ok(live),
-            Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
-                "would use a destroyed {name} (crashes the driver)"
-            ))),
-            Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
-                Err(Skip::because(format!(
-                    "would use a destroyed {name} whose handle value the driver has given to another one at replay"
-                )))
-            }
-            Resolved::Dead(live) => Ok(live),
-            Resolved::Missing => Err(
-                match Unavailable::cause_of_missing(&self.handles, kind, value) {
-                    Some(cause) => cause.skip(name),
-                    None => Skip::because(format!(
-                        "needs {} {name} that replay could not make",
-                        article(name)
-                    )),
-                },
-            ),
-            Resolved::Unknown => match kind {
-                _ if call.succeeded() => Err(Skip::because(format!(
-                    "needs {} {name} that no re-issued call made",
-                    article(name)
-                ))),
-                _ if crashes_after_end(kind) => Err(Skip::because(format!(
-                    "would use a value that is no {name} (crashes the driver)"
-                ))),
-                // The driver says what a value is not without following it into our own memory.
-                _ => Ok(self.lent.nothing()),
-            },
-        }
-    }
-
     /// The ordinal of the device that stands for a recorded one.
     fn live_device(&self, value: u64) -> Result<u64, Skip> {
         match self.machine.devices.live(value as i32) {
@@ -404,31 +411,6 @@ impl<'t> Player<'t> {
             Here::None => Err(Skip::because(format!(
                 "names device {value} of the recorded machine, which has no device here"
             ))),
-        }
-    }
-
-    /// A location by value, its type below its number.
-    fn location_live(&mut self, call: &Call<'t>, value: u64) -> Result<u64, Skip> {
-        let mut bytes = value.to_le_bytes();
-        if let Some(layout) = structure("CUmemLocation") {
-            self.struct_live(call, "location", layout, &mut bytes)?;
-        }
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    /// The live address of recorded device memory.
-    pub(crate) fn live_address(&self, call: &Call<'t>, address: u64) -> Result<u64, Skip> {
-        match self.ranges.find(address) {
-            _ if address == 0 => Ok(0),
-            Found::Live(range, offset) => Ok(range.live.wrapping_add(offset)),
-            Found::Freed(range) if !range.is_translated() => Ok(address),
-            Found::Freed(range) => Ok(range.live.wrapping_add(address - range.start)),
-            Found::Unknown if self.placement.reserves(address, 1) => Ok(address),
-            Found::Unknown if call.succeeded() => skip("uses memory that no re-issued call made"),
-            Found::Unknown if is_mapped(address) => skip(
-                "names memory that no call made, at an address that the replaying process uses itself",
-            ),
-            Found::Unknown => Ok(address),
         }
     }
 }

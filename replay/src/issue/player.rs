@@ -1,6 +1,7 @@
 //! The state of a replay, and how a call goes to the driver and back.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,12 +69,177 @@ pub(crate) trait Lease<'t>: Send {
 /// What playing a call ended with.
 pub(crate) type Played = Result<(), Skip>;
 
-/// One call to play: with what, the recorded call, and its function.
-pub(crate) struct Job<'a, 't>(
-    pub &'a mut Player<'t>,
-    pub &'a Call<'t>,
-    pub &'static Function,
-);
+/// A call to play, and the player that plays it.
+pub(crate) struct Job<'a, 't> {
+    pub player: &'a mut Player<'t>,
+    pub call: &'a Call<'t>,
+    pub function: &'static Function,
+}
+
+impl<'t> Deref for Job<'_, 't> {
+    type Target = Player<'t>;
+
+    fn deref(&self) -> &Player<'t> {
+        self.player
+    }
+}
+
+impl DerefMut for Job<'_, '_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.player
+    }
+}
+
+impl<'t> Job<'_, 't> {
+    /// Re-issues a call from the registry's roles alone.
+    pub(crate) fn plain(&mut self) -> Played {
+        let frame = self.marshal(&[])?;
+        self.reissue(frame)
+    }
+
+    /// Gives a call to the driver, unless the replay knows the answer, and compares.
+    pub(crate) fn reissue(&mut self, frame: Frame) -> Played {
+        if self.call.result() == Some(INVALID_VALUE)
+            && traits::of(self.function).names_memory
+            && self.names_freed_memory()
+        {
+            return self.answer(frame, INVALID_VALUE);
+        }
+        let result = self.issue(&frame)?;
+        self.conclude(frame, result)
+    }
+
+    /// Re-issues a call with these bytes behind some of its parameters.
+    pub(crate) fn reissue_with(&mut self, bytes: &[(usize, &[u8])]) -> Played {
+        let lent: Vec<Buffer> = bytes.iter().map(|(_, bytes)| Buffer::of(bytes)).collect();
+        let presets = bytes.iter().zip(&lent);
+        let presets: Vec<_> = presets
+            .map(|(at, buffer)| (at.0, buffer.address()))
+            .collect();
+        self.reissue_presets(&presets, lent)
+    }
+
+    /// Re-issues a call with these arguments, which point into `buffers`.
+    pub(crate) fn reissue_presets(
+        &mut self,
+        presets: &[(usize, u64)],
+        buffers: Vec<Buffer>,
+    ) -> Played {
+        let mut frame = self.marshal(presets)?;
+        frame.buffers.extend(buffers);
+        self.reissue(frame)
+    }
+
+    /// Answers a call for the driver, with these values behind some of its parameters.
+    pub(crate) fn answer_with(&mut self, result: Code, values: &[(usize, u64)]) -> Played {
+        let mut frame = self.marshal(&[])?;
+        for &(position, value) in values {
+            frame.answer(position, value);
+        }
+        self.answer(frame, result)
+    }
+
+    /// Takes the replay's own answer for the driver's.
+    pub(crate) fn answer(&mut self, frame: Frame, result: Code) -> Played {
+        self.player.issuer.count_answer(self.function);
+        self.conclude(frame, result)
+    }
+
+    /// True if a device operand lies in placed memory that is freed, or that no allocation covers.
+    /// The recorded driver saw that; this one may not, because granules are shared.
+    fn names_freed_memory(&self) -> bool {
+        self.function
+            .params
+            .iter()
+            .enumerate()
+            .any(|(position, param)| {
+                let (Role::DeviceRead(length) | Role::DeviceWrite(length)) = param.role else {
+                    return false;
+                };
+                let length = length_of(self.call, self.function, length);
+                self.is_freed(self.call.argument(position), length)
+            })
+    }
+
+    /// Calls the driver. If calls overlap, other threads play meanwhile.
+    pub(crate) fn issue(&mut self, frame: &Frame) -> Result<Code, Skip> {
+        self.issue_with(&frame.args)
+    }
+
+    /// As [`Self::issue`], for arguments that need no frame.
+    #[inline]
+    pub(crate) fn issue_with(&mut self, args: &[u64]) -> Result<Code, Skip> {
+        let position = &self.issuer.position;
+        position.call.store(self.call.index, Ordering::Relaxed);
+        if self.lease.is_some() {
+            position.enters(self.call.thread as usize, self.call.index);
+        }
+        // The program went on because the work was done; the replay must not run ahead of it.
+        let succeeded = self.call.succeeded();
+        let waits = succeeded && traits::of(self.function).is_query;
+        let patience = self.issuer.patience();
+        let result = match &self.issuer.measure {
+            Some(measure) if measure.is_of_calls() && self.is_compared() => {
+                self.issue_timed(args, waits)
+            }
+            _ => self
+                .player
+                .while_lent(|api| call_driver(api, self.function, args, waits, patience)),
+        };
+        let result = result?;
+        self.current.has_waited = result == 0 && succeeded && self.function.waits != Waits::No;
+        self.report.calls_replayed += 1;
+        if let Some(recorder) = &mut self.player.issuer.recorder {
+            let context = self.player.api.current_context().unwrap_or(0);
+            recorder.issued(self.call, self.function, args, context, result);
+        }
+        Ok(result)
+    }
+
+    #[cold]
+    fn issue_timed(&mut self, args: &[u64], waits: bool) -> Result<Code, cutape_driver::CallError> {
+        let patience = self.issuer.patience();
+        let (result, ticks) = self.player.while_lent(|api| {
+            let begin = clock::ticks();
+            let result = call_driver(api, self.function, args, waits, patience);
+            (result, clock::ticks().saturating_sub(begin))
+        });
+        let result = result?;
+        if let Some(measure) = &mut self.player.issuer.measure {
+            let recorded = Measure::returned_at(self.call).saturating_sub(self.call.ticks);
+            measure.add(self.function, recorded, ticks);
+        }
+        Ok(result)
+    }
+
+    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
+    /// it copies.
+    pub(crate) fn needs_nothing_unavailable(&mut self) -> Result<(), Skip> {
+        let cause = match self.unavailable.is_empty() {
+            true => None,
+            false => self
+                .unavailable
+                .absence(self.call, self.function, &self.ranges),
+        };
+        let Some(cause) = cause else {
+            let known = (&self.player.ranges, self.player.trace);
+            self.player
+                .unavailable
+                .note_addresses(self.call, self.function, known);
+            return Ok(());
+        };
+        if self
+            .unavailable
+            .would_write_here(self.call, self.function, &self.ranges)
+        {
+            self.comparer.bytes_comparable = false;
+            self.report.note(
+                "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
+            );
+        }
+        Err(cause.skip("memory"))
+    }
+}
 
 impl<'t> Player<'t> {
     pub(crate) fn new(
@@ -120,101 +286,6 @@ impl<'t> Player<'t> {
         self.current.decoded.compared
     }
 
-    /// True while the current call is captured into a graph instead of being carried out.
-    pub(crate) fn is_captured(&self, _call: &Call<'t>) -> bool {
-        self.current.is_captured
-    }
-
-    /// Re-issues a call from the registry's roles alone.
-    pub(crate) fn plain(&mut self, call: &Call<'t>, function: &'static Function) -> Played {
-        let frame = self.marshal(call, function, &[])?;
-        self.reissue(call, function, frame)
-    }
-
-    /// Gives a call to the driver, unless the replay knows the answer, and compares.
-    pub(crate) fn reissue(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        frame: Frame,
-    ) -> Played {
-        if call.result() == Some(INVALID_VALUE)
-            && traits::of(function).names_memory
-            && self.names_freed_memory(call, function)
-        {
-            return self.answer(call, function, frame, INVALID_VALUE);
-        }
-        let result = self.issue(call, function, &frame)?;
-        self.conclude(call, function, frame, result)
-    }
-
-    /// Re-issues a call with these bytes behind some of its parameters.
-    pub(crate) fn reissue_with(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        bytes: &[(usize, &[u8])],
-    ) -> Played {
-        let lent: Vec<Buffer> = bytes.iter().map(|(_, bytes)| Buffer::of(bytes)).collect();
-        let presets = bytes.iter().zip(&lent);
-        let presets: Vec<_> = presets
-            .map(|(at, buffer)| (at.0, buffer.address()))
-            .collect();
-        self.reissue_presets(call, function, &presets, lent)
-    }
-
-    /// Re-issues a call with these arguments, which point into `buffers`.
-    pub(crate) fn reissue_presets(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        presets: &[(usize, u64)],
-        buffers: Vec<Buffer>,
-    ) -> Played {
-        let mut frame = self.marshal(call, function, presets)?;
-        frame.buffers.extend(buffers);
-        self.reissue(call, function, frame)
-    }
-
-    /// Answers a call for the driver, with these values behind some of its parameters.
-    pub(crate) fn answer_with(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        result: Code,
-        values: &[(usize, u64)],
-    ) -> Played {
-        let mut frame = self.marshal(call, function, &[])?;
-        for &(position, value) in values {
-            frame.answer(position, value);
-        }
-        self.answer(call, function, frame, result)
-    }
-
-    /// Takes the replay's own answer for the driver's.
-    pub(crate) fn answer(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        frame: Frame,
-        result: Code,
-    ) -> Played {
-        self.issuer.count_answer(function);
-        self.conclude(call, function, frame, result)
-    }
-
-    /// True if a device operand lies in placed memory that is freed, or that no allocation covers.
-    /// The recorded driver saw that; this one may not, because granules are shared.
-    fn names_freed_memory(&self, call: &Call<'t>, function: &'static Function) -> bool {
-        function.params.iter().enumerate().any(|(position, param)| {
-            let (Role::DeviceRead(length) | Role::DeviceWrite(length)) = param.role else {
-                return false;
-            };
-            let length = length_of(call, function, length);
-            self.is_freed(call.argument(position), length)
-        })
-    }
-
     /// As above, for some bytes.
     pub(crate) fn is_freed(&self, address: u64, length: u64) -> bool {
         if address == 0 || length == 0 || self.ranges.covers(address, length) {
@@ -223,71 +294,6 @@ impl<'t> Player<'t> {
         let found = self.ranges.find(address);
         let placed = matches!(found, Found::Freed(range) if range.way != Way::Plain);
         placed || self.placement.reserves(address, 1)
-    }
-
-    /// Calls the driver. If calls overlap, other threads play meanwhile.
-    pub(crate) fn issue(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        frame: &Frame,
-    ) -> Result<Code, Skip> {
-        self.issue_with(call, function, &frame.args)
-    }
-
-    /// As [`Self::issue`], for arguments that need no frame.
-    #[inline]
-    pub(crate) fn issue_with(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        args: &[u64],
-    ) -> Result<Code, Skip> {
-        let position = &self.issuer.position;
-        position.call.store(call.index, Ordering::Relaxed);
-        if self.lease.is_some() {
-            position.enters(call.thread as usize, call.index);
-        }
-        // The program went on because the work was done; the replay must not run ahead of it.
-        let succeeded = call.succeeded();
-        let waits = succeeded && traits::of(function).is_query;
-        let patience = self.issuer.patience();
-        let result = match &self.issuer.measure {
-            Some(measure) if measure.is_of_calls() && self.is_compared() => {
-                self.issue_timed(call, function, args, waits)
-            }
-            _ => self.while_lent(|api| call_driver(api, function, args, waits, patience)),
-        };
-        let result = result?;
-        self.current.has_waited = result == 0 && succeeded && function.waits != Waits::No;
-        self.report.calls_replayed += 1;
-        if let Some(recorder) = &mut self.issuer.recorder {
-            let context = self.api.current_context().unwrap_or(0);
-            recorder.issued(call, function, args, context, result);
-        }
-        Ok(result)
-    }
-
-    #[cold]
-    fn issue_timed(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-        args: &[u64],
-        waits: bool,
-    ) -> Result<Code, cutape_driver::CallError> {
-        let patience = self.issuer.patience();
-        let (result, ticks) = self.while_lent(|api| {
-            let begin = clock::ticks();
-            let result = call_driver(api, function, args, waits, patience);
-            (result, clock::ticks().saturating_sub(begin))
-        });
-        let result = result?;
-        if let Some(measure) = &mut self.issuer.measure {
-            let recorded = Measure::returned_at(call).saturating_sub(call.ticks);
-            measure.add(function, recorded, ticks);
-        }
-        Ok(result)
     }
 
     /// Does something that may take long in the driver. If calls overlap, other threads have the
@@ -319,34 +325,6 @@ impl<'t> Player<'t> {
     pub(crate) fn has_waited(&self) -> bool {
         let as_recorded = self.report.skipped.is_empty() && self.report.divergence_count == 0;
         self.current.has_waited && as_recorded
-    }
-
-    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
-    /// it copies.
-    pub(crate) fn needs_nothing_unavailable(
-        &mut self,
-        call: &Call<'t>,
-        function: &'static Function,
-    ) -> Result<(), Skip> {
-        let cause = match self.unavailable.is_empty() {
-            true => None,
-            false => self.unavailable.absence(call, function, &self.ranges),
-        };
-        let Some(cause) = cause else {
-            let known = (&self.ranges, self.trace);
-            self.unavailable.note_addresses(call, function, known);
-            return Ok(());
-        };
-        if self
-            .unavailable
-            .would_write_here(call, function, &self.ranges)
-        {
-            self.comparer.bytes_comparable = false;
-            self.report.note(
-                "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
-            );
-        }
-        Err(cause.skip("memory"))
     }
 
     /// Notes that bytes of the program are not in the trace, at most their hash, so that bytes that

@@ -6,7 +6,7 @@ use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struc
 
 use crate::buffer::{copy_common, number};
 use crate::issue::handles::Resolved;
-use crate::issue::player::Player;
+use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::issue::types::{is_address, is_range_attribute, pointee};
 
@@ -90,26 +90,30 @@ fn take_padding(layout: &Struct, element: &mut [u8], here: &[u8]) {
     }
 }
 
-impl<'t> Player<'t> {
+impl<'t> Job<'_, 't> {
     /// Replaces what an input holds by what it means here.
     pub(crate) fn input_live(
         &mut self,
-        call: &Call<'t>,
         param: &Param,
         length: Length,
         bytes: &mut [u8],
     ) -> Result<(), Skip> {
-        match elements((self.current.decoded.function, param), length, call, true) {
+        match elements(
+            (self.current.decoded.function, param),
+            length,
+            self.call,
+            true,
+        ) {
             Elements::Plain => Ok(()),
             Elements::Values(size, meaning) => {
                 for value in bytes.chunks_exact_mut(size.max(1)) {
-                    self.value_live(call, param.name, meaning, value)?;
+                    self.value_live(param.name, meaning, value)?;
                 }
                 Ok(())
             }
             Elements::Structs(layout) => {
                 for element in bytes.chunks_exact_mut((layout.size as usize).max(1)) {
-                    self.struct_live(call, param.name, layout, element)?;
+                    self.struct_live(param.name, layout, element)?;
                 }
                 Ok(())
             }
@@ -118,7 +122,6 @@ impl<'t> Player<'t> {
 
     pub(crate) fn struct_live(
         &mut self,
-        call: &Call<'t>,
         name: &str,
         layout: &'static Struct,
         element: &mut [u8],
@@ -126,7 +129,7 @@ impl<'t> Player<'t> {
         if layout.token {
             match self.comparer.tokens.get(&(layout.name, element.to_vec())) {
                 Some(live) => element.copy_from_slice(live),
-                None if call.succeeded() => {
+                None if self.call.succeeded() => {
                     return Err(Skip::because(format!(
                         "needs a {} that no re-issued call returned",
                         layout.name
@@ -138,28 +141,17 @@ impl<'t> Player<'t> {
         }
         for field in layout.fields {
             if let Some(value) = member(element, field) {
-                self.value_live(
-                    call,
-                    &format!("{name}: {}", field.name),
-                    field.meaning,
-                    value,
-                )?;
+                self.value_live(&format!("{name}: {}", field.name), field.meaning, value)?;
             }
         }
         Ok(())
     }
 
-    fn value_live(
-        &mut self,
-        call: &Call<'t>,
-        name: &str,
-        meaning: Meaning,
-        value: &mut [u8],
-    ) -> Result<(), Skip> {
+    fn value_live(&mut self, name: &str, meaning: Meaning, value: &mut [u8]) -> Result<(), Skip> {
         let recorded = number(value);
         let live = match meaning {
-            Meaning::Handle(kind) => self.live_handle(call, kind, recorded)?,
-            Meaning::Address => self.live_address(call, recorded)?,
+            Meaning::Handle(kind) => self.live_handle(kind, recorded)?,
+            Meaning::Address => self.live_address(recorded)?,
             Meaning::Pointer if recorded != 0 => {
                 return Err(Skip::because(format!(
                     "what {name} points at is not recorded"
@@ -178,14 +170,18 @@ impl<'t> Player<'t> {
     /// that are going to pass them.
     pub(crate) fn expected_here(
         &mut self,
-        call: &Call<'t>,
         param: &Param,
         length: Length,
         recorded: &[u8],
         received: &[u8],
     ) -> Vec<u8> {
         let mut expected = recorded.to_vec();
-        match elements((self.current.decoded.function, param), length, call, false) {
+        match elements(
+            (self.current.decoded.function, param),
+            length,
+            self.call,
+            false,
+        ) {
             Elements::Plain => {}
             Elements::Values(size, meaning) => {
                 let size = size.max(1);
@@ -195,7 +191,7 @@ impl<'t> Player<'t> {
             }
             Elements::Structs(layout) if layout.name == "CUtensorMap" => {
                 // The address is encoded somewhere inside.
-                if self.moved(call) {
+                if self.moved() {
                     copy_common(&mut expected, received);
                 }
             }
@@ -229,6 +225,15 @@ impl<'t> Player<'t> {
         expected
     }
 
+    /// True if an address among the arguments lies elsewhere than recorded.
+    fn moved(&self) -> bool {
+        self.call
+            .argument_named("globalAddress")
+            .is_some_and(|address| self.ranges.translate(address) != address)
+    }
+}
+
+impl<'t> Player<'t> {
     /// Replaces one recorded value by what is expected here; one that may differ by what was
     /// received.
     pub(crate) fn value_expected(&self, meaning: Meaning, value: &mut [u8], here: &[u8]) {
@@ -254,12 +259,6 @@ impl<'t> Player<'t> {
             }
         };
         put(value, live);
-    }
-
-    /// True if an address among the arguments lies elsewhere than recorded.
-    fn moved(&self, call: &Call<'t>) -> bool {
-        call.argument_named("globalAddress")
-            .is_some_and(|address| self.ranges.translate(address) != address)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Batches of copies; each address may be of host or device memory.
 
-use cutape_format::Call;
+use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
-use cutape_registry::{Function, Kind};
 
 use super::copy::{LONGEST, MOST_ROWS, is_host, live_rows, source_bytes};
 use crate::buffer::{Buffer, lend, number, set_word, word};
 use crate::issue::frame::Frame;
-use crate::issue::player::{Job, Played, Player};
+use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
 
 const OPERATION_BYTES: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
@@ -45,12 +44,12 @@ impl Batch {
 }
 
 /// cuMemcpyBatchAsync: arrays of addresses and sizes.
-pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn lines(job: &mut Job<'_, '_>) -> Played {
     let mut arrays = [Vec::new(), Vec::new(), Vec::new()];
     for (position, array) in arrays.iter_mut().enumerate() {
-        let Some(bytes) = player.input(call, position, 8)? else {
+        let Some(bytes) = job.input(position, 8)? else {
             // NULL: the driver refuses it.
-            return player.plain(call, function);
+            return job.plain();
         };
         *array = bytes.chunks_exact(8).map(number).collect::<Vec<u64>>();
     }
@@ -59,8 +58,7 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
         .iter()
         .zip(&sources)
         .map(|(&target, &source)| {
-            let by_host =
-                |address, is_source| address != 0 && is_host(player, call, address, is_source);
+            let by_host = |address, is_source| address != 0 && is_host(job, address, is_source);
             (by_host(target, false), by_host(source, true))
         })
         .collect();
@@ -71,7 +69,7 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
             .fold(0u64, |sum, (_, &size)| sum.saturating_add(size))
     };
     let read = total(|host| host.1);
-    let mut batch = begin(player, call, read, total(|host| host.0))?;
+    let mut batch = begin(job, read, total(|host| host.0))?;
     let operands = sources.iter_mut().zip(targets.iter_mut());
     for (index, (&(target_is_host, source_is_host), (source, target))) in
         host.iter().zip(operands).enumerate()
@@ -79,56 +77,56 @@ pub(crate) fn lines(Job(player, call, function): Job<'_, '_>) -> Played {
         let length = sizes.get(index).copied().unwrap_or(0);
         *source = if source_is_host {
             let bytes = batch.next(length as usize)?;
-            match player.live_host(*source, length) {
+            match job.live_host(*source, length) {
                 Some(live) => {
-                    player.store_host(live, &bytes);
+                    job.store_host(live, &bytes);
                     live
                 }
                 None => lend(&mut batch.buffers, Buffer::of(&bytes)),
             }
         } else {
-            player.live_address(call, *source)?
+            job.live_address(*source)?
         };
         *target = if target_is_host {
-            let live = match player.live_host(*target, length) {
+            let live = match job.live_host(*target, length) {
                 Some(live) => live,
                 None => lend(&mut batch.buffers, Buffer::zeroed(length as usize)),
             };
             batch.arriving.push((live, length as usize));
             live
         } else {
-            player.live_address(call, *target)?
+            job.live_address(*target)?
         };
     }
     let presets = [
         (0, lend(&mut batch.buffers, Buffer::of_words(&targets))),
         (1, lend(&mut batch.buffers, Buffer::of_words(&sources))),
     ];
-    issue(player, call, function, &presets, batch)
+    issue(job, &presets, batch)
 }
 
 /// cuMemcpy3DBatchAsync: an array of structs.
-pub(crate) fn boxes(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some(mut operations) = player.input(call, 1, OPERATION_BYTES as u64)? else {
-        return player.plain(call, function);
+pub(crate) fn boxes(job: &mut Job<'_, '_>) -> Played {
+    let Some(mut operations) = job.input(1, OPERATION_BYTES as u64)? else {
+        return job.plain();
     };
     let (mut read, mut written) = (0u64, 0u64);
     for operation in operations.chunks_exact(OPERATION_BYTES) {
         for (side, is_source) in [(SOURCE, true), (TARGET, false)] {
-            if host_side(player, call, operation, side, is_source)? {
+            if host_side(job, operation, side, is_source)? {
                 let sum = if is_source { &mut read } else { &mut written };
                 *sum = sum.saturating_add(volume(operation));
             }
         }
     }
-    let mut batch = begin(player, call, read, written)?;
+    let mut batch = begin(job, read, written)?;
     for operation in operations.chunks_exact_mut(OPERATION_BYTES) {
         for (side, is_source) in [(SOURCE, true), (TARGET, false)] {
-            operand(player, call, operation, side, is_source, &mut batch)?;
+            operand(job, operation, side, is_source, &mut batch)?;
         }
     }
     let presets = [(1, lend(&mut batch.buffers, Buffer::of(&operations)))];
-    issue(player, call, function, &presets, batch)
+    issue(job, &presets, batch)
 }
 
 fn kind_of(operation: &[u8], side: usize) -> u64 {
@@ -151,16 +149,15 @@ fn volume(operation: &[u8]) -> u64 {
 }
 
 /// Whether a side is memory of the host.
-fn host_side<'t>(
-    player: &Player<'t>,
-    call: &Call<'t>,
+fn host_side(
+    job: &Job<'_, '_>,
     operation: &[u8],
     side: usize,
     is_source: bool,
 ) -> Result<bool, Skip> {
     let address = word(operation, side + OPERAND);
     let is_pointer = kind_of(operation, side) == POINTER && address != 0;
-    if !is_pointer || !is_host(player, call, address, is_source) {
+    if !is_pointer || !is_host(job, address, is_source) {
         return Ok(false);
     }
     let (_, height, depth) = extent(operation);
@@ -175,9 +172,8 @@ fn host_side<'t>(
 }
 
 /// Makes one operand live.
-fn operand<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+fn operand(
+    job: &mut Job<'_, '_>,
     operation: &mut [u8],
     side: usize,
     is_source: bool,
@@ -186,28 +182,28 @@ fn operand<'t>(
     let recorded = word(operation, side + OPERAND);
     match kind_of(operation, side) {
         ARRAY => {
-            let live = player.live_handle(call, Kind::Array, recorded)?;
+            let live = job.live_handle(Kind::Array, recorded)?;
             set_word(operation, side + OPERAND, live);
             return Ok(());
         }
         POINTER => {}
         _ => return Ok(()),
     }
-    if !host_side(player, call, operation, side, is_source)? {
-        let live = player.live_address(call, recorded)?;
+    if !host_side(job, operation, side, is_source)? {
+        let live = job.live_address(recorded)?;
         set_word(operation, side + OPERAND, live);
         return Ok(());
     }
     let length = volume(operation) as usize;
     let rows = rows(operation, side);
-    let pinned = live_rows(player, &rows);
+    let pinned = live_rows(job, &rows);
     let bytes = batch.next(if is_source { length } else { 0 })?;
     let pieces = match pinned {
         Some(pieces) => {
             let mut rest = bytes.as_slice();
             for &(row, length) in pieces.iter().filter(|_| is_source) {
                 let (part, behind) = rest.split_at(length.min(rest.len()));
-                player.store_host(row, part);
+                job.store_host(row, part);
                 rest = behind;
             }
             if let Some(((row, _), (live, _))) = rows.first().zip(pieces.first()) {
@@ -255,40 +251,29 @@ fn rows(operation: &[u8], side: usize) -> Vec<(u64, usize)> {
 }
 
 /// Gets the host bytes of a batch; refuses absurd ones.
-fn begin<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    read: u64,
-    written: u64,
-) -> Result<Batch, Skip> {
+fn begin(job: &mut Job<'_, '_>, read: u64, written: u64) -> Result<Batch, Skip> {
     if read > LONGEST || written > LONGEST {
         return skip("more host memory in one batch than replay provides");
     }
     Ok(Batch {
-        source: source_bytes(player, call, read)?,
+        source: source_bytes(job, read)?,
         ..Batch::default()
     })
 }
 
-fn issue<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    presets: &[(usize, u64)],
-    batch: Batch,
-) -> Played {
-    if player.is_captured(call) {
+fn issue(job: &mut Job<'_, '_>, presets: &[(usize, u64)], batch: Batch) -> Played {
+    if job.current.is_captured {
         return skip("batches of copies that are captured into a graph are not re-issued");
     }
-    let mut frame: Frame = player.marshal(call, function, presets)?;
+    let mut frame: Frame = job.marshal(presets)?;
     frame.buffers.extend(batch.buffers);
-    let result = player.issue(call, function, &frame)?;
-    if call.succeeded() && result == 0 && !batch.arriving.is_empty() {
-        player
+    let result = job.issue(&frame)?;
+    if job.call.succeeded() && result == 0 && !batch.arriving.is_empty() {
+        job.player
             .readbacks
-            .expect_pieces(call, function, batch.arriving);
+            .expect_pieces(job.call, job.function, batch.arriving);
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 #[cfg(test)]

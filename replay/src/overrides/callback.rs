@@ -2,9 +2,6 @@
 
 use std::ffi::c_void;
 
-use cutape_format::Call;
-use cutape_registry::Function;
-
 use crate::issue::player::{Job, Played, Player};
 
 extern "C" fn nothing(_data: *mut c_void) {}
@@ -12,8 +9,8 @@ extern "C" fn nothing(_data: *mut c_void) {}
 extern "C" fn nothing_of_stream(_stream: *mut c_void, _status: u32, _data: *mut c_void) {}
 
 /// cuLaunchHostFunc: keeps its place in the stream.
-pub(crate) fn host_function(Job(player, call, function): Job<'_, '_>) -> Played {
-    play(player, call, function, NOTHING as usize as u64)
+pub(crate) fn host_function(job: &mut Job<'_, '_>) -> Played {
+    play(job, NOTHING as usize as u64)
 }
 
 const NOTHING: extern "C" fn(*mut c_void) = nothing;
@@ -27,20 +24,15 @@ pub(crate) fn stub(player: &mut Player<'_>) -> u64 {
 const NOTE: &str = "host functions of the program do nothing at replay";
 
 /// cuStreamAddCallback: keeps its place in the stream.
-pub(crate) fn stream_callback(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn stream_callback(job: &mut Job<'_, '_>) -> Played {
     let stub = nothing_of_stream as extern "C" fn(*mut c_void, u32, *mut c_void) as usize as u64;
-    play(player, call, function, stub)
+    play(job, stub)
 }
 
-fn play<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    stub: u64,
-) -> Played {
-    let stub = if call.argument(1) == 0 { 0 } else { stub };
+fn play(job: &mut Job<'_, '_>, stub: u64) -> Played {
+    let stub = if job.call.argument(1) == 0 { 0 } else { stub };
     if stub != 0 {
-        player.report.note(NOTE);
+        job.report.note(NOTE);
     }
-    player.reissue_presets(call, function, &[(1, stub), (2, 0)], Vec::new())
+    job.reissue_presets(&[(1, stub), (2, 0)], Vec::new())
 }

@@ -2,7 +2,7 @@
 
 use cutape_format::{Call, layout::field};
 use cutape_registry::layout::{find_field, offset_of, size_of};
-use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, Meaning, Role};
+use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning, Role};
 
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, lend, set_word, word};
@@ -137,15 +137,15 @@ fn address_of(side: Side, words: &[u8]) -> Option<(u64, bool)> {
 }
 
 /// cuMemcpy2D, cuMemcpy3D and their like.
-pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
-    let shape = match function.family {
+pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
+    let shape = match job.function.family {
         Family::Copy(CopyOp::Described(CopyShape::Plane)) => PLANE,
         Family::Copy(CopyOp::Described(CopyShape::PeerVolume)) => PEER_VOLUME,
         _ => VOLUME,
     };
-    let words = player.input(call, 0, shape.size as u64)?;
+    let words = job.input(0, shape.size as u64)?;
     let Some(mut words) = words else {
-        return player.plain(call, function);
+        return job.plain();
     };
     if words.len() < shape.size {
         return skip("the trace holds less of its description than it reads");
@@ -157,11 +157,11 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
     let mut freed = false;
     for (side, is_source) in [(shape.source, true), (shape.target, false)] {
         if let Some(context) = side.context {
-            let live = player.live_handle(call, Kind::Context, word(&words, context))?;
+            let live = job.live_handle(Kind::Context, word(&words, context))?;
             set_word(&mut words, context, live);
         }
         if word(&words, side.memory_type) & 0xffff_ffff == ARRAY {
-            let live = player.live_handle(call, Kind::Array, word(&words, side.array))?;
+            let live = job.live_handle(Kind::Array, word(&words, side.array))?;
             set_word(&mut words, side.array, live);
             continue;
         }
@@ -169,16 +169,16 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
             // Refused by the driver, which looks at no memory for it.
             continue;
         };
-        let host = host || is_host(player, call, address, is_source);
+        let host = host || is_host(job, address, is_source);
         if !host || address == 0 || total == 0 {
             if !host && total != 0 {
                 let first = row_at(side, &words, address, extent, 0, 0);
                 let last = row_at(side, &words, address, extent, extent.1 - 1, extent.2 - 1);
-                freed |= player.is_freed(first, extent.0) || player.is_freed(last, extent.0);
+                freed |= job.is_freed(first, extent.0) || job.is_freed(last, extent.0);
             }
             let (at, live) = match host {
                 true => (side.host, 0),
-                false => (side.device, player.live_address(call, address)?),
+                false => (side.device, job.live_address(address)?),
             };
             if total != 0 || live == 0 {
                 set_word(&mut words, at, live);
@@ -193,12 +193,12 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
             _ => side.device,
         };
         let rows = rows_at(side, &words, address, extent);
-        let is_captured = player.is_captured(call);
+        let is_captured = job.current.is_captured;
         let pinned = match is_captured {
-            true => Some(player.graph_rows(&rows)?),
-            false => live_rows(player, &rows),
+            true => Some(job.graph_rows(&rows)?),
+            false => live_rows(job, &rows),
         };
-        let bytes = source_bytes(player, call, if is_source { total } else { 0 })?;
+        let bytes = source_bytes(job, if is_source { total } else { 0 })?;
         let pieces = match pinned {
             Some(pieces) => {
                 let first = rows.first().zip(pieces.first());
@@ -207,7 +207,7 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
                 for (&(row, length), part) in
                     pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize))
                 {
-                    player.store_host(row, crate::buffer::first(part, length));
+                    job.store_host(row, crate::buffer::first(part, length));
                 }
                 pieces
             }
@@ -234,12 +234,12 @@ pub(crate) fn described(Job(player, call, function): Job<'_, '_>) -> Played {
         }
     }
     let description = frame.lend(Buffer::of(&words));
-    let mut marshalled = player.marshal(call, function, &[(0, description)])?;
+    let mut marshalled = job.marshal(&[(0, description)])?;
     marshalled.buffers.extend(frame.buffers);
-    if freed && call.result() == Some(INVALID_VALUE) {
-        return player.answer(call, function, marshalled, INVALID_VALUE);
+    if freed && job.call.result() == Some(INVALID_VALUE) {
+        return job.answer(marshalled, INVALID_VALUE);
     }
-    finish(player, call, function, marshalled, 0, arriving)
+    finish(job, marshalled, 0, arriving)
 }
 
 /// Whether an address is one of device memory, as far as the replay knows.
@@ -252,11 +252,7 @@ fn is_device(player: &Player<'_>, address: u64) -> bool {
 
 /// Puts live addresses and handles into the CUDA_MEMCPY3D of a graph's node. Its host memory lives
 /// as long as the graph; each launch fills it.
-pub(crate) fn node_live<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    words: &mut [u8],
-) -> Result<(), Skip> {
+pub(crate) fn node_live(job: &mut Job<'_, '_>, words: &mut [u8]) -> Result<(), Skip> {
     let shape = VOLUME;
     let extent = extent(shape, words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
@@ -269,10 +265,10 @@ pub(crate) fn node_live<'t>(
         for at in [side.host, side.device, side.array] {
             set_word(words, at, 0);
         }
-        let is_host = kind == HOST || kind == UNIFIED && !is_device(player, device);
+        let is_host = kind == HOST || kind == UNIFIED && !is_device(job, device);
         match kind {
             ARRAY => {
-                let live = player.live_handle(call, Kind::Array, array)?;
+                let live = job.live_handle(Kind::Array, array)?;
                 set_word(words, side.array, live);
             }
             HOST | DEVICE | UNIFIED if is_host => {
@@ -284,13 +280,13 @@ pub(crate) fn node_live<'t>(
                     continue;
                 }
                 let rows = rows_at(side, words, address, extent);
-                let live = player.graph_rows(&rows)?;
+                let live = job.graph_rows(&rows)?;
                 let moved = rows.first().zip(live.first());
                 let shift = moved.map_or(0, |(row, live)| live.0.wrapping_sub(row.0));
                 set_word(words, at, address.wrapping_add(shift));
             }
             DEVICE | UNIFIED => {
-                let live = player.live_address(call, device)?;
+                let live = job.live_address(device)?;
                 set_word(words, side.device, live);
             }
             // Refused by the driver, which looks at no memory for it.
@@ -330,48 +326,44 @@ pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
 }
 
 /// Issues a copy; compares the host bytes that it brought, or waits for their arrival.
-fn finish<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
+fn finish(
+    job: &mut Job<'_, '_>,
     frame: Frame,
     position: usize,
     arriving: Vec<(u64, usize)>,
 ) -> Played {
-    let result = player.issue(call, function, &frame)?;
-    if call.succeeded() && result == 0 && !arriving.is_empty() {
-        match call
+    let result = job.issue(&frame)?;
+    if job.call.succeeded() && result == 0 && !arriving.is_empty() {
+        match job
+            .call
             .leave
             .and_then(|leave| leave.snapshot(position, field::HOST_BYTES))
         {
             Some(expected) => {
                 let received = gather(&arriving);
-                player.compare_bytes(call, function, position, &expected, &received, None);
+                job.compare_bytes(position, &expected, &received, None);
             }
-            None if traits::of(function).is_asynchronous => {
-                player.readbacks.expect_pieces(call, function, arriving);
+            None if traits::of(job.function).is_asynchronous => {
+                job.player
+                    .readbacks
+                    .expect_pieces(job.call, job.function, arriving);
             }
             None => {
-                player.report.bytes_not_compared +=
+                job.report.bytes_not_compared +=
                     arriving.iter().map(|piece| piece.1 as u64).sum::<u64>();
             }
         }
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// Whether an address that the driver looks at is host memory of the program.
-pub(super) fn is_host<'t>(
-    player: &Player<'t>,
-    call: &Call<'t>,
-    address: u64,
-    is_source: bool,
-) -> bool {
-    match player.ranges.find(address) {
+pub(super) fn is_host(job: &Job<'_, '_>, address: u64, is_source: bool) -> bool {
+    match job.ranges.find(address) {
         Found::Live(range, _) | Found::Freed(range) => range.is_host_memory(),
-        Found::Unknown if player.placement.reserves(address, 1) => false,
-        Found::Unknown if is_source => has_host_bytes(call),
-        Found::Unknown => call.succeeded(),
+        Found::Unknown if job.placement.reserves(address, 1) => false,
+        Found::Unknown if is_source => has_host_bytes(job.call),
+        Found::Unknown => job.call.succeeded(),
     }
 }
 
@@ -387,25 +379,22 @@ pub(super) fn live_rows(player: &Player<'_>, rows: &[(u64, usize)]) -> Option<Ve
 }
 
 /// The bytes that a copy reads from host memory, rows without gaps.
-pub(super) fn source_bytes<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    total: u64,
-) -> Result<Vec<u8>, Skip> {
+pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>, Skip> {
     if total == 0 {
         return Ok(Vec::new());
     }
-    let capture = call
+    let capture = job
+        .call
         .snapshots()
         .find(|capture| capture.field == field::HOST_BYTES);
-    match capture.map(|capture| player.payload(&capture)) {
+    match capture.map(|capture| job.payload(&capture)) {
         Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => {
-            player.look_for_stale(call, &bytes);
+            job.look_for_stale(&bytes);
             Ok(bytes.into_owned())
         }
         Some(Payload::Here(_)) => skip("the trace holds fewer host bytes than it reads"),
         Some(Payload::Left(_, hash)) => {
-            player.bytes_are_missing(hash);
+            job.bytes_are_missing(hash);
             Ok(vec![0; total as usize])
         }
         Some(Payload::Unreadable) | None => {
@@ -415,33 +404,33 @@ pub(super) fn source_bytes<'t>(
 }
 
 /// cuMemcpy, cuMemcpyAsync.
-pub(crate) fn unified(Job(player, call, function): Job<'_, '_>) -> Played {
-    let length = call.argument_named("ByteCount").unwrap_or(0);
+pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
+    let length = job.call.argument_named("ByteCount").unwrap_or(0);
     let mut presets = Vec::new();
     let mut buffers = Vec::new();
     let mut arriving = Vec::new();
-    for (position, param) in function.params.iter().enumerate() {
+    for (position, param) in job.function.params.iter().enumerate() {
         let is_source = match param.role {
             Role::DeviceRead(_) => true,
             Role::DeviceWrite(_) => false,
             _ => continue,
         };
-        let address = call.argument(position);
-        if address == 0 || length == 0 || !is_host(player, call, address, is_source) {
+        let address = job.call.argument(position);
+        if address == 0 || length == 0 || !is_host(job, address, is_source) {
             continue;
         }
         if length > LONGEST {
             return skip("more host memory in one copy than replay provides");
         }
-        let bytes = source_bytes(player, call, if is_source { length } else { 0 })?;
-        let is_captured = player.is_captured(call);
+        let bytes = source_bytes(job, if is_source { length } else { 0 })?;
+        let is_captured = job.current.is_captured;
         let kept = match is_captured {
-            true => Some(player.graph_host(address, length)?),
-            false => player.live_host(address, length),
+            true => Some(job.graph_host(address, length)?),
+            false => job.live_host(address, length),
         };
         let live = match kept {
             Some(live) => {
-                player.store_host(live, &bytes);
+                job.store_host(live, &bytes);
                 live
             }
             None => {
@@ -457,16 +446,16 @@ pub(crate) fn unified(Job(player, call, function): Job<'_, '_>) -> Played {
             arriving.push((live, length as usize));
         }
     }
-    let mut frame = player.marshal(call, function, &presets)?;
+    let mut frame = job.marshal(&presets)?;
     frame.buffers.extend(buffers);
     let freed = [0, 1].into_iter().any(|position| {
         presets.iter().all(|preset| preset.0 != position)
-            && player.is_freed(call.argument(position), length)
+            && job.is_freed(job.call.argument(position), length)
     });
-    if freed && call.result() == Some(INVALID_VALUE) {
-        return player.answer(call, function, frame, INVALID_VALUE);
+    if freed && job.call.result() == Some(INVALID_VALUE) {
+        return job.answer(frame, INVALID_VALUE);
     }
-    finish(player, call, function, frame, 0, arriving)
+    finish(job, frame, 0, arriving)
 }
 
 #[cfg(test)]

@@ -3,15 +3,16 @@
 use crate::issue::player::{Job, Played};
 
 /// cuDeviceGetByPCIBusId: passes the bus address of the device that replaces the recorded one.
-pub(crate) fn by_bus_id(Job(player, call, function): Job<'_, '_>) -> Played {
-    let device = call
+pub(crate) fn by_bus_id(job: &mut Job<'_, '_>) -> Played {
+    let device = job
+        .call
         .out(0)
-        .filter(|_| call.succeeded())
+        .filter(|_| job.call.succeeded())
         .map(|device| device as i32)
-        .filter(|&device| !player.machine.devices.is_same(device))
-        .and_then(|device| player.machine.devices.ordinal(device));
-    let Some(text) = device.and_then(|device| player.api.bus_id(device).ok()) else {
-        return player.plain(call, function);
+        .filter(|&device| !job.machine.devices.is_same(device))
+        .and_then(|device| job.machine.devices.ordinal(device));
+    let Some(text) = device.and_then(|device| job.api.bus_id(device).ok()) else {
+        return job.plain();
     };
-    player.reissue_with(call, function, &[(1, &text)])
+    job.reissue_with(&[(1, &text)])
 }

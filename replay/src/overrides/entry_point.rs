@@ -5,24 +5,24 @@ use crate::issue::skip::skip;
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.
-pub(crate) fn proc_address(Job(player, call, function): Job<'_, '_>) -> Played {
-    let frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
-    if player.is_compared()
-        && call.succeeded()
+pub(crate) fn proc_address(job: &mut Job<'_, '_>) -> Played {
+    let frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
+    if job.is_compared()
+        && job.call.succeeded()
         && result == 0
-        && let (Some(recorded), Some(received)) = (call.out(1), frame.word_at(1))
+        && let (Some(recorded), Some(received)) = (job.call.out(1), frame.word_at(1))
         && (recorded == 0) != (received == 0)
-        && !player.machine.asks_for_machine(call, function)
+        && !job.machine.asks_for_machine(job.call, job.function)
     {
         let text = |address: u64| if address == 0 { "not found" } else { "found" }.to_owned();
         let texts = (text(recorded), text(received));
-        player.diverge(call, function, What::OutParameter, Some(1), texts);
+        job.diverge(What::OutParameter, Some(1), texts);
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// The tables are of the driver's own concern; what they are used for is not recorded either.
-pub(crate) fn export_table(_: Job<'_, '_>) -> Played {
+pub(crate) fn export_table(_: &mut Job<'_, '_>) -> Played {
     skip("private table")
 }

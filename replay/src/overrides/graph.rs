@@ -54,19 +54,19 @@ fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
 }
 
 /// cuGraphLaunch: fills the host memory that its copies read, and expects what they write.
-pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
-    let ranges = piece(player, call, 0, field::HOST_RANGES).unwrap_or_default();
+pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
+    let ranges = piece(job, 0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
-    let snapshots = call.snapshots();
+    let snapshots = job.call.snapshots();
     let snapshots = snapshots.filter(|snapshot| snapshot.field == field::HOST_BYTES);
     for (range, snapshot) in sources.zip(snapshots) {
-        let Some(rows) = player.find_graph_rows(&range.rows) else {
+        let Some(rows) = job.find_graph_rows(&range.rows) else {
             continue;
         };
-        match player.payload(&snapshot) {
+        match job.payload(&snapshot) {
             Payload::Here(bytes) => {
-                player.look_for_stale(call, &bytes);
+                job.look_for_stale(&bytes);
                 let mut rest: &[u8] = &bytes;
                 for &(row, length) in &rows {
                     let Some((part, behind)) = rest.split_at_checked(length) else {
@@ -74,32 +74,29 @@ pub(crate) fn launch(Job(player, call, function): Job<'_, '_>) -> Played {
                     };
                     rest = behind;
                     // A copy that is on its way there brings what the recorder did not see yet.
-                    if !player
-                        .readbacks
-                        .any_in(row, row.saturating_add(length as u64))
-                    {
-                        player.store_host(row, part);
+                    if !job.readbacks.any_in(row, row.saturating_add(length as u64)) {
+                        job.store_host(row, part);
                     }
                 }
             }
-            Payload::Left(_, hash) => player.bytes_are_missing(hash),
+            Payload::Left(_, hash) => job.bytes_are_missing(hash),
             Payload::Unreadable => {}
         }
         for &(row, length) in &rows {
-            player.lent.in_flight.reads(row, row + length as u64);
+            job.lent.in_flight.reads(row, row + length as u64);
         }
     }
-    let frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
-    if call.succeeded() && result == 0 && !player.is_captured(call) {
+    let frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
+    if job.call.succeeded() && result == 0 && !job.current.is_captured {
         for range in ranges.iter().filter(|range| !range.is_source) {
-            if let Some(rows) = player.find_graph_rows(&range.rows) {
-                let readbacks = &mut player.readbacks;
-                readbacks.expect_of_graph(call, function, range.address, rows);
+            if let Some(rows) = job.find_graph_rows(&range.rows) {
+                let readbacks = &mut job.player.readbacks;
+                readbacks.expect_of_graph(job.call, job.function, range.address, rows);
             }
         }
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// Sorts the live handles of a list like the recorded ones. Handles that the replay does not know
@@ -140,18 +137,18 @@ fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
 }
 
 /// cuGraphGetNodes and similar: lists of nodes, whose order may differ.
-pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
-    let mut frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
-    if result == 0 && call.succeeded() {
+pub(crate) fn list_nodes(job: &mut Job<'_, '_>) -> Played {
+    let mut frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
+    if result == 0 && job.call.succeeded() {
         for place in frame.places.clone() {
             if !matches!(place.expect, Expect::Found(Kind::GraphNode, _)) {
                 continue;
             }
-            let recorded = handles_of(call.out_bytes(place.position).unwrap_or_default());
+            let recorded = handles_of(job.call.out_bytes(place.position).unwrap_or_default());
             let mut live = handles_of(&frame.received(&place));
             live.truncate(recorded.len());
-            match matched(&recorded, &live, |handle| known_node(player, handle)) {
+            match matched(&recorded, &live, |handle| known_node(job, handle)) {
                 Ok(ordered) => {
                     let bytes: Vec<u8> = ordered.iter().flat_map(|one| one.to_le_bytes()).collect();
                     frame.overwrite(place.address, &bytes);
@@ -160,24 +157,29 @@ pub(crate) fn list_nodes(Job(player, call, function): Job<'_, '_>) -> Played {
                     let position = place.position;
                     let expected = format!("node {missing:#x} in the list");
                     let texts = (expected, "another node".to_owned());
-                    player.diverge(call, function, What::OutParameter, Some(position), texts);
+                    job.diverge(What::OutParameter, Some(position), texts);
                     frame.places.retain(|other| other.position != position);
                 }
             }
         }
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// cuStreamGetCaptureInfo: learns the nodes that the next captured call depends on.
-pub(crate) fn capture_info(Job(player, call, function): Job<'_, '_>) -> Played {
-    let frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
-    let at = |name: &str| function.params.iter().position(|param| param.name == name);
+pub(crate) fn capture_info(job: &mut Job<'_, '_>) -> Played {
+    let frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
+    let at = |name: &str| {
+        job.function
+            .params
+            .iter()
+            .position(|param| param.name == name)
+    };
     if result == 0
-        && call.succeeded()
+        && job.call.succeeded()
         && let (Some(nodes), Some(count)) = (at("dependencies_out"), at("numDependencies_out"))
-        && let Some(leave) = call.leave
+        && let Some(leave) = job.call.leave
         && let Some(recorded) = leave.snapshot(nodes, field::ELEMENTS)
         && let Some(recorded) = recorded.bytes.inline()
         && let (Some(array), Some(count)) = (frame.word_at(nodes), frame.word_at(count))
@@ -185,40 +187,40 @@ pub(crate) fn capture_info(Job(player, call, function): Job<'_, '_>) -> Played {
         let recorded = handles_of(recorded);
         if array != 0 && count as usize == recorded.len() {
             let live = handles_of(&read_memory(array, recorded.len() * 8));
-            let ordered = matched(&recorded, &live, |handle| known_node(player, handle));
+            let ordered = matched(&recorded, &live, |handle| known_node(job, handle));
             for (&recorded, live) in recorded.iter().zip(ordered.unwrap_or_default()) {
                 let key = (Kind::GraphNode, recorded);
-                let (belongs, by) = (Belongs::default(), By::call(call, function));
-                player.handles.find(key, Some(live), belongs, by);
+                let (belongs, by) = (Belongs::default(), By::call(job.call, job.function));
+                job.handles.find(key, Some(live), belongs, by);
             }
         }
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// cuGraphInstantiateWithParams: the stream that it uploads on is in the struct.
-pub(crate) fn instantiate(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn instantiate(job: &mut Job<'_, '_>) -> Played {
     use cutape_driver::types::CUDA_GRAPH_INSTANTIATE_PARAMS as Params;
     const PARAMS: usize = 2;
     const STREAM: usize = std::mem::offset_of!(Params, hUploadStream);
-    let Some(mut bytes) = player.input(call, PARAMS, 0)? else {
-        return player.plain(call, function);
+    let Some(mut bytes) = job.input(PARAMS, 0)? else {
+        return job.plain();
     };
     if let Some(stream) = bytes.get_mut(STREAM..STREAM + 8) {
-        let live = player.live_handle(call, Kind::Stream, number(stream))?;
+        let live = job.live_handle(Kind::Stream, number(stream))?;
         copy_common(stream, &live.to_le_bytes());
     }
-    player.reissue_with(call, function, &[(PARAMS, &bytes)])
+    job.reissue_with(&[(PARAMS, &bytes)])
 }
 
 /// cuGraphKernelNodeSetAttribute.
-pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn set_attribute(job: &mut Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
-    let Some(bytes) = player.input(call, VALUE, 0)? else {
-        return player.plain(call, function);
+    let Some(bytes) = job.input(VALUE, 0)? else {
+        return job.plain();
     };
-    let bytes = launch::attribute_value_live(player, call, call.argument(1), &bytes)?;
-    player.reissue_with(call, function, &[(VALUE, &bytes)])
+    let bytes = launch::attribute_value_live(job, job.call.argument(1), &bytes)?;
+    job.reissue_with(&[(VALUE, &bytes)])
 }
 
 /// How many bytes of an attribute's value are numbers, which can be compared.
@@ -230,58 +232,58 @@ fn comparable(attribute: u64) -> usize {
 }
 
 /// cuGraphKernelNodeGetAttribute: compares the member of the union that the attribute uses.
-pub(crate) fn get_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn get_attribute(job: &mut Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
-    let mut frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
+    let mut frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
     if let Some(place) = frame.remove_place(VALUE)
         && result == 0
-        && let Some(expected) = call.out_bytes(VALUE)
+        && let Some(expected) = job.call.out_bytes(VALUE)
     {
         let mut value = expected.to_vec();
-        let length = comparable(call.argument(1)).min(value.len());
+        let length = comparable(job.call.argument(1)).min(value.len());
         copy_common(&mut value, first(&frame.received(&place), length));
-        player.compare_out(call, function, VALUE, &value);
+        job.compare_out(VALUE, &value);
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// cuGraphConditionalHandleCreate: the handle is a number that the program passes to kernels.
-pub(crate) fn condition(Job(player, call, function): Job<'_, '_>) -> Played {
-    let frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
+pub(crate) fn condition(job: &mut Job<'_, '_>) -> Played {
+    let frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
     if result == 0
-        && call.succeeded()
-        && let (Some(recorded), Some(live)) = (call.out(0), frame.word_at(0))
+        && job.call.succeeded()
+        && let (Some(recorded), Some(live)) = (job.call.out(0), frame.word_at(0))
     {
-        player.captures.conditions.insert(recorded, live);
+        job.captures.conditions.insert(recorded, live);
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// cuUserObjectCreate: the destructor of the program is replaced by one that does nothing.
-pub(crate) fn user_object(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn user_object(job: &mut Job<'_, '_>) -> Played {
     const POINTER: usize = 1;
     const DESTROY: usize = 2;
-    let stub = match call.argument(DESTROY) {
+    let stub = match job.call.argument(DESTROY) {
         0 => 0,
-        _ => callback::stub(player),
+        _ => callback::stub(job),
     };
-    let pointer = match call.argument(POINTER) {
+    let pointer = match job.call.argument(POINTER) {
         0 => 0,
-        _ => player.lent.nothing(),
+        _ => job.lent.nothing(),
     };
     let presets = [(POINTER, pointer), (DESTROY, stub)];
-    player.reissue_presets(call, function, &presets, Vec::new())
+    job.reissue_presets(&presets, Vec::new())
 }
 
 /// cuGraphDebugDotPrint: writes a temporary file and removes it.
-pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn dot(job: &mut Job<'_, '_>) -> Played {
     const PATH: usize = 1;
-    if call.argument(PATH) == 0 || !call.succeeded() {
+    if job.call.argument(PATH) == 0 || !job.call.succeeded() {
         // Without a path the driver refuses it; a failure may have been due to the program's path.
-        if call.argument(PATH) == 0 {
-            return player.plain(call, function);
+        if job.call.argument(PATH) == 0 {
+            return job.plain();
         }
         return skip("failed to write a file of the program's");
     }
@@ -290,7 +292,7 @@ pub(crate) fn dot(Job(player, call, function): Job<'_, '_>) -> Played {
         return skip("the folder for temporary files has no name in UTF-8");
     };
     let name = format!("{text}\0");
-    let played = player.reissue_with(call, function, &[(PATH, name.as_bytes())]);
+    let played = job.reissue_with(&[(PATH, name.as_bytes())]);
     if let Err(error) = std::fs::remove_file(&path) {
         tracing::debug!("{text}: {error}");
     }

@@ -8,7 +8,7 @@ use cutape_driver::types::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeType_enum,
     CUstreamBatchMemOpParams,
 };
-use cutape_format::{Call, layout::field};
+use cutape_format::layout::field;
 use cutape_registry::{Function, Kind, Role, structure};
 use std::mem::offset_of;
 
@@ -173,35 +173,35 @@ fn body(shape: Shape, bytes: &[u8]) -> (Shape, usize) {
 }
 
 /// Functions that are given the parameters of a node.
-pub(crate) fn given(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some((position, shape)) = place_of(function) else {
-        return player.plain(call, function);
+pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
+    let Some((position, shape)) = place_of(job.function) else {
+        return job.plain();
     };
-    let Some(mut bytes) = player.input(call, position, 0)? else {
-        return player.plain(call, function);
+    let Some(mut bytes) = job.input(position, 0)? else {
+        return job.plain();
     };
     let (shape, begin) = body(shape, &bytes);
     let mut buffers = Vec::new();
-    let param = function.params.get(position);
+    let param = job.function.params.get(position);
     if shape == Shape::Copy && param.is_some_and(|param| param.c_type.contains("CUgraphNodeParams"))
     {
-        let context = player.live_handle(call, Kind::Context, word(&bytes, BODY + COPY_CONTEXT))?;
+        let context = job.live_handle(Kind::Context, word(&bytes, BODY + COPY_CONTEXT))?;
         set_word(&mut bytes, BODY + COPY_CONTEXT, context);
     }
     let recorded = bytes.clone();
     let described = bytes.get_mut(begin..).unwrap_or_default();
-    make_live(player, call, position, shape, described, &mut buffers)?;
+    make_live(job, position, shape, described, &mut buffers)?;
     let buffer = Buffer::of(&bytes);
     let address = buffer.address();
-    let mut frame = player.marshal(call, function, &[(position, address)])?;
+    let mut frame = job.marshal(&[(position, address)])?;
     frame.buffers.extend(buffers);
     frame.buffers.push(buffer);
-    let result = player.issue(call, function, &frame)?;
-    if result == 0 && call.succeeded() {
+    let result = job.issue(&frame)?;
+    if result == 0 && job.call.succeeded() {
         let returned = read_memory(address + begin as u64, recorded.len() - begin);
         match shape {
-            Shape::Allocation => allocated(player, call, function, position, begin, &returned),
-            Shape::Condition => bodies(player, call, function, position, &returned),
+            Shape::Allocation => allocated(job, position, begin, &returned),
+            Shape::Condition => bodies(job, position, &returned),
             _ => {}
         }
     }
@@ -210,13 +210,12 @@ pub(crate) fn given(Job(player, call, function): Job<'_, '_>) -> Played {
         let lent = buffer.address();
         frame.places.iter().any(|place| place.address == lent)
     });
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// Puts live values into one struct.
-fn make_live<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+fn make_live(
+    job: &mut Job<'_, '_>,
     position: usize,
     shape: Shape,
     bytes: &mut [u8],
@@ -232,8 +231,8 @@ fn make_live<'t>(
             continue;
         }
         let live = match member {
-            Member::Handle(kind) => player.live_handle(call, kind, recorded)?,
-            Member::Address => player.live_address(call, recorded)?,
+            Member::Handle(kind) => job.live_handle(kind, recorded)?,
+            Member::Address => job.live_address(recorded)?,
         };
         set_word(bytes, at, live);
     }
@@ -242,15 +241,15 @@ fn make_live<'t>(
             let params = offset_of!(CUDA_KERNEL_NODE_PARAMS, kernelParams);
             let extra = offset_of!(CUDA_KERNEL_NODE_PARAMS, extra);
             let given = (word(bytes, params) != 0, word(bytes, extra) != 0);
-            let built = launch::node_parameters(player, call, position, recorded_kernel, given)?;
+            let built = launch::node_parameters(job, position, recorded_kernel, given)?;
             set_word(bytes, params, built.kernel_params);
             set_word(bytes, extra, built.extra);
             buffers.extend(built.buffers);
         }
-        Shape::Copy => copy::node_live(player, call, bytes)?,
+        Shape::Copy => copy::node_live(job, bytes)?,
         Shape::Host => {
             if word(bytes, 0) != 0 {
-                set_word(bytes, 0, callback::stub(player));
+                set_word(bytes, 0, callback::stub(job));
             }
             set_word(bytes, 8, 0);
         }
@@ -258,7 +257,7 @@ fn make_live<'t>(
             let array = offset_of!(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
             let live = match word(bytes, array) {
                 0 => 0,
-                _ => lend(buffers, operations(player, call, position)?),
+                _ => lend(buffers, operations(job, position)?),
             };
             set_word(bytes, array, live);
         }
@@ -266,7 +265,7 @@ fn make_live<'t>(
             let array = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, accessDescs);
             let mut descriptions = match word(bytes, array) {
                 0 => Vec::new(),
-                _ => elements(player, call, position)?,
+                _ => elements(job, position)?,
             };
             // The devices that they name; the pool's properties come first in the struct.
             for (name, described) in [
@@ -277,7 +276,7 @@ fn make_live<'t>(
                     continue;
                 };
                 for element in described.chunks_exact_mut((layout.size as usize).max(1)) {
-                    player.struct_live(call, name, layout, element)?;
+                    job.struct_live(name, layout, element)?;
                 }
             }
             let live = match word(bytes, array) {
@@ -288,7 +287,7 @@ fn make_live<'t>(
         }
         Shape::Condition => {
             let recorded = word(bytes, 0);
-            let live = player.captures.conditions.get(&recorded).copied();
+            let live = job.captures.conditions.get(&recorded).copied();
             set_word(bytes, 0, live.unwrap_or(recorded));
             set_word(
                 bytes,
@@ -305,23 +304,19 @@ fn make_live<'t>(
 }
 
 /// The array that a member leads to.
-fn elements<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Result<Vec<u8>, Skip> {
-    piece(player, call, position, field::ELEMENTS)
+fn elements(job: &Job<'_, '_>, position: usize) -> Result<Vec<u8>, Skip> {
+    piece(job, position, field::ELEMENTS)
         .ok_or_else(|| Skip::because("an array that its parameters lead to is not in the trace"))
 }
 
 /// The operations of a batch, with live addresses.
-fn operations<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    position: usize,
-) -> Result<Buffer, Skip> {
-    let mut operations = elements(player, call, position)?;
+fn operations(job: &mut Job<'_, '_>, position: usize) -> Result<Buffer, Skip> {
+    let mut operations = elements(job, position)?;
     for operation in operations.chunks_exact_mut(size_of::<CUstreamBatchMemOpParams>()) {
         // Waits and writes of 32 and 64 bits; the other kinds name no memory. The driver sets the
         // alias.
         if matches!(number(first(operation, 4)), 1 | 2 | 4 | 5) {
-            let live = player.live_address(call, word(operation, 8))?;
+            let live = job.live_address(word(operation, 8))?;
             set_word(operation, 8, live);
             set_word(operation, 32, 0);
         }
@@ -330,16 +325,9 @@ fn operations<'t>(
 }
 
 /// Adds the memory of an allocation node to the ranges.
-fn allocated<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    position: usize,
-    begin: usize,
-    returned: &[u8],
-) {
+fn allocated(job: &mut Job<'_, '_>, position: usize, begin: usize, returned: &[u8]) {
     let at = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
-    let Some(recorded) = call.out_bytes(position) else {
+    let Some(recorded) = job.call.out_bytes(position) else {
         return;
     };
     let start = word(recorded, begin + at);
@@ -352,17 +340,17 @@ fn allocated<'t>(
         return;
     }
     if start != live {
-        player.report.translated.push(Translated {
-            call: call.index,
-            function: function.name.to_owned(),
+        job.player.report.translated.push(Translated {
+            call: job.call.index,
+            function: job.function.name.to_owned(),
             recorded: start,
             replayed: live,
             length,
             reason: "the driver places the memory of graphs".to_owned(),
         });
     }
-    let context = player.api.current_context().unwrap_or(0);
-    player.ranges.insert(Range {
+    let context = job.api.current_context().unwrap_or(0);
+    job.player.ranges.insert(Range {
         start,
         length,
         live,
@@ -370,22 +358,17 @@ fn allocated<'t>(
         way: Way::Plain,
         context,
         owner: None,
-        made: call.index,
-        made_by: function,
+        made: job.call.index,
+        made_by: job.function,
         ended: None,
         flags: 0,
     });
 }
 
 /// Adds the body graphs of a conditional node to the handles.
-fn bodies<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    position: usize,
-    returned: &[u8],
-) {
-    let recorded = call
+fn bodies(job: &mut Job<'_, '_>, position: usize, returned: &[u8]) {
+    let recorded = job
+        .call
         .leave
         .and_then(|leave| leave.snapshot(position, field::ELEMENTS))
         .and_then(|capture| capture.bytes.inline());
@@ -401,35 +384,35 @@ fn bodies<'t>(
     }
     let live = read_memory(graphs, count * 8);
     let belongs = Belongs {
-        parent: call.out(0).map(|node| (Kind::GraphNode, node)),
+        parent: job.call.out(0).map(|node| (Kind::GraphNode, node)),
         context: 0,
     };
     for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
         let key = (Kind::Graph, number(recorded));
         let live = Some(number(live));
-        player
+        job.player
             .handles
-            .insert(key, live, belongs, By::call(call, function));
+            .insert(key, live, belongs, By::call(job.call, job.function));
     }
 }
 
 /// Functions that return the parameters of a node: compares numbers, and the handles and addresses
 /// that the replay knows; other pointers are the driver's own.
-pub(crate) fn asked(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some((position, shape)) = place_of(function) else {
-        return player.plain(call, function);
+pub(crate) fn asked(job: &mut Job<'_, '_>) -> Played {
+    let Some((position, shape)) = place_of(job.function) else {
+        return job.plain();
     };
-    let mut frame: Frame = player.marshal(call, function, &[])?;
-    let result = player.issue(call, function, &frame)?;
+    let mut frame: Frame = job.marshal(&[])?;
+    let result = job.issue(&frame)?;
     if let Some(place) = frame.remove_place(position)
         && result == 0
-        && let Some(expected) = call.out_bytes(position)
+        && let Some(expected) = job.call.out_bytes(position)
     {
         let received = frame.received(&place);
-        let masked = masked(player, shape, expected, &received);
-        player.compare_out(call, function, position, &masked);
+        let masked = masked(job, shape, expected, &received);
+        job.compare_out(position, &masked);
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }
 
 /// The recorded bytes, with the received ones where they can be compared.

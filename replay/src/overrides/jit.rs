@@ -1,10 +1,10 @@
 //! JIT option arrays: numbers as recorded, buffers and tables in memory of the replayer's own.
 
-use cutape_format::{Call, layout::field};
+use cutape_format::layout::field;
 
 use crate::buffer::{Buffer, lend, number};
 use crate::compare::payload::Payload;
-use crate::issue::player::Player;
+use crate::issue::player::Job;
 use crate::issue::skip::{Skip, skip};
 
 // Numbers of CUjit_option whose value is more than a number.
@@ -50,16 +50,15 @@ impl JitOptions {
 
 /// Rebuilds the option array of a call. Texts in the logs are not compared: they contain versions,
 /// times and addresses.
-pub(crate) fn options<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    positions: Positions,
-) -> Result<JitOptions, Skip> {
+pub(crate) fn options(job: &mut Job<'_, '_>, positions: Positions) -> Result<JitOptions, Skip> {
     let mut built = JitOptions::default();
-    let count = call.argument(positions.count);
-    if call.argument(positions.options) == 0 || call.argument(positions.values) == 0 || count == 0 {
+    let count = job.call.argument(positions.count);
+    if job.call.argument(positions.options) == 0
+        || job.call.argument(positions.values) == 0
+        || count == 0
+    {
         // NULL stays NULL, so that the driver says the same about it.
-        let mut stub = |position| match call.argument(position) {
+        let mut stub = |position| match job.call.argument(position) {
             0 => 0,
             _ => lend(&mut built.buffers, Buffer::zeroed(4096)),
         };
@@ -75,8 +74,8 @@ pub(crate) fn options<'t>(
     }
     let words = |bytes: &[u8], width| bytes.chunks_exact(width).map(number).collect::<Vec<u64>>();
     let piece = |position, name| {
-        let capture = call.snapshot(position, name)?;
-        match player.payload(&capture) {
+        let capture = job.call.snapshot(position, name)?;
+        match job.payload(&capture) {
             Payload::Here(bytes) => Some(bytes.into_owned()),
             _ => None,
         }
@@ -139,7 +138,7 @@ pub(crate) fn options<'t>(
                 };
                 let live: Vec<u64> = words(&addresses, 8)
                     .into_iter()
-                    .map(|address| player.ranges.translate(address))
+                    .map(|address| job.ranges.translate(address))
                     .collect();
                 *value = lend(&mut built.buffers, Buffer::of_words(&live));
             }

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use cutape_format::{Bytes, Call, layout::field};
+use cutape_format::{Bytes, layout::field};
+use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
-use cutape_registry::{Function, Kind};
 
 use crate::buffer::{Buffer, copy_common, first, lend, number, set_word, word};
 use crate::compare::payload::Payload;
@@ -57,12 +57,12 @@ impl Parameters {
 }
 
 /// cuLaunchKernel.
-pub(crate) fn kernel(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
     const FUNCTION: usize = 0;
     const STREAM: usize = 8;
     const KERNEL_PARAMS: usize = 9;
     const EXTRA: usize = 10;
-    let mut args: [u64; EXTRA + 1] = player.current.decoded.arguments();
+    let mut args: [u64; EXTRA + 1] = job.current.decoded.arguments();
     let given = Given {
         handle: args[FUNCTION],
         has_params: args[KERNEL_PARAMS] != 0,
@@ -72,109 +72,101 @@ pub(crate) fn kernel(Job(player, call, function): Job<'_, '_>) -> Played {
         keeps_memory: false,
     };
     let mut parameters = Parameters::default();
-    rebuild(player, call, given, &mut parameters)?;
+    rebuild(job, given, &mut parameters)?;
     args[FUNCTION] = match parameters.given {
         Some((live, _)) => live,
-        None => player.live_handle(call, Kind::Function, args[FUNCTION])?,
+        None => job.live_handle(Kind::Function, args[FUNCTION])?,
     };
-    let stream = match player.handles.live_stream(args[STREAM]) {
+    let stream = match job.handles.live_stream(args[STREAM]) {
         Some(stream) => Ok(stream),
-        None => player.live_handle(call, Kind::Stream, args[STREAM]),
+        None => job.live_handle(Kind::Stream, args[STREAM]),
     };
     args[KERNEL_PARAMS] = parameters.kernel_params;
     args[EXTRA] = parameters.extra;
     let issued = stream.and_then(|stream| {
         args[STREAM] = stream;
-        player.issue_with(call, function, &args)
+        job.issue_with(&args)
     });
-    parameters.release(player);
+    parameters.release(job);
     let result = issued?;
     // A launch that succeeded gives nothing back and ends nothing.
-    if result != 0 || !call.succeeded() {
-        player.conclude(call, function, Frame::default(), result)?;
+    if result != 0 || !job.call.succeeded() {
+        job.conclude(Frame::default(), result)?;
     }
     Ok(())
 }
 
 /// cuLaunchCooperativeKernel: has no `extra`.
-pub(crate) fn cooperative(Job(player, call, function): Job<'_, '_>) -> Played {
-    let parameters = parameters(player, call, (0, 9, None))?;
+pub(crate) fn cooperative(job: &mut Job<'_, '_>) -> Played {
+    let parameters = parameters(job, (0, 9, None))?;
     let presets = [(9, parameters.kernel_params)];
-    launch(player, call, function, &presets, parameters)
+    launch(job, &presets, parameters)
 }
 
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not
 /// recorded.
-pub(crate) fn multi_device(_: Job<'_, '_>) -> Played {
+pub(crate) fn multi_device(_: &mut Job<'_, '_>) -> Played {
     skip("its list of launches is not recorded")
 }
 
 /// cuLaunchKernelEx.
-pub(crate) fn kernel_ex(Job(player, call, function): Job<'_, '_>) -> Played {
-    let mut parameters = parameters(player, call, (1, 2, Some(3)))?;
-    let config = config(player, call, 0, &mut parameters)?;
+pub(crate) fn kernel_ex(job: &mut Job<'_, '_>) -> Played {
+    let mut parameters = parameters(job, (1, 2, Some(3)))?;
+    let config = config(job, 0, &mut parameters)?;
     let presets = [
         (0, config),
         (2, parameters.kernel_params),
         (3, parameters.extra),
     ];
-    launch(player, call, function, &presets, parameters)
+    launch(job, &presets, parameters)
 }
 
 /// cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters.
-pub(crate) fn clusters(Job(player, call, function): Job<'_, '_>) -> Played {
+pub(crate) fn clusters(job: &mut Job<'_, '_>) -> Played {
     const CONFIG: usize = 2;
     let mut built = Parameters::default();
-    let config = config(player, call, CONFIG, &mut built)?;
-    player.reissue_presets(call, function, &[(CONFIG, config)], built.buffers)
+    let config = config(job, CONFIG, &mut built)?;
+    job.reissue_presets(&[(CONFIG, config)], built.buffers)
 }
 
-fn launch<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    presets: &[(usize, u64)],
-    mut parameters: Parameters,
-) -> Played {
-    let mut frame = player.marshal(call, function, presets)?;
-    let result = player.issue(call, function, &frame)?;
+fn launch(job: &mut Job<'_, '_>, presets: &[(usize, u64)], mut parameters: Parameters) -> Played {
+    let mut frame = job.marshal(presets)?;
+    let result = job.issue(&frame)?;
     // A launch writes nothing: no memory of the frame is read again.
     parameters.buffers.append(&mut frame.buffers);
-    parameters.release(player);
-    player.conclude(call, function, frame, result)
+    parameters.release(job);
+    job.conclude(frame, result)
 }
 
 /// Rebuilds the parameters; `at` says where the function, `kernelParams` and `extra` stand.
-fn parameters<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+fn parameters(
+    job: &mut Job<'_, '_>,
     at: (usize, usize, Option<usize>),
 ) -> Result<Parameters, Skip> {
     let (function, params, extra) = at;
     let given = Given {
-        handle: call.argument(function),
-        has_params: call.argument(params) != 0,
+        handle: job.call.argument(function),
+        has_params: job.call.argument(params) != 0,
         params,
-        extra: extra.filter(|&position| call.argument(position) != 0),
+        extra: extra.filter(|&position| job.call.argument(position) != 0),
         takes_extra: extra.is_some(),
         keeps_memory: false,
     };
     let mut built = Parameters::default();
-    rebuild(player, call, given, &mut built)?;
+    rebuild(job, given, &mut built)?;
     Ok(built)
 }
 
 /// The parameters of a kernel node, which stand behind one struct; `given` says whether there are
 /// `kernelParams` and `extra`.
-pub(crate) fn node_parameters<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+pub(crate) fn node_parameters(
+    job: &mut Job<'_, '_>,
     position: usize,
     handle: u64,
     given: (bool, bool),
 ) -> Result<Parameters, Skip> {
     // Without a layout only the packed form can be given.
-    let takes_extra = player.issuer.kernels.layout(handle).is_empty();
+    let takes_extra = job.issuer.kernels.layout(handle).is_empty();
     let given = Given {
         handle,
         has_params: given.0,
@@ -184,7 +176,7 @@ pub(crate) fn node_parameters<'t>(
         keeps_memory: true,
     };
     let mut built = Parameters::default();
-    rebuild(player, call, given, &mut built)?;
+    rebuild(job, given, &mut built)?;
     Ok(built)
 }
 
@@ -202,12 +194,7 @@ struct Given {
     keeps_memory: bool,
 }
 
-fn rebuild<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    given: Given,
-    built: &mut Parameters,
-) -> Result<(), Skip> {
+fn rebuild(job: &mut Job<'_, '_>, given: Given, built: &mut Parameters) -> Result<(), Skip> {
     let Given {
         handle,
         has_params,
@@ -221,60 +208,61 @@ fn rebuild<'t>(
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
-        built.kernel_params = player.lent.stub();
+        built.kernel_params = job.lent.stub();
         built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
         return Ok(());
     }
-    let inline = player.current.decoded.kernel_parameters;
+    let inline = job.current.decoded.kernel_parameters;
     let packed = inline
         .map(Cow::Borrowed)
-        .or_else(|| recorded(player, call, params))
-        .or_else(|| extra.and_then(|extra| recorded(player, call, extra)));
+        .or_else(|| recorded(job, params))
+        .or_else(|| extra.and_then(|extra| recorded(job, extra)));
     let Some(mut packed) = packed else {
-        let unreadable = call
+        let unreadable = job
+            .call
             .snapshot(params, field::KERNEL_PARAMETERS)
             .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
-        if call.succeeded() && (unreadable || !player.issuer.kernels.layout(handle).is_empty()) {
+        if job.call.succeeded() && (unreadable || !job.issuer.kernels.layout(handle).is_empty()) {
             return skip("its parameters are not in the trace");
         }
         // No parameters, or a launch that was refused before they mattered.
         match extra {
             Some(extra) => {
-                let words = piece(player, call, extra, field::EXTRA).unwrap_or_default();
+                let words = piece(job, extra, field::EXTRA).unwrap_or_default();
                 let nothing = words
                     .chunks_exact(8)
                     .next()
                     .is_none_or(|word| number(word) == 0);
-                if !nothing && call.succeeded() {
+                if !nothing && job.call.succeeded() {
                     return skip("its parameters are not in the trace");
                 }
                 built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
             }
-            None => built.kernel_params = player.lent.stub(),
+            None => built.kernel_params = job.lent.stub(),
         }
         return Ok(());
     };
-    note_host_memory(player, &packed);
-    if player.ranges.any_translated() || player.captures.has_moved_conditions() {
-        let layout = player.issuer.kernels.layout(handle).to_vec();
+    note_host_memory(job, &packed);
+    if job.ranges.any_translated() || job.captures.has_moved_conditions() {
+        let layout = job.issuer.kernels.layout(handle).to_vec();
         let packed = packed.to_mut();
-        if let Some((address, words)) = player.ranges.translate_words(packed, &layout) {
-            player.name_stale(call, address, words);
+        if let Some((address, words)) = job.ranges.translate_words(packed, &layout) {
+            job.name_stale(address, words);
         }
-        player.captures.translate_conditions(packed, &layout);
+        job.captures.translate_conditions(packed, &layout);
     }
     if packed.is_empty() {
-        built.kernel_params = player.lent.stub();
+        built.kernel_params = job.lent.stub();
         return Ok(());
     }
     let wish = Wish {
         handle,
         takes_extra,
-        keeps_memory: keeps_memory || player.issuer.recorder.is_some(),
-        is_capturing: player.captures.any_open(),
+        keeps_memory: keeps_memory || job.issuer.recorder.is_some(),
+        is_capturing: job.captures.any_open(),
     };
-    let known = (&player.handles, &*player.api);
-    match player.issuer.kernels.give(known, wish, &packed) {
+    let known = (&job.player.handles, &*job.player.api);
+    match job.player.issuer.kernels.give(known, wish, &packed) {
         Some(given) => {
             built.kernel_params = given.kernel_params;
             let number = match given.memory {
@@ -293,8 +281,8 @@ fn rebuild<'t>(
 }
 
 /// The packed parameters that were recorded with a parameter.
-fn recorded<'t>(player: &Player<'t>, call: &Call<'t>, position: usize) -> Option<Cow<'t, [u8]>> {
-    match player.payload(&call.snapshot(position, field::KERNEL_PARAMETERS)?) {
+fn recorded<'t>(job: &Job<'_, 't>, position: usize) -> Option<Cow<'t, [u8]>> {
+    match job.payload(&job.call.snapshot(position, field::KERNEL_PARAMETERS)?) {
         Payload::Here(bytes) => Some(bytes),
         Payload::Left(..) | Payload::Unreadable => None,
     }
@@ -355,25 +343,19 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
 }
 
 /// Rebuilds a launch configuration with live stream and attributes.
-fn config<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    position: usize,
-    built: &mut Parameters,
-) -> Result<u64, Skip> {
-    if call.argument(position) == 0 {
+fn config(job: &mut Job<'_, '_>, position: usize, built: &mut Parameters) -> Result<u64, Skip> {
+    if job.call.argument(position) == 0 {
         return Ok(0);
     }
-    let config =
-        piece(player, call, position, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
+    let config = piece(job, position, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
     let Some(mut config) = config else {
         return skip("its configuration could not be read when it was recorded");
     };
-    let stream = player.live_handle(call, Kind::Stream, word(&config, CONFIG_STREAM))?;
+    let stream = job.live_handle(Kind::Stream, word(&config, CONFIG_STREAM))?;
     set_word(&mut config, CONFIG_STREAM, stream);
     let count = word(&config, CONFIG_ATTRIBUTE_COUNT) as u32 as usize;
     if word(&config, CONFIG_ATTRIBUTES) != 0 {
-        let attributes = piece(player, call, position, field::ATTRIBUTES);
+        let attributes = piece(job, position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
             return skip("its attributes could not be read when it was recorded");
         };
@@ -381,7 +363,7 @@ fn config<'t>(
             return skip("the trace holds fewer attributes than it counts");
         }
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
-            attribute_live(player, call, attribute)?;
+            attribute_live(job, attribute)?;
         }
         let address = lend(&mut built.buffers, Buffer::of(&attributes));
         set_word(&mut config, CONFIG_ATTRIBUTES, address);
@@ -390,31 +372,24 @@ fn config<'t>(
 }
 
 /// The value of one attribute of a kernel node, with live handles and addresses.
-pub(crate) fn attribute_value_live<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+pub(crate) fn attribute_value_live(
+    job: &mut Job<'_, '_>,
     attribute: u64,
     value: &[u8],
 ) -> Result<Vec<u8>, Skip> {
     let mut whole = vec![0; ATTRIBUTE_BYTES];
     copy_common(&mut whole, &(attribute as u32).to_le_bytes());
     copy_common(whole.get_mut(ATTRIBUTE_VALUE..).unwrap_or_default(), value);
-    attribute_live(player, call, &mut whole)?;
+    attribute_live(job, &mut whole)?;
     Ok(whole.split_off(ATTRIBUTE_VALUE))
 }
 
 /// Replaces handles and addresses in one attribute.
-fn attribute_live<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    attribute: &mut [u8],
-) -> Result<(), Skip> {
+fn attribute_live(job: &mut Job<'_, '_>, attribute: &mut [u8]) -> Result<(), Skip> {
     let value = word(attribute, ATTRIBUTE_VALUE);
     let live = match number(first(attribute, 4)) {
-        ACCESS_POLICY_WINDOW => player.ranges.translate(value),
-        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => {
-            player.live_handle(call, Kind::Event, value)?
-        }
+        ACCESS_POLICY_WINDOW => job.ranges.translate(value),
+        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => job.live_handle(Kind::Event, value)?,
         DEVICE_UPDATABLE_KERNEL_NODE => {
             return skip("device-updatable kernel nodes are not re-issued");
         }

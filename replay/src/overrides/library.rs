@@ -1,10 +1,9 @@
 //! Libraries: an image, JIT options, and library options.
 
-use cutape_format::{Call, layout::field};
-use cutape_registry::Function;
+use cutape_format::layout::field;
 
 use crate::buffer::{Buffer, number};
-use crate::issue::player::{Job, Played, Player};
+use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
 use crate::overrides::{jit, module};
 
@@ -17,63 +16,51 @@ const LIBRARY_OPTION_VALUES: usize = 6;
 const LIBRARY_OPTION_COUNT: usize = 7;
 
 /// cuLibraryLoadData.
-pub(crate) fn load_data(Job(player, call, function): Job<'_, '_>) -> Played {
-    let image = module::image(player, call, SOURCE)?;
-    load(player, call, function, image.address, image.buffers)
+pub(crate) fn load_data(job: &mut Job<'_, '_>) -> Played {
+    let image = module::image(job, SOURCE)?;
+    load(job, image.address, image.buffers)
 }
 
 /// cuLibraryLoadFromFile.
-pub(crate) fn load_file(Job(player, call, function): Job<'_, '_>) -> Played {
-    if call.argument(SOURCE) == 0 {
-        return load(player, call, function, 0, Vec::new());
+pub(crate) fn load_file(job: &mut Job<'_, '_>) -> Played {
+    if job.call.argument(SOURCE) == 0 {
+        return load(job, 0, Vec::new());
     }
-    let file = module::file(player, call, SOURCE)?;
-    load(player, call, function, file.path.address(), Vec::new())
+    let file = module::file(job, SOURCE)?;
+    load(job, file.path.address(), Vec::new())
 }
 
-fn load<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    source: u64,
-    image: Vec<Buffer>,
-) -> Played {
+fn load(job: &mut Job<'_, '_>, source: u64, image: Vec<Buffer>) -> Played {
     let mut presets = vec![(SOURCE, source)];
     let mut buffers = Vec::new();
-    if let Some(positions) = module::option_positions(function) {
-        let options = jit::options(player, call, positions)?;
+    if let Some(positions) = module::option_positions(job.function) {
+        let options = jit::options(job, positions)?;
         presets.extend(options.presets(positions));
         buffers.extend(options.buffers);
     }
-    presets.extend(library_options(player, call, &mut buffers)?);
+    presets.extend(library_options(job, &mut buffers)?);
     // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the library
     // lives.
-    player.lent.kept.extend(image);
-    player.reissue_presets(call, function, &presets, buffers)
+    job.lent.kept.extend(image);
+    job.reissue_presets(&presets, buffers)
 }
 
-fn library_options<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
+fn library_options(
+    job: &mut Job<'_, '_>,
     buffers: &mut Vec<Buffer>,
 ) -> Result<[(usize, u64); 3], Skip> {
-    let count = call.argument(LIBRARY_OPTION_COUNT);
-    if count == 0 || call.argument(LIBRARY_OPTIONS) == 0 {
+    let count = job.call.argument(LIBRARY_OPTION_COUNT);
+    if count == 0 || job.call.argument(LIBRARY_OPTIONS) == 0 {
         return Ok([
             (LIBRARY_OPTIONS, 0),
             (LIBRARY_OPTION_VALUES, 0),
             (LIBRARY_OPTION_COUNT, count),
         ]);
     }
-    let Some(options) = module::piece(player, call, LIBRARY_OPTIONS, field::LIBRARY_OPTIONS) else {
+    let Some(options) = module::piece(job, LIBRARY_OPTIONS, field::LIBRARY_OPTIONS) else {
         return skip("its library options could not be read when it was recorded");
     };
-    let values = module::piece(
-        player,
-        call,
-        LIBRARY_OPTION_VALUES,
-        field::LIBRARY_OPTION_VALUES,
-    );
+    let values = module::piece(job, LIBRARY_OPTION_VALUES, field::LIBRARY_OPTION_VALUES);
     let (mut kept_options, mut kept_values) = (Vec::new(), Vec::new());
     for (index, option) in options.chunks_exact(4).enumerate() {
         let option = number(option) as u32;
@@ -82,7 +69,7 @@ fn library_options<'t>(
             .and_then(|values| values.get(index * 8..index * 8 + 8))
             .map_or(0, number);
         if option == HOST_TABLE && value != 0 {
-            player.report.note(
+            job.report.note(
                 "library option CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE left out: its tables are the program's",
             );
             continue;
@@ -99,7 +86,7 @@ fn library_options<'t>(
         ]);
     }
     let (options, kept) = (Buffer::of(&kept_options), Buffer::of_words(&kept_values));
-    let values = if call.argument(LIBRARY_OPTION_VALUES) == 0 {
+    let values = if job.call.argument(LIBRARY_OPTION_VALUES) == 0 {
         0
     } else {
         kept.address()

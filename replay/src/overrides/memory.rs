@@ -19,35 +19,36 @@ use crate::place::placement::Refusal;
 const LONGEST: u64 = 64 << 30;
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
-pub(crate) fn allocate(Job(player, call, function): Job<'_, '_>) -> Played {
-    let mut frame = player.marshal(call, function, &[])?;
-    if let Some(start) = call.out(0).filter(|_| call.succeeded()) {
-        if let Some(answer) = context_missing(player) {
-            return player.answer(call, function, frame, answer);
+pub(crate) fn allocate(job: &mut Job<'_, '_>) -> Played {
+    let mut frame = job.marshal(&[])?;
+    if let Some(start) = job.call.out(0).filter(|_| job.call.succeeded()) {
+        if let Some(answer) = context_missing(job) {
+            return job.answer(frame, answer);
         }
-        let length = made_length(call, function);
-        let device = player.api.current_device().unwrap_or(0);
-        match player
+        let length = made_length(job.call, job.function);
+        let device = job.api.current_device().unwrap_or(0);
+        match job
+            .player
             .placement
-            .map(&player.api, start, length, Location::Device(device))
+            .map(&job.player.api, start, length, Location::Device(device))
         {
             Ok(()) => {
                 frame.answer(0, start);
-                if let Family::Memory(MemoryOp::AllocatePitch { pitch }) = function.family {
+                if let Family::Memory(MemoryOp::AllocatePitch { pitch }) = job.function.family {
                     let pitch = usize::from(pitch);
-                    frame.answer(pitch, call.out(pitch).unwrap_or(0));
+                    frame.answer(pitch, job.call.out(pitch).unwrap_or(0));
                 }
                 frame.way = Some(Way::Granules);
-                return player.answer(call, function, frame, 0);
+                return job.answer(frame, 0);
             }
             // The device is full: the program's own call would have failed as well.
             Err(Refusal::Driver(code)) if code == OUT_OF_MEMORY => {
-                return player.answer(call, function, frame, code);
+                return job.answer(frame, code);
             }
-            Err(refusal) => frame.refusal = Some(player.refusal_text(&refusal)),
+            Err(refusal) => frame.refusal = Some(job.refusal_text(&refusal)),
         }
     }
-    player.reissue(call, function, frame)
+    job.reissue(frame)
 }
 
 const OUT_OF_MEMORY: Code = 2;
@@ -63,23 +64,23 @@ fn context_missing(player: &Player<'_>) -> Option<Code> {
 
 /// cuMemFree, cuMemFreeAsync. The driver returns INVALID_VALUE for a pointer that is not the start
 /// of a live allocation (observed); the replay answers that itself for addresses that it knows.
-pub(crate) fn free(Job(player, call, function): Job<'_, '_>) -> Played {
-    let address = call.argument(0);
-    let live = player.ranges.at(address).cloned();
+pub(crate) fn free(job: &mut Job<'_, '_>) -> Played {
+    let address = job.call.argument(0);
+    let live = job.ranges.at(address).cloned();
     match live {
-        Some(range) if range.way == Way::Granules && call.succeeded() => {
-            let frame = player.marshal(call, function, &[])?;
-            before_end(player, &range);
-            player
+        Some(range) if range.way == Way::Granules && job.call.succeeded() => {
+            let frame = job.marshal(&[])?;
+            before_end(job, &range);
+            job.player
                 .placement
-                .unmap(&player.api, range.start, range.length);
-            player.answer(call, function, frame, 0)
+                .unmap(&job.player.api, range.start, range.length);
+            job.answer(frame, 0)
         }
-        Some(_) => player.plain(call, function),
-        None if address != 0 && call.result() == Some(INVALID_VALUE) && known(player, address) => {
-            player.answer_with(call, function, INVALID_VALUE, &[])
+        Some(_) => job.plain(),
+        None if address != 0 && job.call.result() == Some(INVALID_VALUE) && known(job, address) => {
+            job.answer_with(INVALID_VALUE, &[])
         }
-        None => player.plain(call, function),
+        None => job.plain(),
     }
 }
 
@@ -99,23 +100,23 @@ fn before_end(player: &mut Player<'_>, range: &Range) {
 }
 
 /// cuMemAllocHost, cuMemHostAlloc.
-pub(crate) fn allocate_host(Job(player, call, function): Job<'_, '_>) -> Played {
-    let mut frame = player.marshal(call, function, &[])?;
-    let Some(start) = call.out(0).filter(|_| call.succeeded()) else {
-        return player.reissue(call, function, frame);
+pub(crate) fn allocate_host(job: &mut Job<'_, '_>) -> Played {
+    let mut frame = job.marshal(&[])?;
+    let Some(start) = job.call.out(0).filter(|_| job.call.succeeded()) else {
+        return job.reissue(frame);
     };
-    if let Some(answer) = context_missing(player) {
-        return player.answer(call, function, frame, answer);
+    if let Some(answer) = context_missing(job) {
+        return job.answer(frame, answer);
     }
-    match put_back(player, start, made_length(call, function)) {
+    match put_back(job.player, start, made_length(job.call, job.function)) {
         Ok(way) => {
             frame.answer(0, start);
             frame.way = Some(way);
-            player.answer(call, function, frame, 0)
+            job.answer(frame, 0)
         }
         Err(refusal) => {
-            frame.refusal = Some(player.refusal_text(&refusal));
-            player.reissue(call, function, frame)
+            frame.refusal = Some(job.refusal_text(&refusal));
+            job.reissue(frame)
         }
     }
 }
@@ -135,58 +136,54 @@ fn put_back(player: &mut Player<'_>, start: u64, length: u64) -> Result<Way, Ref
 }
 
 /// cuMemFreeHost.
-pub(crate) fn free_host(Job(player, call, function): Job<'_, '_>) -> Played {
-    let address = call.argument(0);
-    match player.ranges.at(address).cloned() {
-        Some(range) if range.kind == Kind::HostMemory => {
-            end_host(Job(player, call, function), &range)
-        }
-        _ if address != 0 && known(player, address) => {
-            player.answer_with(call, function, INVALID_VALUE, &[])
-        }
-        _ => player.plain(call, function),
+pub(crate) fn free_host(job: &mut Job<'_, '_>) -> Played {
+    let address = job.call.argument(0);
+    match job.ranges.at(address).cloned() {
+        Some(range) if range.kind == Kind::HostMemory => end_host(job, &range),
+        _ if address != 0 && known(job, address) => job.answer_with(INVALID_VALUE, &[]),
+        _ => job.plain(),
     }
 }
 
 /// Frees or unregisters host memory.
-fn end_host(Job(player, call, function): Job<'_, '_>, range: &Range) -> Played {
-    let frame = player.marshal(call, function, &[])?;
-    before_end(player, range);
+fn end_host(job: &mut Job<'_, '_>, range: &Range) -> Played {
+    let frame = job.marshal(&[])?;
+    before_end(job, range);
     match range.way {
-        Way::Plain => return player.reissue(call, function, frame),
+        Way::Plain => return job.reissue(frame),
         Way::PinnedGranules => {
-            let placement = &mut player.placement;
-            placement.unmap(&player.api, range.start, range.length);
+            let placement = &mut job.player.placement;
+            placement.unmap(&job.player.api, range.start, range.length);
         }
         _ => {}
     }
-    player.answer(call, function, frame, 0)
+    job.answer(frame, 0)
 }
 
 /// cuMemHostRegister: the program's own memory, which the replay provides.
-pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
-    let (start, length) = (call.argument(0), made_length(call, function));
+pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
+    let (start, length) = (job.call.argument(0), made_length(job.call, job.function));
     let mut frame = Frame::default();
-    if player.ranges.overlapping(start, length).is_some() {
-        return player.answer(call, function, frame, HOST_MEMORY_ALREADY_REGISTERED);
+    if job.ranges.overlapping(start, length).is_some() {
+        return job.answer(frame, HOST_MEMORY_ALREADY_REGISTERED);
     }
-    if !call.succeeded() {
+    if !job.call.succeeded() {
         // What it registered is not there; only NULL and nothing can be tried again.
         if start == 0 || length == 0 {
-            return player.plain(call, function);
+            return job.plain();
         }
         return skip("failed to register host memory of the program, which replay does not have");
     }
-    if let Some(answer) = context_missing(player) {
-        return player.answer(call, function, frame, answer);
+    if let Some(answer) = context_missing(job) {
+        return job.answer(frame, answer);
     }
-    let context = player.api.current_context().unwrap_or(0);
+    let context = job.api.current_context().unwrap_or(0);
     let key = (Kind::Registration, start);
-    match put_back(player, start, length) {
+    match put_back(job, start, length) {
         Ok(way) => {
             frame.way = Some(way);
-            player.answer(call, function, Frame::default(), 0)?;
-            player.add_range(call, function, &frame, key, start, None, context);
+            job.answer(Frame::default(), 0)?;
+            job.add_range(&frame, key, start, None, context);
             Ok(())
         }
         Err(refusal) => {
@@ -197,16 +194,16 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
             let page = crate::plan::PAGE;
             let own = Buffer::zeroed((length + 2 * page) as usize);
             let live = own.address().next_multiple_of(page) + start % page;
-            player.lent.kept.push(own);
+            job.lent.kept.push(own);
             let issued = Frame {
-                args: vec![live, length, call.argument(2)],
+                args: vec![live, length, job.call.argument(2)],
                 ..Frame::default()
             };
-            let result = player.issue(call, function, &issued)?;
-            player.conclude(call, function, issued, result)?;
+            let result = job.issue(&issued)?;
+            job.conclude(issued, result)?;
             if result == 0 {
-                frame.refusal = Some(player.refusal_text(&refusal));
-                player.add_range(call, function, &frame, key, live, None, context);
+                frame.refusal = Some(job.refusal_text(&refusal));
+                job.add_range(&frame, key, live, None, context);
             }
             Ok(())
         }
@@ -214,23 +211,21 @@ pub(crate) fn register(Job(player, call, function): Job<'_, '_>) -> Played {
 }
 
 /// cuMemHostUnregister.
-pub(crate) fn unregister(Job(player, call, function): Job<'_, '_>) -> Played {
-    let address = call.argument(0);
-    match player.ranges.at(address).cloned() {
-        Some(range) if range.kind == Kind::Registration => {
-            end_host(Job(player, call, function), &range)
-        }
-        _ if known(player, address) => {
-            let code = match player.ranges.find(address) {
+pub(crate) fn unregister(job: &mut Job<'_, '_>) -> Played {
+    let address = job.call.argument(0);
+    match job.ranges.at(address).cloned() {
+        Some(range) if range.kind == Kind::Registration => end_host(job, &range),
+        _ if known(job, address) => {
+            let code = match job.ranges.find(address) {
                 Found::Freed(range) if range.kind == Kind::Registration => {
                     HOST_MEMORY_NOT_REGISTERED
                 }
                 _ => INVALID_VALUE,
             };
-            let recorded = call.result().filter(|&recorded| recorded != 0);
-            player.answer_with(call, function, recorded.unwrap_or(code), &[])
+            let recorded = job.call.result().filter(|&recorded| recorded != 0);
+            job.answer_with(recorded.unwrap_or(code), &[])
         }
-        _ => player.plain(call, function),
+        _ => job.plain(),
     }
 }
 
@@ -245,32 +240,33 @@ pub(crate) fn placed(player: &Player<'_>, address: u64) -> Option<(Range, u64)> 
 }
 
 /// cuMemGetAddressRange.
-pub(crate) fn address_range(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some((range, _)) = placed(player, call.argument(2)).filter(|_| call.succeeded()) else {
-        return player.plain(call, function);
+pub(crate) fn address_range(job: &mut Job<'_, '_>) -> Played {
+    let Some((range, _)) = placed(job, job.call.argument(2)).filter(|_| job.call.succeeded())
+    else {
+        return job.plain();
     };
     let values = [(0, range.start), (1, range.length)];
-    player.answer_with(call, function, 0, &values)
+    job.answer_with(0, &values)
 }
 
 /// cuMemHostGetDevicePointer: placed memory has one address for host and device.
-pub(crate) fn device_pointer(Job(player, call, function): Job<'_, '_>) -> Played {
-    let address = call.argument(1);
-    match placed(player, address) {
-        Some((range, _)) if range.is_host_memory() && call.succeeded() => {
-            player.answer_with(call, function, 0, &[(0, address)])
+pub(crate) fn device_pointer(job: &mut Job<'_, '_>) -> Played {
+    let address = job.call.argument(1);
+    match placed(job, address) {
+        Some((range, _)) if range.is_host_memory() && job.call.succeeded() => {
+            job.answer_with(0, &[(0, address)])
         }
-        _ => player.plain(call, function),
+        _ => job.plain(),
     }
 }
 
 /// cuMemHostGetFlags: the flags of the allocation. With unified addressing the driver always sets
 /// `CU_MEMHOSTALLOC_DEVICEMAP`, and it drops `..._PORTABLE` (driver 580.159.04: 2 for memory
 /// allocated with 3).
-pub(crate) fn host_flags(Job(player, call, function): Job<'_, '_>) -> Played {
-    match placed(player, call.argument(1)) {
-        Some((range, _)) if range.kind == Kind::HostMemory && call.succeeded() => {
-            let recorded = call.out(0).unwrap_or(0);
+pub(crate) fn host_flags(job: &mut Job<'_, '_>) -> Played {
+    match placed(job, job.call.argument(1)) {
+        Some((range, _)) if range.kind == Kind::HostMemory && job.call.succeeded() => {
+            let recorded = job.call.out(0).unwrap_or(0);
             // The driver adds bits of its own.
             const PORTABLE: u64 = 1;
             let reported = range.flags & !PORTABLE;
@@ -278,8 +274,8 @@ pub(crate) fn host_flags(Job(player, call, function): Job<'_, '_>) -> Played {
                 true => recorded,
                 false => range.flags,
             };
-            player.answer_with(call, function, 0, &[(0, flags)])
+            job.answer_with(0, &[(0, flags)])
         }
-        _ => player.plain(call, function),
+        _ => job.plain(),
     }
 }

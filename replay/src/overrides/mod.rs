@@ -29,7 +29,7 @@ use cutape_registry::{
 use crate::issue::player::{Job, Played};
 
 /// Plays one call.
-pub(crate) type Play = for<'a, 't> fn(Job<'a, 't>) -> Played;
+pub(crate) type Play = fn(&mut Job<'_, '_>) -> Played;
 
 /// What plays the calls of a function, if the registry's roles alone do not.
 pub(crate) fn of(function: &Function) -> Option<Play> {

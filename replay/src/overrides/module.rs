@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-use cutape_format::{Bytes, Call, layout::field};
+use cutape_format::{Bytes, layout::field};
 use cutape_registry::{Family, Function, LinkOp};
 
 use crate::buffer::{Buffer, copy_common};
@@ -28,25 +28,21 @@ pub(crate) struct Image {
 ///
 /// An address inside the cubin of a live link state becomes that of the live cubin. After
 /// cuLinkDestroy the recorded bytes are used, which the driver found there.
-pub(crate) fn image<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    position: usize,
-) -> Result<Image, Skip> {
-    let address = call.argument(position);
+pub(crate) fn image(job: &mut Job<'_, '_>, position: usize) -> Result<Image, Skip> {
+    let address = job.call.argument(position);
     if address == 0 {
         return Ok(Image::default());
     }
-    if let Some(live) = live_cubin(player, address) {
+    if let Some(live) = live_cubin(job, address) {
         return Ok(Image {
             address: live,
             buffers: Vec::new(),
         });
     }
-    let bytes = image_piece(player, call, position, field::POINTEE)?
+    let bytes = image_piece(job, position, field::POINTEE)?
         .ok_or_else(|| Skip::because("its image is not in the trace"))?;
     let mut buffers = Vec::new();
-    let image = match image_piece(player, call, position, field::FATBIN)? {
+    let image = match image_piece(job, position, field::FATBIN)? {
         Some(container) if bytes.len() >= WRAPPER_LIST.end => {
             let container = Buffer::of(&container);
             let mut wrapper = Buffer::of(&bytes);
@@ -74,13 +70,8 @@ pub(crate) fn image<'t>(
 }
 
 /// The bytes of a piece that was recorded before the call.
-pub(crate) fn piece<'t>(
-    player: &Player<'t>,
-    call: &Call<'t>,
-    position: usize,
-    name: u8,
-) -> Option<Vec<u8>> {
-    match player.payload(&call.snapshot(position, name)?) {
+pub(crate) fn piece(job: &Job<'_, '_>, position: usize, name: u8) -> Option<Vec<u8>> {
+    match job.payload(&job.call.snapshot(position, name)?) {
         Payload::Here(bytes) => Some(bytes.into_owned()),
         Payload::Left(..) | Payload::Unreadable => None,
     }
@@ -88,21 +79,20 @@ pub(crate) fn piece<'t>(
 
 /// As [`piece`]; fails if the file that has the image is missing or changed, because the driver
 /// must never get the wrapper without it.
-pub(crate) fn image_piece<'t>(
-    player: &Player<'t>,
-    call: &Call<'t>,
+pub(crate) fn image_piece(
+    job: &Job<'_, '_>,
     position: usize,
     name: u8,
 ) -> Result<Option<Vec<u8>>, Skip> {
-    if let Some(capture) = call.snapshot(position, name)
+    if let Some(capture) = job.call.snapshot(position, name)
         && let Bytes::InFile(range) = capture.bytes
     {
-        return match player.trace.file_range(range) {
+        return match job.trace.file_range(range) {
             Ok(bytes) => Ok(Some(bytes.into_owned())),
             Err(damage) => Err(Skip::because(format!("its image: {}", damage.what))),
         };
     }
-    Ok(piece(player, call, position, name))
+    Ok(piece(job, position, name))
 }
 
 fn live_cubin(player: &Player<'_>, address: u64) -> Option<u64> {
@@ -131,19 +121,19 @@ pub(crate) fn option_positions(function: &Function) -> Option<jit::Positions> {
 }
 
 /// cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary.
-pub(crate) fn load_data(Job(player, call, function): Job<'_, '_>) -> Played {
-    let Some(position) = parameter(function, &["image", "fatCubin"]) else {
-        return player.plain(call, function);
+pub(crate) fn load_data(job: &mut Job<'_, '_>) -> Played {
+    let Some(position) = parameter(job.function, &["image", "fatCubin"]) else {
+        return job.plain();
     };
-    let image = image(player, call, position)?;
+    let image = image(job, position)?;
     let mut presets = vec![(position, image.address)];
     let mut buffers = image.buffers;
-    if let Some(positions) = option_positions(function) {
-        let options = jit::options(player, call, positions)?;
+    if let Some(positions) = option_positions(job.function) {
+        let options = jit::options(job, positions)?;
         presets.extend(options.presets(positions));
         buffers.extend(options.buffers);
     }
-    player.reissue_presets(call, function, &presets, buffers)
+    job.reissue_presets(&presets, buffers)
 }
 
 /// A file that only this process sees, with the recorded content.
@@ -155,13 +145,9 @@ pub(crate) struct MemoryFile {
 
 /// A file with the recorded content of the one that a call names; a path without a file if the
 /// recording had none.
-pub(crate) fn file<'t>(
-    player: &Player<'t>,
-    call: &Call<'t>,
-    position: usize,
-) -> Result<MemoryFile, Skip> {
-    let Some(content) = piece(player, call, position, field::FILE) else {
-        if call.succeeded() {
+pub(crate) fn file(job: &Job<'_, '_>, position: usize) -> Result<MemoryFile, Skip> {
+    let Some(content) = piece(job, position, field::FILE) else {
+        if job.call.succeeded() {
             return skip("the file that it loads is not in the trace");
         }
         return Ok(MemoryFile {
@@ -187,10 +173,10 @@ pub(crate) fn file<'t>(
 }
 
 /// cuModuleLoad.
-pub(crate) fn load_file(Job(player, call, function): Job<'_, '_>) -> Played {
-    if call.argument(1) == 0 {
-        return player.plain(call, function);
+pub(crate) fn load_file(job: &mut Job<'_, '_>) -> Played {
+    if job.call.argument(1) == 0 {
+        return job.plain();
     }
-    let file = file(player, call, 1)?;
-    player.reissue_with(call, function, &[(1, file.path.bytes())])
+    let file = file(job, 1)?;
+    job.reissue_with(&[(1, file.path.bytes())])
 }

@@ -1,8 +1,8 @@
 //! Attributes of addresses. For placed memory the driver would describe the placement, not the
 //! program's allocation.
 
-use cutape_format::{Call, layout::field};
-use cutape_registry::{AttributeType, FUNCTIONS, Function, Kind, Meaning, Role, id};
+use cutape_format::layout::field;
+use cutape_registry::{AttributeType, FUNCTIONS, Kind, Meaning, Role, id};
 
 use crate::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
@@ -23,46 +23,44 @@ fn is_placed(player: &Player<'_>, address: u64) -> bool {
 /// cuPointerSetAttribute: its only attribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, is invalid for
 /// mapped memory, which placed memory is. It changes when copies return; a replay does not depend
 /// on that.
-pub(crate) fn set_attribute(Job(player, call, function): Job<'_, '_>) -> Played {
-    match call.result() {
-        Some(result) if is_placed(player, call.argument(2)) => {
-            player.answer_with(call, function, result, &[])
-        }
-        _ => player.plain(call, function),
+pub(crate) fn set_attribute(job: &mut Job<'_, '_>) -> Played {
+    match job.call.result() {
+        Some(result) if is_placed(job, job.call.argument(2)) => job.answer_with(result, &[]),
+        _ => job.plain(),
     }
 }
 
 /// cuPointerGetAttribute.
-pub(crate) fn attribute(Job(player, call, function): Job<'_, '_>) -> Played {
-    let is_placed = is_placed(player, call.argument(2));
-    let Some(result) = call.result().filter(|_| is_placed) else {
-        return player.plain(call, function);
+pub(crate) fn attribute(job: &mut Job<'_, '_>) -> Played {
+    let is_placed = is_placed(job, job.call.argument(2));
+    let Some(result) = job.call.result().filter(|_| is_placed) else {
+        return job.plain();
     };
-    let mut frame = player.marshal(call, function, &[])?;
-    if let (Some(recorded), Some(param)) = (call.out_bytes(0), function.params.first())
+    let mut frame = job.marshal(&[])?;
+    if let (Some(recorded), Some(param)) = (job.call.out_bytes(0), job.function.params.first())
         && let Role::Out(length) = param.role
     {
-        let expected = player.expected_here(call, param, length, recorded, recorded);
+        let expected = job.expected_here(param, length, recorded, recorded);
         frame.answer(0, number(&expected));
     }
-    player.answer(call, function, frame, result)
+    job.answer(frame, result)
 }
 
 /// cuPointerGetAttributes.
-pub(crate) fn attributes(Job(player, call, function): Job<'_, '_>) -> Played {
-    let questions = player.input(call, 1, 4)?.unwrap_or_default();
+pub(crate) fn attributes(job: &mut Job<'_, '_>) -> Played {
+    let questions = job.input(1, 4)?.unwrap_or_default();
     let types: Vec<AttributeType> = questions
         .chunks_exact(4)
         .map(|question| pointer_attribute(number(question)))
         .collect();
-    let placed = is_placed(player, call.argument(3));
-    scattered(player, call, function, 2, &types, placed)
+    let placed = is_placed(job, job.call.argument(3));
+    scattered(job, 2, &types, placed)
 }
 
 /// cuMemRangeGetAttributes: the program gives the sizes; values are numbers, some of them devices.
-pub(crate) fn range_attributes(Job(player, call, function): Job<'_, '_>) -> Played {
-    let sizes = player.input(call, 1, 8)?.unwrap_or_default();
-    let questions = player.input(call, 2, 4)?.unwrap_or_default();
+pub(crate) fn range_attributes(job: &mut Job<'_, '_>) -> Played {
+    let sizes = job.input(1, 8)?.unwrap_or_default();
+    let questions = job.input(2, 4)?.unwrap_or_default();
     let types: Vec<AttributeType> = sizes
         .chunks_exact(8)
         .zip(questions.chunks_exact(4))
@@ -76,7 +74,7 @@ pub(crate) fn range_attributes(Job(player, call, function): Job<'_, '_>) -> Play
             },
         })
         .collect();
-    scattered(player, call, function, 0, &types, false)
+    scattered(job, 0, &types, false)
 }
 
 /// The type of a pointer attribute; one that this build does not know has no bytes to compare.
@@ -98,14 +96,7 @@ fn pointer_attribute(attribute: u64) -> AttributeType {
 
 /// Asks for all attributes, into memory of the replay, and compares answer by answer. `data` is the
 /// position of the array of pointers.
-fn scattered<'t>(
-    player: &mut Player<'t>,
-    call: &Call<'t>,
-    function: &'static Function,
-    data: usize,
-    types: &[AttributeType],
-    placed: bool,
-) -> Played {
+fn scattered(job: &mut Job<'_, '_>, data: usize, types: &[AttributeType], placed: bool) -> Played {
     let longest = types.iter().map(|known| known.bytes as usize).max();
     let room = longest.unwrap_or(0).max(ANSWER_BYTES);
     if types.len() > MOST_QUESTIONS || room > 1 << 20 {
@@ -116,23 +107,24 @@ fn scattered<'t>(
         .map(|index| answers.address() + (index * room) as u64)
         .collect();
     let places = Buffer::of_words(&places);
-    let array = if call.argument(data) == 0 {
+    let array = if job.call.argument(data) == 0 {
         0
     } else {
         places.address()
     };
-    let frame = player.marshal(call, function, &[(data, array)])?;
-    if let Some(result) = call.result().filter(|_| placed) {
-        return player.answer(call, function, frame, result);
+    let frame = job.marshal(&[(data, array)])?;
+    if let Some(result) = job.call.result().filter(|_| placed) {
+        return job.answer(frame, result);
     }
-    let result = player.issue(call, function, &frame)?;
-    let recorded = call
+    let result = job.issue(&frame)?;
+    let recorded = job
+        .call
         .leave
         .and_then(|leave| leave.snapshot(data, field::HOST_BYTES))
-        .map(|capture| player.payload(&capture));
+        .map(|capture| job.payload(&capture));
     if let Some(Payload::Here(recorded)) = recorded
         && result == 0
-        && player.is_compared()
+        && job.is_compared()
     {
         let mut rest: &[u8] = &recorded;
         for (known, here) in types.iter().zip(answers.bytes().chunks_exact(room)) {
@@ -144,14 +136,14 @@ fn scattered<'t>(
             };
             rest = behind;
             let mut expected = value.to_vec();
-            player.value_expected(known.meaning, &mut expected, here);
+            job.value_expected(known.meaning, &mut expected, here);
             if expected != here {
                 let text =
                     |bytes: &[u8]| format!("attribute {}: {:#x}", known.attribute, number(bytes));
                 let texts = (text(&expected), text(here));
-                player.diverge(call, function, What::OutParameter, Some(data), texts);
+                job.diverge(What::OutParameter, Some(data), texts);
             }
         }
     }
-    player.conclude(call, function, frame, result)
+    job.conclude(frame, result)
 }

@@ -19,28 +19,29 @@ const WAITS: [u64; 2] = [1, 4];
 const REASON: &str = "waits for a value in host memory, which the program itself may have written";
 
 /// cuStreamWaitValue32, cuStreamWaitValue64.
-pub(crate) fn wait(Job(player, call, function): Job<'_, '_>) -> Played {
-    if call.succeeded() && is_host(player, call.argument(1)) {
+pub(crate) fn wait(job: &mut Job<'_, '_>) -> Played {
+    if job.call.succeeded() && is_host(job, job.call.argument(1)) {
         return Err(Skip::because(REASON));
     }
-    player.plain(call, function)
+    job.plain()
 }
 
 /// cuStreamBatchMemOp: one such wait skips the whole batch.
-pub(crate) fn batch(Job(player, call, function): Job<'_, '_>) -> Played {
-    let operations = call
+pub(crate) fn batch(job: &mut Job<'_, '_>) -> Played {
+    let operations = job
+        .call
         .snapshot(2, field::POINTEE)
-        .map(|capture| player.payload(&capture));
+        .map(|capture| job.payload(&capture));
     if let Some(Payload::Here(bytes)) = operations
-        && call.succeeded()
+        && job.call.succeeded()
         && bytes.chunks_exact(OPERATION_BYTES).any(|operation| {
             WAITS.contains(&(word(operation, OPERATION) & 0xffff_ffff))
-                && is_host(player, word(operation, ADDRESS))
+                && is_host(job, word(operation, ADDRESS))
         })
     {
         return Err(Skip::because(REASON));
     }
-    player.plain(call, function)
+    job.plain()
 }
 
 /// Whether an address lies in memory that the program's CPU code can write.

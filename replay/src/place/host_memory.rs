@@ -6,26 +6,26 @@
 //! recording, are left to it.
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
-use cutape_format::{Call, Note, Snapshot};
+use cutape_format::{Note, Snapshot};
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
-use crate::issue::player::Player;
+use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::place::address::{Found, Range};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
 
-impl<'t> Player<'t> {
+impl<'t> Job<'_, 't> {
     /// Puts into place what host memory held before a call, or what it holds `after` one that
     /// waited for the device.
-    pub(crate) fn put_host_memory(&mut self, call: &Call<'t>, after: bool) {
-        for note in call.notes() {
+    pub(crate) fn put_host_memory(&mut self, after: bool) {
+        for note in self.call.notes() {
             match note {
                 Note::HostChanged(note, bytes) if (note.is_after != 0) == after => {
-                    self.put_changed(call, note, &bytes);
+                    self.put_changed(note, &bytes);
                 }
                 Note::HostSkipped(note) if !after => self.report_skipped(note),
                 _ => {}
@@ -33,6 +33,68 @@ impl<'t> Player<'t> {
         }
     }
 
+    fn put_changed(&mut self, note: HostChangedNote, snapshot: &Snapshot<'t>) {
+        let bytes = match self.payload(snapshot) {
+            Payload::Here(bytes) => bytes,
+            Payload::Left(_, hash) => return self.bytes_are_missing(hash),
+            Payload::Unreadable => {
+                self.comparer.bytes_comparable = false;
+                self.report
+                    .note("changes of host memory that the trace has lost: bytes are not compared");
+                return;
+            }
+        };
+        let range = match self.ranges.find(note.address) {
+            Found::Live(range, _) if is_for_the_host(range) && range.length <= LONGEST => {
+                range.clone()
+            }
+            _ => {
+                self.report.note(
+                    "changes of host memory that the replay does not have: they were left out",
+                );
+                return;
+            }
+        };
+        let length = range.length as usize;
+        let offset = (note.address - range.start) as usize;
+        if !self.ranges.covers(note.address, bytes.len() as u64) {
+            self.report
+                .note("changes of host memory longer than the memory: they were left out");
+            return;
+        }
+        self.look_for_stale(&bytes);
+        let known = self.lent.shadows.remove(&range.start);
+        let known = known.filter(|(made, _)| *made == range.made);
+        let mut shadow = match known {
+            Some((_, shadow)) => shadow,
+            None => {
+                // All that the first notes do not name was zero; memory in shared granules may not
+                // be.
+                let is_zero = read_memory(range.live, length)
+                    .iter()
+                    .all(|&byte| byte == 0);
+                let live_end = range.live.saturating_add(range.length);
+                if !is_zero && !self.readbacks.any_in(range.live, live_end) {
+                    self.store_host(range.live, &vec![0; length]);
+                }
+                Buffer::zeroed(length)
+            }
+        };
+        let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
+            return;
+        };
+        for (at, length) in differing_runs(old, &bytes) {
+            let live = range.live.wrapping_add((offset + at) as u64);
+            let changed = bytes.get(at..at + length);
+            self.store_host(live, changed.unwrap_or_default());
+        }
+        old.copy_from_slice(&bytes);
+        self.report.host_bytes_put += bytes.len() as u64;
+        self.lent.shadows.insert(range.start, (range.made, shadow));
+    }
+}
+
+impl<'t> Player<'t> {
     /// Whether the trace says what a range holds, or will when the graph that is being captured is
     /// launched.
     pub(crate) fn has_host_memory(&self, range: &Range) -> bool {
@@ -81,66 +143,6 @@ impl<'t> Player<'t> {
             .or_else(|| self.captures.memory.find(start, end - start))?;
         let moved = |&(row, length): &(u64, usize)| (live.wrapping_add(row - start), length);
         Some(rows.iter().map(moved).collect())
-    }
-
-    fn put_changed(&mut self, call: &Call<'t>, note: HostChangedNote, snapshot: &Snapshot<'t>) {
-        let bytes = match self.payload(snapshot) {
-            Payload::Here(bytes) => bytes,
-            Payload::Left(_, hash) => return self.bytes_are_missing(hash),
-            Payload::Unreadable => {
-                self.comparer.bytes_comparable = false;
-                self.report
-                    .note("changes of host memory that the trace has lost: bytes are not compared");
-                return;
-            }
-        };
-        let range = match self.ranges.find(note.address) {
-            Found::Live(range, _) if is_for_the_host(range) && range.length <= LONGEST => {
-                range.clone()
-            }
-            _ => {
-                self.report.note(
-                    "changes of host memory that the replay does not have: they were left out",
-                );
-                return;
-            }
-        };
-        let length = range.length as usize;
-        let offset = (note.address - range.start) as usize;
-        if !self.ranges.covers(note.address, bytes.len() as u64) {
-            self.report
-                .note("changes of host memory longer than the memory: they were left out");
-            return;
-        }
-        self.look_for_stale(call, &bytes);
-        let known = self.lent.shadows.remove(&range.start);
-        let known = known.filter(|(made, _)| *made == range.made);
-        let mut shadow = match known {
-            Some((_, shadow)) => shadow,
-            None => {
-                // All that the first notes do not name was zero; memory in shared granules may not
-                // be.
-                let is_zero = read_memory(range.live, length)
-                    .iter()
-                    .all(|&byte| byte == 0);
-                let live_end = range.live.saturating_add(range.length);
-                if !is_zero && !self.readbacks.any_in(range.live, live_end) {
-                    self.store_host(range.live, &vec![0; length]);
-                }
-                Buffer::zeroed(length)
-            }
-        };
-        let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
-            return;
-        };
-        for (at, length) in differing_runs(old, &bytes) {
-            let live = range.live.wrapping_add((offset + at) as u64);
-            let changed = bytes.get(at..at + length);
-            self.store_host(live, changed.unwrap_or_default());
-        }
-        old.copy_from_slice(&bytes);
-        self.report.host_bytes_put += bytes.len() as u64;
-        self.lent.shadows.insert(range.start, (range.made, shadow));
     }
 
     fn report_skipped(&mut self, note: HostSkippedNote) {
