@@ -75,6 +75,7 @@ impl Action {
             | Family::Init
             | Family::ProcAddress { .. }
             | Family::ExportTable
+            | Family::DriverVersion
             | Family::Device(_)
             | Family::Context(_)
             | Family::PrimaryContext(_)

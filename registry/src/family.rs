@@ -19,6 +19,7 @@ pub enum Family {
         address: u8,
     },
     ExportTable,
+    DriverVersion,
     Device(DeviceOp),
     /// Changes or asks which context is current, or counts its uses.
     Context(ContextOp),
@@ -78,6 +79,10 @@ pub enum Family {
 pub enum DeviceOp {
     Count,
     ByBusId,
+    /// Asks for what the device and the driver decide.
+    Property,
+    /// Asks for what the device alone decides: its bus address, its peers, what arrays take.
+    Hardware,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

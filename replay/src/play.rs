@@ -15,18 +15,23 @@ use crate::overrides;
 
 /// A call is taken up.
 #[inline]
-pub(crate) fn begin<'t>(player: &mut Player<'t>, call: &Call<'t>, decoded: &Decoded<'t>) {
-    player.current.decoded = *decoded;
+pub(crate) fn begin(player: &mut Player<'_>, decoded: &Decoded<'_>) {
+    player.current = Current {
+        is_compared: decoded.compared,
+        enqueued_before: player.lent.in_flight.mark(),
+        is_captured: false,
+        has_waited: false,
+    };
     if !decoded.compared {
         player.report.calls_not_compared += 1;
     } else if let Some(measure) = &mut player.issuer.measure {
-        measure.begin(call.index, call.ticks);
+        measure.begin(decoded.call.index, decoded.call.ticks);
     }
 }
 
 /// It is done.
 #[inline]
-pub(crate) fn end<'t>(player: &mut Player<'t>, call: &Call<'t>) {
+pub(crate) fn end(player: &mut Player<'_>, call: &Call<'_>) {
     if player.is_compared()
         && let Some(measure) = &mut player.issuer.measure
     {
@@ -35,23 +40,19 @@ pub(crate) fn end<'t>(player: &mut Player<'t>, call: &Call<'t>) {
 }
 
 /// Plays the call that was taken up.
-pub(crate) fn play<'t>(player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
-    let Some(function) = player.current.decoded.function else {
+pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result<(), Error> {
+    let call = &decoded.call;
+    let Some(function) = decoded.function else {
         let name = &call.signature.name;
         let reason = "this build does not know the function";
         player.report.skip(name, reason, call.index);
         return Ok(());
     };
     let traits = traits::of(function);
-    player.current = Current {
-        enqueued_before: player.lent.in_flight.mark(),
-        is_captured: false,
-        has_waited: false,
-        ..player.current
-    };
-    let has_notes = player.current.decoded.has_notes;
+    let has_notes = decoded.has_notes;
     let mut job = Job {
         player,
+        decoded,
         call,
         function,
     };

@@ -12,8 +12,9 @@ use crate::signatures::Function;
 /// Families without operands: the enum of a group, and its variants in words.
 const GROUPS: &str = "\
 plain, init, export table, module unload, library unload, loading mode, library module
+driver version
 host function, stream callback, memset, prefetch
-device DeviceOp: count, by bus id
+device DeviceOp: count, by bus id, property, hardware
 context ContextOp: create, destroy, push, pop, set, current, device, detach, synchronize, \
 enable peer
 primary context PrimaryOp: retain, release, reset, set flags

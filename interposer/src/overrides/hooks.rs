@@ -110,6 +110,7 @@ fn hooks(family: Family) -> u8 {
         },
         Family::Plain
         | Family::ExportTable
+        | Family::DriverVersion
         | Family::Device(_)
         | Family::Context(_)
         | Family::PrimaryContext(_)

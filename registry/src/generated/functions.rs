@@ -170,7 +170,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 43, name: "cuDeviceComputeCapability", base: "cuDeviceComputeCapability", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 43, name: "cuDeviceComputeCapability", base: "cuDeviceComputeCapability", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "major", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "minor", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -179,7 +179,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Find(Kind::Device, Parent::None), may_differ: false },
         Param { name: "ordinal", c_type: "int", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 45, name: "cuDeviceGetAttribute", base: "cuDeviceGetAttribute", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 45, name: "cuDeviceGetAttribute", base: "cuDeviceGetAttribute", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUdevice_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -191,18 +191,18 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 48, name: "cuDeviceGetExecAffinitySupport", base: "cuDeviceGetExecAffinitySupport", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 48, name: "cuDeviceGetExecAffinitySupport", base: "cuDeviceGetExecAffinitySupport", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "type", c_type: "CUexecAffinityType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 49, name: "cuDeviceGetHostAtomicCapabilities", base: "cuDeviceGetHostAtomicCapabilities", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 49, name: "cuDeviceGetHostAtomicCapabilities", base: "cuDeviceGetHostAtomicCapabilities", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "capabilities", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "operations", c_type: "const CUatomicOperation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 50, name: "cuDeviceGetLuid", base: "cuDeviceGetLuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 50, name: "cuDeviceGetLuid", base: "cuDeviceGetLuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "luid", c_type: "char *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "deviceNodeMask", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -211,7 +211,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pool", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 52, name: "cuDeviceGetName", base: "cuDeviceGetName", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 52, name: "cuDeviceGetName", base: "cuDeviceGetName", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "name", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(1)), may_differ: false },
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -221,21 +221,21 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 54, name: "cuDeviceGetProperties", base: "cuDeviceGetProperties", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 54, name: "cuDeviceGetProperties", base: "cuDeviceGetProperties", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "prop", c_type: "CUdevprop *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(56)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 55, name: "cuDeviceGetTexture1DLinearMaxWidth", base: "cuDeviceGetTexture1DLinearMaxWidth", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 55, name: "cuDeviceGetTexture1DLinearMaxWidth", base: "cuDeviceGetTexture1DLinearMaxWidth", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "maxWidthInElements", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "format", c_type: "CUarray_format", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "numChannels", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 56, name: "cuDeviceGetUuid", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 56, name: "cuDeviceGetUuid", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "uuid", c_type: "CUuuid *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 57, name: "cuDeviceGetUuid_v2", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 57, name: "cuDeviceGetUuid_v2", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "uuid", c_type: "CUuuid *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
@@ -243,11 +243,11 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 59, name: "cuDeviceTotalMem", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 59, name: "cuDeviceTotalMem", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "bytes", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 60, name: "cuDeviceTotalMem_v2", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 60, name: "cuDeviceTotalMem_v2", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "bytes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
@@ -1367,7 +1367,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 282, name: "cuArrayGetMemoryRequirements", base: "cuArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 282, name: "cuArrayGetMemoryRequirements", base: "cuArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "memoryRequirements", c_type: "CUDA_ARRAY_MEMORY_REQUIREMENTS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "array", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -1385,7 +1385,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dev", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Find(Kind::Device, Parent::None), may_differ: false },
         Param { name: "pciBusId", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 286, name: "cuDeviceGetPCIBusId", base: "cuDeviceGetPCIBusId", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 286, name: "cuDeviceGetPCIBusId", base: "cuDeviceGetPCIBusId", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "pciBusId", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(1)), may_differ: true },
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -2164,7 +2164,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hMipmappedArray", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "level", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 426, name: "cuMipmappedArrayGetMemoryRequirements", base: "cuMipmappedArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 426, name: "cuMipmappedArrayGetMemoryRequirements", base: "cuMipmappedArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "memoryRequirements", c_type: "CUDA_ARRAY_MEMORY_REQUIREMENTS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "mipmap", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -2462,19 +2462,19 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "peerContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 482, name: "cuDeviceCanAccessPeer", base: "cuDeviceCanAccessPeer", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 482, name: "cuDeviceCanAccessPeer", base: "cuDeviceCanAccessPeer", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "canAccessPeer", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "peerDev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 483, name: "cuDeviceGetP2PAtomicCapabilities", base: "cuDeviceGetP2PAtomicCapabilities", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 483, name: "cuDeviceGetP2PAtomicCapabilities", base: "cuDeviceGetP2PAtomicCapabilities", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "capabilities", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "operations", c_type: "const CUatomicOperation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "dstDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 484, name: "cuDeviceGetP2PAttribute", base: "cuDeviceGetP2PAttribute", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 484, name: "cuDeviceGetP2PAttribute", base: "cuDeviceGetP2PAttribute", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "value", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUdevice_P2PAttribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -3379,7 +3379,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 656, name: "cuDriverGetVersion", base: "cuDriverGetVersion", section: "Version Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 656, name: "cuDriverGetVersion", base: "cuDriverGetVersion", section: "Version Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::DriverVersion, size: None, flags: None, params: &[
         Param { name: "driverVersion", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
     ] },
     Function { id: 657, name: "cuMemAddressFree", base: "cuMemAddressFree", section: "Virtual Memory Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::VirtualMemory(VirtualMemoryOp::FreeReservation), size: None, flags: None, params: &[

@@ -285,24 +285,32 @@ impl<'t> Job<'_, 't> {
                 reason,
             });
         }
-        let flags = self.call.argument_named("Flags").unwrap_or(0);
-        self.player.ranges.insert(Range {
+        let mut range = self.range(kind, start, length, live);
+        range.way = frame.way.unwrap_or(Way::Plain);
+        range.context = if kind == Kind::Reservation {
+            0
+        } else {
+            context
+        };
+        range.owner = owner;
+        self.ranges.insert(range);
+    }
+
+    /// Memory that the call made or found.
+    pub(crate) fn range(&self, kind: Kind, start: u64, length: u64, live: u64) -> Range {
+        Range {
             start,
             length,
             live,
             kind,
-            way: frame.way.unwrap_or(Way::Plain),
-            context: if kind == Kind::Reservation {
-                0
-            } else {
-                context
-            },
-            owner,
+            way: Way::Plain,
+            context: 0,
+            owner: None,
             made: self.call.index,
             made_by: self.function,
             ended: None,
-            flags,
-        });
+            flags: self.call.argument_named("Flags").unwrap_or(0),
+        }
     }
 
     /// Checks that a handle that the driver returned is the object of the recording.
@@ -370,7 +378,12 @@ impl<'t> Job<'_, 't> {
         };
         let by = By::call(self.call, self.function);
         let ended = self.handles.end((kind, value), by);
-        let owns_memory = |key: &Key| matches!(key.0, Kind::Module | Kind::Library | Kind::Context);
+        let owns_memory = |key: &Key| {
+            matches!(
+                key.0,
+                Kind::Module | Kind::Library | Kind::Context | Kind::Link
+            )
+        };
         if ended.iter().any(owns_memory) {
             self.player.end_ranges(self.call.index, &ended, context);
         }

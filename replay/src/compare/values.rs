@@ -54,6 +54,14 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 }
 
 impl<'t> Job<'_, 't> {
+    /// The bytes of a snapshot that was recorded before the call.
+    pub(crate) fn piece(&self, position: usize, name: u8) -> Option<Vec<u8>> {
+        match self.payload(&self.call.snapshot(position, name)?) {
+            Payload::Here(bytes) => Some(bytes.into_owned()),
+            Payload::Left(..) | Payload::Unreadable => None,
+        }
+    }
+
     /// Reports a difference unless comparison is off for this call.
     pub(crate) fn diverge(&mut self, what: What, position: Option<usize>, texts: (String, String)) {
         self.diverge_in(what, position, texts, None, None);
@@ -240,6 +248,7 @@ impl<'t> Job<'_, 't> {
             let position = usize::from(expected.parameter);
             let mut copy = Job {
                 player: self.player,
+                decoded: self.decoded,
                 call: self.call,
                 function: readback.function,
             };

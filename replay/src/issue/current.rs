@@ -8,9 +8,11 @@ use crate::place::in_flight::Mark;
 /// Arguments that are decoded ahead: all of nearly every function.
 const ARGUMENTS: usize = 12;
 
-/// What the thread that reads ahead finds out about a call, so that the playing thread need not.
-#[derive(Clone, Copy, Debug, Default)]
+/// A call, and what the thread that reads ahead finds out about it, so that the playing thread need
+/// not.
+#[derive(Debug)]
 pub(crate) struct Decoded<'t> {
+    pub call: Call<'t>,
     /// `None` if this build does not know it with these parameters.
     pub function: Option<&'static Function>,
     /// Whether it is compared, or measured.
@@ -22,11 +24,7 @@ pub(crate) struct Decoded<'t> {
 }
 
 impl<'t> Decoded<'t> {
-    pub(crate) fn new(
-        call: &Call<'t>,
-        function: Option<&'static Function>,
-        compared: bool,
-    ) -> Self {
+    pub(crate) fn new(call: Call<'t>, function: Option<&'static Function>, compared: bool) -> Self {
         let mut arguments = [0; ARGUMENTS];
         call.arguments(&mut arguments);
         let position = match function.map(|function| function.family) {
@@ -36,12 +34,15 @@ impl<'t> Decoded<'t> {
         };
         let parameters = position
             .and_then(|position| call.snapshot(usize::from(position), field::KERNEL_PARAMETERS));
+        let kernel_parameters = parameters.and_then(|snapshot| snapshot.bytes.inline());
+        let has_notes = call.notes().next().is_some();
         Self {
             function,
             compared,
-            has_notes: call.notes().next().is_some(),
+            has_notes,
             arguments,
-            kernel_parameters: parameters.and_then(|snapshot| snapshot.bytes.inline()),
+            kernel_parameters,
+            call,
         }
     }
 
@@ -58,18 +59,19 @@ impl<'t> Decoded<'t> {
 
     /// One argument of the call.
     #[inline]
-    pub(crate) fn argument(&self, call: &Call<'t>, position: usize) -> u64 {
+    pub(crate) fn argument(&self, position: usize) -> u64 {
         match self.arguments.get(position) {
             Some(&argument) => argument,
-            None => call.argument(position),
+            None => self.call.argument(position),
         }
     }
 }
 
-/// The call that is being played, and what is known of it so far.
+/// What is known of the call that is being played.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Current<'t> {
-    pub decoded: Decoded<'t>,
+pub(crate) struct Current {
+    /// It is compared, or measured.
+    pub is_compared: bool,
     /// What was enqueued before it.
     pub enqueued_before: Mark,
     /// It is captured into a graph instead of being carried out.

@@ -40,6 +40,39 @@ pub(crate) struct Place {
     pub length: usize,
 }
 
+/// Arguments that an override makes, by position, and the memory that they point into.
+#[derive(Debug, Default)]
+pub(crate) struct Presets {
+    pub args: Vec<(usize, u64)>,
+    pub buffers: Vec<Buffer>,
+}
+
+impl<const COUNT: usize> From<[(usize, u64); COUNT]> for Presets {
+    fn from(args: [(usize, u64); COUNT]) -> Self {
+        Self {
+            args: args.into(),
+            buffers: Vec::new(),
+        }
+    }
+}
+
+impl Presets {
+    pub(crate) fn set(&mut self, position: impl Into<usize>, value: u64) {
+        self.args.push((position.into(), value));
+    }
+
+    /// Lends memory for the call; returns its address.
+    pub(crate) fn lend(&mut self, buffer: Buffer) -> u64 {
+        lend(&mut self.buffers, buffer)
+    }
+
+    /// Lets a parameter point at memory.
+    pub(crate) fn point(&mut self, position: impl Into<usize>, buffer: Buffer) {
+        let address = self.lend(buffer);
+        self.set(position, address);
+    }
+}
+
 /// One call, ready to be issued.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {

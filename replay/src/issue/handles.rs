@@ -1,8 +1,6 @@
 //! Which object of the replay a recorded handle stands for: the live handle of each object of the
 //! model.
 
-use std::cell::Cell;
-
 use cutape_format::Call;
 use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site};
 use cutape_registry::{Class, Function, Kind};
@@ -120,8 +118,6 @@ pub(crate) struct Handles {
     /// What goes with a context although it belongs to something else, by the context's live
     /// handle: functions of kernels.
     also_in_context: FxHashMap<u64, Vec<ObjectId>>,
-    /// The stream that was resolved last: recorded handle, live handle, version of streams.
-    last_stream: Cell<Option<(u64, u64, u64)>>,
 }
 
 impl Default for Handles {
@@ -131,7 +127,6 @@ impl Default for Handles {
             live: FxHashMap::default(),
             contexts: FxHashMap::default(),
             also_in_context: FxHashMap::default(),
-            last_stream: Cell::new(None),
         }
     }
 }
@@ -201,17 +196,12 @@ impl Handles {
         self.objects.live(key.0, key.1).is_some()
     }
 
-    /// While this number stays the same, every handle of a function or kernel stands for what it
-    /// stood for.
+    /// The live function or kernel that a handle stands for where a function is expected, and its
+    /// live handle.
     #[inline]
-    pub(crate) fn changes_of_functions(&self) -> u64 {
-        self.objects.version(Kind::Function) + self.objects.version(Kind::Kernel)
-    }
-
-    /// The live function or kernel that a handle stands for where a function is expected.
-    pub(crate) fn live_function(&self, handle: u64) -> Option<Live> {
+    pub(crate) fn live_function(&self, handle: u64) -> Option<(ObjectId, u64)> {
         let id = self.objects.resolve(Kind::Function, handle).live()?;
-        self.objects.get(id).map(|object| object.data)
+        Some((id, self.objects.get(id)?.data.handle?))
     }
 
     /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver
@@ -226,25 +216,6 @@ impl Handles {
             (Some(live), Some(_)) => Resolved::Live(live),
             (Some(live), None) => Resolved::Dead(live),
         }
-    }
-
-    /// The live handle of a stream, for calls that follow each other on one.
-    #[inline]
-    pub(crate) fn live_stream(&self, value: u64) -> Option<u64> {
-        let version = self.objects.version(Kind::Stream);
-        match self.last_stream.get() {
-            Some((known, live, at)) if known == value && at == version => Some(live),
-            _ => self.look_up_stream(value, version),
-        }
-    }
-
-    #[cold]
-    fn look_up_stream(&self, value: u64, version: u64) -> Option<u64> {
-        let Resolved::Live(live) = self.resolve(Kind::Stream, value) else {
-            return None;
-        };
-        self.last_stream.set(Some((value, live, version)));
-        Some(live)
     }
 
     fn count(&self, kind: Kind, live: u64) -> u32 {

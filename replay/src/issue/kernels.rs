@@ -2,10 +2,11 @@
 //!
 //! Parameters go through `kernelParams`, as most programs give them: through `extra` the driver
 //! takes 0.3 µs longer (benches/results/2026-11-20-replay.md). The array of pointers is made once
-//! for a function, and holds until functions or kernels come or go.
+//! for a function.
 
 use std::collections::HashMap;
 
+use cutape_model::ObjectId;
 use rustc_hash::FxBuildHasher;
 
 use crate::api::Api;
@@ -18,24 +19,19 @@ pub(crate) const PARAMETER_BYTES: usize = 32 << 10;
 /// Offset and size of each parameter.
 pub(crate) type Layout = Vec<(u32, u32)>;
 
+/// What a function was launched as: the object, and bytes of all its parameters together.
+type Launched = (ObjectId, usize);
+
 /// A function or kernel that was launched.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Kernel {
-    /// The state of the handles in which it was looked up.
-    changes: u64,
-    /// The live handle, and the call that made the recorded one: together the object.
-    live: u64,
-    made: u64,
-    /// Bytes of all parameters together.
-    length: usize,
+    launched: Option<Launched>,
+    /// Empty if it is not known where each parameter begins.
+    layout: Layout,
     /// The last parameter ends where the packed ones end.
     is_whole: bool,
-    /// An array of pointers, and the parameters; `None` if it is not known where each begins.
+    /// An array of pointers, and the parameters; `None` while a launch has it.
     memory: Option<Buffer>,
-    /// Where the parameters begin in `memory`.
-    at: usize,
-    /// A launch uses `memory`.
-    in_use: bool,
 }
 
 /// Packed parameters that a launch can point at.
@@ -43,27 +39,16 @@ struct Kernel {
 pub(crate) struct Given {
     /// The live function.
     pub function: u64,
-    /// The argument `kernelParams`.
-    pub kernel_params: u64,
-    /// What it points at.
-    pub memory: Memory,
-}
-
-/// Whose memory the parameters are in.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    /// That of [`Kernels`], to be given back with this number.
-    Shared(usize),
-    Own(Buffer),
+    /// What the argument `kernelParams` points at.
+    pub memory: Buffer,
+    launched: Launched,
 }
 
 /// What is known of functions that were launched.
 #[derive(Debug, Default)]
 pub(crate) struct Kernels {
+    /// By the index of the object.
     all: Vec<Kernel>,
-    by_handle: HashMap<u64, usize, FxBuildHasher>,
-    /// The recorded handle that was launched last.
-    last: Option<(u64, usize)>,
     /// Parameter layouts by recorded handle, as the recorder noted them.
     layouts: HashMap<u64, Layout, FxBuildHasher>,
 }
@@ -95,116 +80,74 @@ impl Kernels {
 
     /// Puts packed parameters behind an array of pointers; `None` if it is not known where each
     /// begins, or the function is not alive.
+    #[inline]
     pub(crate) fn give(
         &mut self,
         (handles, api): (&Handles, &Api),
         wish: Wish,
         packed: &[u8],
     ) -> Option<Given> {
-        let known = match self.last {
-            Some((handle, at)) if handle == wish.handle => Some(at),
-            _ => self.by_handle.get(&wish.handle).copied(),
-        };
-        let state = (handles.changes_of_functions(), packed.len());
-        let is_current = |at: &usize| {
-            let kernel = self.all.get(*at);
-            kernel.is_some_and(|kernel| (kernel.changes, kernel.length) == state)
-        };
-        let at = match known.filter(is_current) {
-            Some(at) => at,
-            None => self.look_up((handles, api), wish, packed.len())?,
-        };
-        self.last = Some((wish.handle, at));
-        let kernel = self.all.get_mut(at)?;
-        if wish.takes_extra && !kernel.is_whole {
+        let (id, function) = handles.live_function(wish.handle)?;
+        let launched = (id, packed.len());
+        let known = self.all.get(id.index());
+        if known.is_none_or(|known| known.launched != Some(launched)) {
+            let kernel = self.look_up((handles, api), wish, launched, function);
+            let count = self.all.len().max(id.index() + 1);
+            self.all.resize_with(count, Kernel::default);
+            *self.all.get_mut(id.index())? = kernel;
+        }
+        let kernel = self.all.get_mut(id.index())?;
+        if kernel.layout.is_empty() || wish.takes_extra && !kernel.is_whole {
             return None;
         }
-        let memory = kernel.memory.as_mut()?;
-        if wish.keeps_memory || kernel.in_use {
-            let mut own = copy_of(memory, kernel.at);
-            own.bytes_mut()
-                .get_mut(kernel.at..)?
-                .get_mut(..packed.len())?
-                .copy_from_slice(packed);
-            return Some(Given {
-                function: kernel.live,
-                kernel_params: own.address(),
-                memory: Memory::Own(own),
-            });
-        }
-        let place = memory.bytes_mut().get_mut(kernel.at..)?;
+        let kept = kernel.memory.take_if(|_| !wish.keeps_memory);
+        let mut memory = kept.unwrap_or_else(|| pointers(&kernel.layout, packed.len()));
+        let place = memory.bytes_mut().get_mut(begin(kernel.layout.len())..)?;
         place.get_mut(..packed.len())?.copy_from_slice(packed);
-        kernel.in_use = true;
         Some(Given {
-            function: kernel.live,
-            kernel_params: memory.address(),
-            memory: Memory::Shared(at),
+            function,
+            memory,
+            launched,
         })
     }
 
     /// A launch is over: the driver has copied its parameters.
     #[inline]
-    pub(crate) fn take_back(&mut self, number: usize) {
-        if let Some(kernel) = self.all.get_mut(number) {
-            kernel.in_use = false;
+    pub(crate) fn take_back(&mut self, given: Given) {
+        if let Some(kernel) = self.all.get_mut(given.launched.0.index())
+            && kernel.launched == Some(given.launched)
+        {
+            kernel.memory = Some(given.memory);
         }
     }
 
-    /// Finds out how a function takes its parameters, which are `length` bytes.
+    /// Finds out how a function takes its parameters.
     #[cold]
     fn look_up(
-        &mut self,
+        &self,
         (handles, api): (&Handles, &Api),
         wish: Wish,
-        length: usize,
-    ) -> Option<usize> {
-        let object = handles.live_function(wish.handle)?;
-        let (live, made) = (object.handle?, object.by.call);
-        let changes = handles.changes_of_functions();
-        let at = self.by_handle.get(&wish.handle).copied();
-        if let Some(at) = at
-            && let Some(kernel) = self.all.get_mut(at)
-            && (kernel.live, kernel.made, kernel.length) == (live, made, length)
-        {
-            kernel.changes = changes;
-            return Some(at);
-        }
+        launched: Launched,
+        function: u64,
+    ) -> Kernel {
         let is_whole = |layout: &Layout| {
             let ends = layout
                 .iter()
                 .map(|&(offset, size)| u64::from(offset) + u64::from(size));
-            ends.max() == Some(length as u64)
+            ends.max() == Some(launched.1 as u64)
         };
         let asked = match wish.is_capturing {
             true => None,
-            false => api.parameters_of(live, handles.is_live_kernel(live)),
+            false => api.parameters_of(function, handles.is_live_kernel(function)),
         };
         let recorded = || self.layouts.get(&wish.handle).cloned();
-        let layout = asked.filter(is_whole).or_else(recorded);
-        let layout = layout.filter(|layout| !layout.is_empty());
-        let kernel = Kernel {
-            changes,
-            live,
-            made,
-            length,
-            is_whole: layout.as_ref().is_some_and(is_whole),
-            at: begin(layout.as_ref().map_or(0, Vec::len)),
-            memory: layout.map(|layout| pointers(&layout, length)),
-            in_use: false,
-        };
-        let new = self.all.len();
-        let at = *self.by_handle.entry(wish.handle).or_insert(new);
-        match self.all.get_mut(at) {
-            // A launch in another thread may use its memory.
-            Some(old) if !old.in_use => *old = kernel,
-            Some(_) => {
-                self.by_handle.insert(wish.handle, new);
-                self.all.push(kernel);
-                return Some(new);
-            }
-            None => self.all.push(kernel),
+        let layout = asked.filter(is_whole).or_else(recorded).unwrap_or_default();
+        Kernel {
+            launched: Some(launched),
+            is_whole: is_whole(&layout),
+            layout,
+            memory: None,
         }
-        Some(at)
     }
 }
 
@@ -213,34 +156,19 @@ fn begin(pointers: usize) -> usize {
     ((pointers + 1) * 8).next_multiple_of(64)
 }
 
-/// An array of pointers to each parameter, and room for them.
+/// An array of pointers to each parameter, and room for them. One pointer more than there are
+/// parameters, so that a driver that looks behind finds memory.
 fn pointers(layout: &Layout, length: usize) -> Buffer {
     let at = begin(layout.len());
     // The driver may take more parameters than the trace knows: room for the longest.
     let mut memory = Buffer::zeroed(at + length + PARAMETER_BYTES);
-    let offsets = layout
-        .iter()
-        .map(|known| u64::from(known.0).min(length as u64));
-    write_pointers(&mut memory, at, offsets.chain([0]));
-    memory
-}
-
-/// The same array in other memory.
-fn copy_of(memory: &Buffer, at: usize) -> Buffer {
     let base = memory.address() + at as u64;
-    let mut copy = Buffer::zeroed(memory.len());
-    let words = memory.bytes().chunks_exact(8).take(at / 8);
-    let offsets = words.map(|word| crate::buffer::number(word).saturating_sub(base));
-    write_pointers(&mut copy, at, offsets);
-    copy
-}
-
-/// One pointer more than there are parameters, so that a driver that looks behind finds memory.
-fn write_pointers(memory: &mut Buffer, at: usize, offsets: impl Iterator<Item = u64>) {
-    let base = memory.address() + at as u64;
-    for (word, offset) in memory.bytes_mut().chunks_exact_mut(8).zip(offsets) {
-        word.copy_from_slice(&(base + offset).to_le_bytes());
+    let offsets = layout.iter().map(|known| u64::from(known.0));
+    let words = memory.bytes_mut().chunks_exact_mut(8);
+    for (word, offset) in words.zip(offsets.chain([0])) {
+        word.copy_from_slice(&(base + offset.min(length as u64)).to_le_bytes());
     }
+    memory
 }
 
 #[cfg(test)]
@@ -258,7 +186,6 @@ mod tests {
         };
         // An offset behind the end stays inside.
         assert_eq!(words(&memory), [0, 8, 16, 24, 0]);
-        assert_eq!(words(&copy_of(&memory, 64)), [0, 8, 16, 24, 0]);
         assert!(memory.len() >= 64 + 24 + PARAMETER_BYTES);
     }
 }

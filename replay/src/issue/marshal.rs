@@ -58,7 +58,7 @@ impl<'t> Job<'_, 't> {
                 frame.args.push(value);
                 continue;
             }
-            let value = self.current.decoded.argument(self.call, position);
+            let value = self.decoded.argument(position);
             let length = |length| length_of(self.call, self.function, length);
             let out = |frame: &mut Frame, expect, length: u64| {
                 if value == 0 {

@@ -6,7 +6,6 @@ pub(crate) mod handles;
 pub(crate) mod issuer;
 pub(crate) mod kernels;
 pub(crate) mod length;
-pub(crate) mod links;
 pub(crate) mod marshal;
 pub(crate) mod player;
 pub(crate) mod skip;

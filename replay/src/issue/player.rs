@@ -13,12 +13,11 @@ use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
 use crate::compare::readbacks::Readbacks;
 use crate::guard::position::Position;
-use crate::issue::current::Current;
-use crate::issue::frame::Frame;
+use crate::issue::current::{Current, Decoded};
+use crate::issue::frame::{Frame, Presets};
 use crate::issue::handles::Handles;
 use crate::issue::issuer::{Issuer, call_driver};
 use crate::issue::length::length_of;
-use crate::issue::links::LinkState;
 use crate::issue::skip::Skip;
 use crate::issue::stream_capture::StreamCaptures;
 use crate::issue::traits;
@@ -39,15 +38,16 @@ pub(crate) struct Player<'t> {
     pub plan: &'t Plan,
     pub api: Arc<Api>,
     pub options: &'t Options,
-    pub current: Current<'t>,
+    pub current: Current,
     pub issuer: Issuer,
     pub comparer: Comparer,
     /// Bytes that asynchronous copies bring.
     pub readbacks: Readbacks,
     pub captures: StreamCaptures,
     pub handles: Handles,
-    /// Link states by recorded handle.
-    pub links: HashMap<u64, LinkState>,
+    /// By recorded link state: its options with their logs, where the driver writes until the state
+    /// is destroyed.
+    pub links: HashMap<u64, Vec<Buffer>>,
     pub ranges: Ranges,
     pub placement: Placement,
     pub unavailable: Unavailable,
@@ -72,6 +72,7 @@ pub(crate) type Played = Result<(), Skip>;
 /// A call to play, and the player that plays it.
 pub(crate) struct Job<'a, 't> {
     pub player: &'a mut Player<'t>,
+    pub decoded: &'a Decoded<'t>,
     pub call: &'a Call<'t>,
     pub function: &'static Function,
 }
@@ -109,25 +110,26 @@ impl<'t> Job<'_, 't> {
         self.conclude(frame, result)
     }
 
-    /// Re-issues a call with these bytes behind some of its parameters.
-    pub(crate) fn reissue_with(&mut self, bytes: &[(usize, &[u8])]) -> Played {
-        let lent: Vec<Buffer> = bytes.iter().map(|(_, bytes)| Buffer::of(bytes)).collect();
-        let presets = bytes.iter().zip(&lent);
-        let presets: Vec<_> = presets
-            .map(|(at, buffer)| (at.0, buffer.address()))
-            .collect();
-        self.reissue_presets(&presets, lent)
+    /// Re-issues a call with these bytes behind one of its parameters.
+    pub(crate) fn reissue_bytes(&mut self, position: usize, bytes: &[u8]) -> Played {
+        let mut presets = Presets::default();
+        presets.point(position, Buffer::of(bytes));
+        self.reissue_with(presets)
     }
 
-    /// Re-issues a call with these arguments, which point into `buffers`.
-    pub(crate) fn reissue_presets(
-        &mut self,
-        presets: &[(usize, u64)],
-        buffers: Vec<Buffer>,
-    ) -> Played {
-        let mut frame = self.marshal(presets)?;
-        frame.buffers.extend(buffers);
+    /// Re-issues a call with these arguments.
+    pub(crate) fn reissue_with(&mut self, presets: impl Into<Presets>) -> Played {
+        let presets = presets.into();
+        let mut frame = self.marshal(&presets.args)?;
+        frame.buffers.extend(presets.buffers);
         self.reissue(frame)
+    }
+
+    /// Builds the arguments and calls the driver; what it returned is still to be compared.
+    pub(crate) fn issued(&mut self, presets: &[(usize, u64)]) -> Result<(Frame, Code), Skip> {
+        let frame = self.marshal(presets)?;
+        let result = self.issue(&frame)?;
+        Ok((frame, result))
     }
 
     /// Answers a call for the driver, with these values behind some of its parameters.
@@ -283,7 +285,7 @@ impl<'t> Player<'t> {
     /// Whether the current call is compared.
     #[inline]
     pub(crate) fn is_compared(&self) -> bool {
-        self.current.decoded.compared
+        self.current.is_compared
     }
 
     /// As above, for some bytes.

@@ -53,7 +53,7 @@ fn elements(
 }
 
 /// The bytes of a member, if it counts.
-fn member<'a>(element: &'a mut [u8], field: &Field) -> Option<&'a mut [u8]> {
+pub(crate) fn member<'a>(element: &'a mut [u8], field: &Field) -> Option<&'a mut [u8]> {
     if field.meaning == Meaning::Unknown || field.when.is_some_and(|when| !when.holds(element)) {
         return None;
     }
@@ -98,12 +98,7 @@ impl<'t> Job<'_, 't> {
         length: Length,
         bytes: &mut [u8],
     ) -> Result<(), Skip> {
-        match elements(
-            (self.current.decoded.function, param),
-            length,
-            self.call,
-            true,
-        ) {
+        match elements((Some(self.function), param), length, self.call, true) {
             Elements::Plain => Ok(()),
             Elements::Values(size, meaning) => {
                 for value in bytes.chunks_exact_mut(size.max(1)) {
@@ -147,7 +142,12 @@ impl<'t> Job<'_, 't> {
         Ok(())
     }
 
-    fn value_live(&mut self, name: &str, meaning: Meaning, value: &mut [u8]) -> Result<(), Skip> {
+    pub(crate) fn value_live(
+        &mut self,
+        name: &str,
+        meaning: Meaning,
+        value: &mut [u8],
+    ) -> Result<(), Skip> {
         let recorded = number(value);
         let live = match meaning {
             Meaning::Handle(kind) => self.live_handle(kind, recorded)?,
@@ -176,12 +176,7 @@ impl<'t> Job<'_, 't> {
         received: &[u8],
     ) -> Vec<u8> {
         let mut expected = recorded.to_vec();
-        match elements(
-            (self.current.decoded.function, param),
-            length,
-            self.call,
-            false,
-        ) {
+        match elements((Some(self.function), param), length, self.call, false) {
             Elements::Plain => {}
             Elements::Values(size, meaning) => {
                 let size = size.max(1);

@@ -7,7 +7,7 @@ pub(crate) mod fit;
 use std::collections::{BTreeSet, HashMap};
 
 use cutape_format::Call;
-use cutape_registry::{DeviceOp, Family, Function, FunctionOp, Kind, Role, id};
+use cutape_registry::{DeviceOp, Family, Function, FunctionOp, Kind, Role};
 
 use crate::machine::devices::{Device, Devices};
 
@@ -42,43 +42,30 @@ impl Machine {
     /// recorded: what it answers is no divergence.
     pub(crate) fn asks_for_machine(&self, call: &Call, function: &Function) -> bool {
         match function.family {
-            _ if function.id == id::cuDriverGetVersion => return self.is_other_driver,
-            Family::ProcAddress { .. } | Family::ExportTable => return self.is_other_driver,
+            Family::DriverVersion | Family::ProcAddress { .. } | Family::ExportTable => {
+                self.is_other_driver
+            }
             Family::Occupancy(_) => {
                 let other_model =
                     |there: &Device, here: &Device| there.name.is_some() && there.name != here.name;
-                return self.is_other_architecture() || self.devices.any(other_model);
+                self.is_other_architecture() || self.devices.any(other_model)
             }
-            _ => {}
-        }
-        if function.family == Family::Device(DeviceOp::Count) {
-            let (recorded, here) = self.devices.counts();
-            return recorded != here;
-        }
-        // Registers, local memory and the like are those of the code for the device.
-        if let Family::Function(FunctionOp::GetAttribute)
-        | Family::Kernel(FunctionOp::GetAttribute) = function.family
-        {
-            return !self.compiles_alike();
-        }
-        // The address of a device on its bus is among the questions about memory, as are the needs
-        // of arrays.
-        let about_device = matches!(
-            function.section,
-            "Device Management" | "Peer Context Memory Access" | "Memory Management"
-        );
-        let mut asks = false;
-        let mut other = function.section == "Device Management" && self.is_other_driver;
-        for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Use(Kind::Device) => {
-                    other |= !self.devices.is_same(call.argument(position) as i32);
-                }
-                Role::Out(_) | Role::Text(_) => asks = true,
-                Role::Make(..) | Role::Find(..) | Role::Destroy(_) => return false,
-                _ => {}
+            Family::Device(DeviceOp::Count) => {
+                let (recorded, here) = self.devices.counts();
+                recorded != here
             }
+            Family::Device(DeviceOp::Property) if self.is_other_driver => true,
+            Family::Device(DeviceOp::Property | DeviceOp::Hardware) => {
+                let mut params = function.params.iter().enumerate();
+                params.any(|(position, param)| {
+                    param.role == Role::Use(Kind::Device)
+                        && !self.devices.is_same(call.argument(position) as i32)
+                })
+            }
+            // Registers, local memory and the like are those of the code for the device.
+            Family::Function(FunctionOp::GetAttribute)
+            | Family::Kernel(FunctionOp::GetAttribute) => !self.compiles_alike(),
+            _ => false,
         }
-        about_device && asks && other
     }
 }

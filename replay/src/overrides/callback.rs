@@ -34,5 +34,5 @@ fn play(job: &mut Job<'_, '_>, stub: u64) -> Played {
     if stub != 0 {
         job.report.note(NOTE);
     }
-    job.reissue_presets(&[(1, stub), (2, 0)], Vec::new())
+    job.reissue_with([(1, stub), (2, 0)])
 }

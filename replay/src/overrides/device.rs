@@ -14,5 +14,5 @@ pub(crate) fn by_bus_id(job: &mut Job<'_, '_>) -> Played {
     let Some(text) = device.and_then(|device| job.api.bus_id(device).ok()) else {
         return job.plain();
     };
-    job.reissue_with(&[(1, &text)])
+    job.reissue_bytes(1, &text)
 }

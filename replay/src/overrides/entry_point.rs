@@ -6,8 +6,7 @@ use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.
 pub(crate) fn proc_address(job: &mut Job<'_, '_>) -> Played {
-    let frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (frame, result) = job.issued(&[])?;
     if job.is_compared()
         && job.call.succeeded()
         && result == 0

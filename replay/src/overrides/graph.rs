@@ -13,7 +13,6 @@ use crate::issue::frame::Expect;
 use crate::issue::handles::{Belongs, By, Resolved};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
-use crate::overrides::module::piece;
 use crate::overrides::{callback, launch};
 use crate::report::What;
 
@@ -55,7 +54,7 @@ fn host_ranges(bytes: &[u8]) -> Vec<HostRange> {
 
 /// cuGraphLaunch: fills the host memory that its copies read, and expects what they write.
 pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
-    let ranges = piece(job, 0, field::HOST_RANGES).unwrap_or_default();
+    let ranges = job.piece(0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
     let snapshots = job.call.snapshots();
@@ -86,8 +85,7 @@ pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
             job.lent.in_flight.reads(row, row + length as u64);
         }
     }
-    let frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (frame, result) = job.issued(&[])?;
     if job.call.succeeded() && result == 0 && !job.current.is_captured {
         for range in ranges.iter().filter(|range| !range.is_source) {
             if let Some(rows) = job.find_graph_rows(&range.rows) {
@@ -138,8 +136,7 @@ fn known_node(player: &Player<'_>, handle: u64) -> Option<u64> {
 
 /// cuGraphGetNodes and similar: lists of nodes, whose order may differ.
 pub(crate) fn list_nodes(job: &mut Job<'_, '_>) -> Played {
-    let mut frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (mut frame, result) = job.issued(&[])?;
     if result == 0 && job.call.succeeded() {
         for place in frame.places.clone() {
             if !matches!(place.expect, Expect::Found(Kind::GraphNode, _)) {
@@ -168,8 +165,7 @@ pub(crate) fn list_nodes(job: &mut Job<'_, '_>) -> Played {
 
 /// cuStreamGetCaptureInfo: learns the nodes that the next captured call depends on.
 pub(crate) fn capture_info(job: &mut Job<'_, '_>) -> Played {
-    let frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (frame, result) = job.issued(&[])?;
     let at = |name: &str| {
         job.function
             .params
@@ -210,7 +206,7 @@ pub(crate) fn instantiate(job: &mut Job<'_, '_>) -> Played {
         let live = job.live_handle(Kind::Stream, number(stream))?;
         copy_common(stream, &live.to_le_bytes());
     }
-    job.reissue_with(&[(PARAMS, &bytes)])
+    job.reissue_bytes(PARAMS, &bytes)
 }
 
 /// cuGraphKernelNodeSetAttribute.
@@ -220,7 +216,7 @@ pub(crate) fn set_attribute(job: &mut Job<'_, '_>) -> Played {
         return job.plain();
     };
     let bytes = launch::attribute_value_live(job, job.call.argument(1), &bytes)?;
-    job.reissue_with(&[(VALUE, &bytes)])
+    job.reissue_bytes(VALUE, &bytes)
 }
 
 /// How many bytes of an attribute's value are numbers, which can be compared.
@@ -234,8 +230,7 @@ fn comparable(attribute: u64) -> usize {
 /// cuGraphKernelNodeGetAttribute: compares the member of the union that the attribute uses.
 pub(crate) fn get_attribute(job: &mut Job<'_, '_>) -> Played {
     const VALUE: usize = 2;
-    let mut frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (mut frame, result) = job.issued(&[])?;
     if let Some(place) = frame.remove_place(VALUE)
         && result == 0
         && let Some(expected) = job.call.out_bytes(VALUE)
@@ -250,8 +245,7 @@ pub(crate) fn get_attribute(job: &mut Job<'_, '_>) -> Played {
 
 /// cuGraphConditionalHandleCreate: the handle is a number that the program passes to kernels.
 pub(crate) fn condition(job: &mut Job<'_, '_>) -> Played {
-    let frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (frame, result) = job.issued(&[])?;
     if result == 0
         && job.call.succeeded()
         && let (Some(recorded), Some(live)) = (job.call.out(0), frame.word_at(0))
@@ -273,8 +267,7 @@ pub(crate) fn user_object(job: &mut Job<'_, '_>) -> Played {
         0 => 0,
         _ => job.lent.nothing(),
     };
-    let presets = [(POINTER, pointer), (DESTROY, stub)];
-    job.reissue_presets(&presets, Vec::new())
+    job.reissue_with([(POINTER, pointer), (DESTROY, stub)])
 }
 
 /// cuGraphDebugDotPrint: writes a temporary file and removes it.
@@ -292,7 +285,7 @@ pub(crate) fn dot(job: &mut Job<'_, '_>) -> Played {
         return skip("the folder for temporary files has no name in UTF-8");
     };
     let name = format!("{text}\0");
-    let played = job.reissue_with(&[(PATH, name.as_bytes())]);
+    let played = job.reissue_bytes(PATH, name.as_bytes());
     if let Err(error) = std::fs::remove_file(&path) {
         tracing::debug!("{text}: {error}");
     }

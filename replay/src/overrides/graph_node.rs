@@ -5,20 +5,20 @@ use std::ops::Range as Bytes;
 
 use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeType_enum,
-    CUstreamBatchMemOpParams,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUgraphNodeType_enum, CUstreamBatchMemOpParams,
 };
 use cutape_format::layout::field;
-use cutape_registry::{Function, Kind, Role, structure};
+use cutape_registry::{
+    Family, Field, Function, GraphOp, Kind, Meaning, NodeKind, Struct, layout, structure,
+};
 use std::mem::offset_of;
 
 use crate::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
-use crate::issue::frame::Frame;
 use crate::issue::handles::{Belongs, By};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
-use crate::overrides::module::piece;
+use crate::issue::structs::member;
 use crate::overrides::{callback, copy, launch};
 use crate::place::address::{Range, Way};
 use crate::report::Translated;
@@ -45,31 +45,33 @@ enum Shape {
 }
 
 // The union of CUgraphNodeParams, and in its memcpy member the context and the copy.
-const BODY: usize = 16;
-const COPY_CONTEXT: usize = 8;
-const COPY: usize = 16;
+const BODY: usize = layout::offset_of("CUgraphNodeParams", "kernel.func");
+const COPY_CONTEXT: usize = layout::offset_of("CUDA_MEMCPY_NODE_PARAMS", "copyCtx");
+const COPY: usize = layout::offset_of("CUDA_MEMCPY_NODE_PARAMS", "copyParams.srcXInBytes");
 
-/// What an opaque member of a struct stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Member {
-    Handle(Kind),
-    Address,
-}
+/// The numbers of an allocation that mean something by themselves when they come back.
+const OF_ALLOCATION: [&str; 5] = [
+    "poolProps.allocType",
+    "poolProps.handleTypes",
+    "poolProps.location.type",
+    "poolProps.location.id",
+    "bytesize",
+];
 
 impl Shape {
-    /// By the C type of the parameter.
-    fn of(c_type: &str) -> Option<Self> {
-        let table = [
-            ("CUDA_KERNEL_NODE_PARAMS", Self::Kernel),
-            ("CUDA_MEMCPY3D", Self::Copy),
-            ("CUDA_MEMSET_NODE_PARAMS", Self::Memset),
-            ("CUDA_HOST_NODE_PARAMS", Self::Host),
-            ("CUDA_BATCH_MEM_OP_NODE_PARAMS", Self::Operations),
-            ("CUDA_MEM_ALLOC_NODE_PARAMS", Self::Allocation),
-            ("CUgraphNodeParams", Self::Any),
-        ];
-        let found = table.iter().find(|entry| c_type.contains(entry.0))?;
-        Some(found.1)
+    /// By what the registry says of the function's parameter.
+    fn of(kind: NodeKind) -> Self {
+        match kind {
+            NodeKind::Kernel => Self::Kernel,
+            NodeKind::Copy => Self::Copy,
+            NodeKind::Memset => Self::Memset,
+            NodeKind::Host => Self::Host,
+            NodeKind::ChildGraph => Self::Child,
+            NodeKind::Semaphores => Self::External,
+            NodeKind::MemoryOps => Self::Operations,
+            NodeKind::Allocation => Self::Allocation,
+            NodeKind::Any => Self::Any,
+        }
     }
 
     /// By CUgraphNodeType.
@@ -95,65 +97,54 @@ impl Shape {
         }
     }
 
-    /// Members by offset; a shorter version of the struct ends before the last ones.
-    fn members(self) -> &'static [(usize, Member)] {
-        use Member::{Address, Handle};
-        match self {
-            Self::Kernel => &[
-                (
-                    offset_of!(CUDA_KERNEL_NODE_PARAMS, func),
-                    Handle(Kind::Function),
-                ),
-                (
-                    offset_of!(CUDA_KERNEL_NODE_PARAMS, kern),
-                    Handle(Kind::Kernel),
-                ),
-                (
-                    offset_of!(CUDA_KERNEL_NODE_PARAMS, ctx),
-                    Handle(Kind::Context),
-                ),
-            ],
-            Self::Memset => &[
-                (offset_of!(CUDA_MEMSET_NODE_PARAMS_v2, dst), Address),
-                (
-                    offset_of!(CUDA_MEMSET_NODE_PARAMS_v2, ctx),
-                    Handle(Kind::Context),
-                ),
-            ],
-            Self::Child => &[(0, Handle(Kind::Graph))],
-            Self::Event => &[(0, Handle(Kind::Event))],
-            Self::Free => &[(0, Address)],
-            Self::Operations => &[(0, Handle(Kind::Context))],
-            Self::Condition => &[(
-                offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, ctx),
-                Handle(Kind::Context),
-            )],
-            _ => &[],
-        }
+    /// The newest version of the struct; a shorter one ends before the last members.
+    fn layout(self) -> Option<&'static Struct> {
+        structure(match self {
+            Self::Kernel => "CUDA_KERNEL_NODE_PARAMS_v3",
+            Self::Memset => "CUDA_MEMSET_NODE_PARAMS_v2",
+            Self::Child => "CUDA_CHILD_GRAPH_NODE_PARAMS",
+            Self::Event => "CUDA_EVENT_RECORD_NODE_PARAMS",
+            Self::Allocation => "CUDA_MEM_ALLOC_NODE_PARAMS",
+            Self::Free => "CUDA_MEM_FREE_NODE_PARAMS",
+            Self::Operations => "CUDA_BATCH_MEM_OP_NODE_PARAMS",
+            Self::Condition => "CUDA_CONDITIONAL_NODE_PARAMS",
+            Self::Copy | Self::Host | Self::Plain | Self::External | Self::Any => return None,
+        })
     }
 
-    /// The bytes that mean something by themselves when they come back.
-    fn numbers(self, struct_bytes: &[u8]) -> Vec<Bytes<usize>> {
-        match self {
-            // From the grid to the dynamic shared memory.
-            Self::Kernel => std::iter::once(8..36).collect(),
-            Self::Copy => copy::node_numbers(struct_bytes),
-            Self::Memset => std::iter::once(8..40).collect(),
-            // Type, handle type and location; the size.
-            Self::Allocation => vec![0..16, 104..112],
-            Self::Operations => vec![8..12, 24..28],
-            _ => Vec::new(),
+    fn fields(self) -> impl Iterator<Item = &'static Field> {
+        self.layout().into_iter().flat_map(|layout| layout.fields)
+    }
+
+    /// The bytes that can be compared when they come back.
+    fn comparable(self, struct_bytes: &[u8]) -> Vec<Bytes<usize>> {
+        if self == Self::Copy {
+            return copy::node_numbers(struct_bytes);
         }
+        let counts = |field: &&Field| match field.meaning {
+            Meaning::Address | Meaning::Handle(_) => true,
+            Meaning::Plain if self == Self::Allocation => OF_ALLOCATION.contains(&field.name),
+            meaning => meaning == Meaning::Plain,
+        };
+        self.fields()
+            .filter(counts)
+            .map(|field| field.offset as usize..(field.offset + field.size) as usize)
+            .collect()
     }
 }
 
 /// Where a struct stands and what it describes.
 fn place_of(function: &Function) -> Option<(usize, Shape)> {
-    let mut found = function.params.iter().enumerate();
-    found.find_map(|(position, param)| {
-        let described = matches!(param.role, Role::In(_) | Role::InOut(_) | Role::Out(_));
-        Some((position, Shape::of(param.c_type).filter(|_| described)?))
-    })
+    let Family::Graph(
+        GraphOp::AddNode(node)
+        | GraphOp::GetNode(node)
+        | GraphOp::SetNode(node)
+        | GraphOp::SetExecNode(node),
+    ) = function.family
+    else {
+        return None;
+    };
+    Some((usize::from(node.position), Shape::of(node.kind)))
 }
 
 /// Splits CUgraphNodeParams: what it describes and where that begins.
@@ -162,14 +153,7 @@ fn body(shape: Shape, bytes: &[u8]) -> (Shape, usize) {
         return (shape, 0);
     }
     let shape = Shape::of_type(bytes.get(..4).map_or(u64::MAX, number));
-    (
-        shape,
-        if shape == Shape::Copy {
-            BODY + COPY
-        } else {
-            BODY
-        },
-    )
+    (shape, BODY + if shape == Shape::Copy { COPY } else { 0 })
 }
 
 /// Functions that are given the parameters of a node.
@@ -182,9 +166,7 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
     };
     let (shape, begin) = body(shape, &bytes);
     let mut buffers = Vec::new();
-    let param = job.function.params.get(position);
-    if shape == Shape::Copy && param.is_some_and(|param| param.c_type.contains("CUgraphNodeParams"))
-    {
+    if (shape, begin) == (Shape::Copy, BODY + COPY) {
         let context = job.live_handle(Kind::Context, word(&bytes, BODY + COPY_CONTEXT))?;
         set_word(&mut bytes, BODY + COPY_CONTEXT, context);
     }
@@ -198,7 +180,7 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
     frame.buffers.push(buffer);
     let result = job.issue(&frame)?;
     if result == 0 && job.call.succeeded() {
-        let returned = read_memory(address + begin as u64, recorded.len() - begin);
+        let returned = read_memory(address + begin as u64, recorded.len().saturating_sub(begin));
         match shape {
             Shape::Allocation => allocated(job, position, begin, &returned),
             Shape::Condition => bodies(job, position, &returned),
@@ -225,26 +207,31 @@ fn make_live(
         0 => word(bytes, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)),
         function => function,
     };
-    for &(at, member) in shape.members() {
-        let recorded = word(bytes, at);
-        if at + 8 > bytes.len() || recorded == 0 {
-            continue;
+    // The address of an allocation is what the call returns.
+    for field in shape.fields().filter(|_| shape != Shape::Allocation) {
+        if let (Meaning::Handle(_) | Meaning::Address, Some(value)) =
+            (field.meaning, member(bytes, field))
+        {
+            job.value_live(field.name, field.meaning, value)?;
         }
-        let live = match member {
-            Member::Handle(kind) => job.live_handle(kind, recorded)?,
-            Member::Address => job.live_address(recorded)?,
-        };
-        set_word(bytes, at, live);
     }
     match shape {
         Shape::Kernel => {
             let params = offset_of!(CUDA_KERNEL_NODE_PARAMS, kernelParams);
             let extra = offset_of!(CUDA_KERNEL_NODE_PARAMS, extra);
-            let given = (word(bytes, params) != 0, word(bytes, extra) != 0);
-            let built = launch::node_parameters(job, position, recorded_kernel, given)?;
+            let source = launch::Source {
+                handle: recorded_kernel,
+                has_params: word(bytes, params) != 0,
+                params: position,
+                extra: (word(bytes, extra) != 0).then_some(position),
+                // Without a layout only the packed form can be given.
+                takes_extra: job.issuer.kernels.layout(recorded_kernel).is_empty(),
+                keeps_memory: true,
+            };
+            let built = launch::rebuild(job, source)?;
             set_word(bytes, params, built.kernel_params);
             set_word(bytes, extra, built.extra);
-            buffers.extend(built.buffers);
+            buffers.extend(built.into_buffers());
         }
         Shape::Copy => copy::node_live(job, bytes)?,
         Shape::Host => {
@@ -305,7 +292,7 @@ fn make_live(
 
 /// The array that a member leads to.
 fn elements(job: &Job<'_, '_>, position: usize) -> Result<Vec<u8>, Skip> {
-    piece(job, position, field::ELEMENTS)
+    job.piece(position, field::ELEMENTS)
         .ok_or_else(|| Skip::because("an array that its parameters lead to is not in the trace"))
 }
 
@@ -402,8 +389,7 @@ pub(crate) fn asked(job: &mut Job<'_, '_>) -> Played {
     let Some((position, shape)) = place_of(job.function) else {
         return job.plain();
     };
-    let mut frame: Frame = job.marshal(&[])?;
-    let result = job.issue(&frame)?;
+    let (mut frame, result) = job.issued(&[])?;
     if let Some(place) = frame.remove_place(position)
         && result == 0
         && let Some(expected) = job.call.out_bytes(position)
@@ -418,13 +404,7 @@ pub(crate) fn asked(job: &mut Job<'_, '_>) -> Played {
 /// The recorded bytes, with the received ones where they can be compared.
 fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -> Vec<u8> {
     let mut masked = expected.to_vec();
-    let mut ranges = shape.numbers(expected);
-    let members = shape.members().iter().map(|member| member.0);
-    ranges.extend(members.map(|at| at..at + 8));
-    if shape == Shape::Allocation {
-        let at = offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
-        ranges.push(at..at + 8);
-    }
+    let mut ranges = shape.comparable(expected);
     if shape == Shape::Copy {
         for (at, meaning, counts) in copy::node_memory(expected) {
             let range = at..at + 8;
@@ -448,31 +428,6 @@ fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_registry::FUNCTIONS;
-
-    #[test]
-    fn every_function_with_parameters_of_nodes_has_its_struct_found() {
-        let mut shapes = Vec::new();
-        for function in FUNCTIONS.iter().filter(|function| {
-            function.section == "Graph Management"
-                && function.class == cutape_registry::Class::Override
-                && function
-                    .params
-                    .iter()
-                    .any(|param| param.c_type.contains("NODE_PARAMS"))
-        }) {
-            let (position, shape) = place_of(function).expect(function.name);
-            assert!(
-                function.params[position].c_type.ends_with('*'),
-                "{}",
-                function.name
-            );
-            shapes.push(shape);
-        }
-        for shape in [Shape::Kernel, Shape::Memset, Shape::Host, Shape::Allocation] {
-            assert!(shapes.contains(&shape), "{shape:?}");
-        }
-    }
 
     #[test]
     fn the_struct_of_a_node_says_what_it_is() {
@@ -493,22 +448,21 @@ mod tests {
 
     #[test]
     fn members_are_where_cuda_h_has_them() {
+        let handles = |shape: Shape| -> Vec<u32> {
+            let fields = shape.fields();
+            let named = fields.filter(|field| !matches!(field.meaning, Meaning::Plain));
+            named.map(|field| field.offset).collect()
+        };
+        assert_eq!(handles(Shape::Kernel), [0, 40, 48, 56, 64]);
+        assert_eq!(handles(Shape::Memset), [0, 40]);
+        assert_eq!(Shape::Memset.comparable(&[]).len(), 7);
+        let all = OF_ALLOCATION.len() + 1;
         assert_eq!(
-            Shape::Kernel
-                .members()
-                .iter()
-                .map(|m| m.0)
-                .collect::<Vec<_>>(),
-            [0, 56, 64]
+            Shape::Allocation.comparable(&[]).len(),
+            all,
+            "and the address"
         );
-        assert_eq!(
-            Shape::Memset
-                .members()
-                .iter()
-                .map(|m| m.0)
-                .collect::<Vec<_>>(),
-            [0, 40]
-        );
+        assert_eq!((BODY, COPY_CONTEXT, COPY), (16, 8, 16));
         assert_eq!(offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr), 112);
         assert_eq!(offset_of!(CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out), 16);
         assert_eq!(size_of::<CUstreamBatchMemOpParams>(), 48);

@@ -1,9 +1,10 @@
 //! JIT option arrays: numbers as recorded, buffers and tables in memory of the replayer's own.
 
 use cutape_format::layout::field;
+use cutape_registry::OptionArray;
 
-use crate::buffer::{Buffer, lend, number};
-use crate::compare::payload::Payload;
+use crate::buffer::{Buffer, number};
+use crate::issue::frame::Presets;
 use crate::issue::player::Job;
 use crate::issue::skip::{Skip, skip};
 
@@ -20,68 +21,32 @@ const REFERENCED_VARIABLE_NAMES: u32 = 27;
 /// Longest log buffer that is provided.
 const LONGEST_LOG: u64 = 256 << 20;
 
-/// Where the three parameters of an option array stand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Positions {
-    pub count: usize,
-    pub options: usize,
-    pub values: usize,
-}
-
-/// An option array as the driver gets it, with all that it points at.
-#[derive(Debug, Default)]
-pub(crate) struct JitOptions {
-    /// Arguments: array of options, array of values.
-    pub options: u64,
-    pub values: u64,
-    /// To be kept as long as the driver may write into the logs.
-    pub buffers: Vec<Buffer>,
-}
-
-impl JitOptions {
-    /// As presets for `marshal`.
-    pub(crate) fn presets(&self, positions: Positions) -> [(usize, u64); 2] {
-        [
-            (positions.options, self.options),
-            (positions.values, self.values),
-        ]
-    }
-}
-
-/// Rebuilds the option array of a call. Texts in the logs are not compared: they contain versions,
-/// times and addresses.
-pub(crate) fn options(job: &mut Job<'_, '_>, positions: Positions) -> Result<JitOptions, Skip> {
-    let mut built = JitOptions::default();
-    let count = job.call.argument(positions.count);
-    if job.call.argument(positions.options) == 0
-        || job.call.argument(positions.values) == 0
-        || count == 0
-    {
+/// Rebuilds an option array of a call, with logs to be kept as long as the driver may write there.
+/// Texts in the logs are not compared: they contain versions, times and addresses.
+pub(crate) fn options(
+    job: &mut Job<'_, '_>,
+    array: OptionArray,
+    presets: &mut Presets,
+) -> Result<(), Skip> {
+    let argument = |position: u8| job.call.argument(usize::from(position));
+    let count = argument(array.count);
+    if argument(array.options) == 0 || argument(array.values) == 0 || count == 0 {
         // NULL stays NULL, so that the driver says the same about it.
-        let mut stub = |position| match job.call.argument(position) {
-            0 => 0,
-            _ => lend(&mut built.buffers, Buffer::zeroed(4096)),
-        };
-        let (options, values) = (stub(positions.options), stub(positions.values));
-        if count > 512 {
-            return skip("more JIT options than there can be");
+        for position in [array.options, array.values] {
+            match argument(position) {
+                0 => presets.set(position, 0),
+                _ => presets.point(position, Buffer::zeroed(4096)),
+            }
         }
-        return Ok(JitOptions {
-            options,
-            values,
-            buffers: built.buffers,
-        });
+        return match count > 512 {
+            true => skip("more JIT options than there can be"),
+            false => Ok(()),
+        };
     }
     let words = |bytes: &[u8], width| bytes.chunks_exact(width).map(number).collect::<Vec<u64>>();
-    let piece = |position, name| {
-        let capture = job.call.snapshot(position, name)?;
-        match job.payload(&capture) {
-            Payload::Here(bytes) => Some(bytes.into_owned()),
-            _ => None,
-        }
-    };
-    let numbers = piece(positions.options, field::OPTIONS).map(|bytes| words(&bytes, 4));
-    let values = piece(positions.values, field::OPTION_VALUES).map(|bytes| words(&bytes, 8));
+    let piece = |position: u8, name| job.piece(usize::from(position), name);
+    let numbers = piece(array.options, field::OPTIONS).map(|bytes| words(&bytes, 4));
+    let values = piece(array.values, field::OPTION_VALUES).map(|bytes| words(&bytes, 8));
     let (Some(numbers), Some(mut values)) = (numbers, values) else {
         return skip("its JIT options could not be read when it was recorded");
     };
@@ -112,35 +77,29 @@ pub(crate) fn options(job: &mut Job<'_, '_>, positions: Positions) -> Result<Jit
                 if size > LONGEST_LOG {
                     return skip("a JIT log buffer longer than replay provides");
                 }
-                *value = lend(&mut built.buffers, Buffer::zeroed(size as usize));
+                *value = presets.lend(Buffer::zeroed(size as usize));
             }
             GLOBAL_SYMBOL_NAMES => {
-                let Some(names) = piece(positions.values, field::SYMBOL_NAMES) else {
+                let Some(names) = piece(array.values, field::SYMBOL_NAMES) else {
                     return skip("JIT symbol names are not in the trace");
                 };
-                let names = lend(&mut built.buffers, Buffer::of(&names)) as usize;
-                let texts = built
-                    .buffers
-                    .last()
-                    .map(|buffer| buffer.bytes().to_vec())
-                    .unwrap_or_default();
-                let mut at = 0;
+                let mut at = presets.lend(Buffer::of(&names));
                 let mut pointers = Vec::new();
-                for text in texts.split_inclusive(|&byte| byte == 0) {
-                    pointers.push((names + at) as u64);
-                    at += text.len();
+                for text in names.split_inclusive(|&byte| byte == 0) {
+                    pointers.push(at);
+                    at += text.len() as u64;
                 }
-                *value = lend(&mut built.buffers, Buffer::of_words(&pointers));
+                *value = presets.lend(Buffer::of_words(&pointers));
             }
             GLOBAL_SYMBOL_ADDRESSES => {
-                let Some(addresses) = piece(positions.values, field::SYMBOL_ADDRESSES) else {
+                let Some(addresses) = piece(array.values, field::SYMBOL_ADDRESSES) else {
                     return skip("JIT symbol addresses are not in the trace");
                 };
                 let live: Vec<u64> = words(&addresses, 8)
                     .into_iter()
                     .map(|address| job.ranges.translate(address))
                     .collect();
-                *value = lend(&mut built.buffers, Buffer::of_words(&live));
+                *value = presets.lend(Buffer::of_words(&live));
             }
             REFERENCED_KERNEL_NAMES | REFERENCED_VARIABLE_NAMES => {
                 return skip("lists of referenced names among its JIT options are not recorded");
@@ -152,7 +111,7 @@ pub(crate) fn options(job: &mut Job<'_, '_>, positions: Positions) -> Result<Jit
         .iter()
         .flat_map(|&option| (option as u32).to_le_bytes())
         .collect();
-    built.options = lend(&mut built.buffers, Buffer::of(&numbers));
-    built.values = lend(&mut built.buffers, Buffer::of_words(&values));
-    Ok(built)
+    presets.point(array.options, Buffer::of(&numbers));
+    presets.point(array.values, Buffer::of_words(&values));
+    Ok(())
 }

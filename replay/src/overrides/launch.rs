@@ -4,16 +4,15 @@
 use std::borrow::Cow;
 
 use cutape_format::{Bytes, layout::field};
-use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
+use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
 
-use crate::buffer::{Buffer, copy_common, first, lend, number, set_word, word};
+use crate::buffer::{Buffer, copy_common, lend, number, set_word, word};
 use crate::compare::payload::Payload;
-use crate::issue::frame::Frame;
-use crate::issue::kernels::{Memory, PARAMETER_BYTES, Wish};
+use crate::issue::frame::{Frame, Presets};
+use crate::issue::kernels::{Given, PARAMETER_BYTES, Wish};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
-use crate::overrides::module::piece;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
 const BUFFER_POINTER: u64 = 1;
@@ -25,35 +24,50 @@ const CONFIG_ATTRIBUTE_COUNT: usize = offset_of("CUlaunchConfig", "numAttrs");
 const ATTRIBUTE_BYTES: usize = size_of("CUlaunchAttribute");
 const ATTRIBUTE_VALUE: usize = offset_of("CUlaunchAttribute", "value.clusterDim.x");
 
-// Numbers of CUlaunchAttributeID whose value names something.
-const ACCESS_POLICY_WINDOW: u64 = 1;
-const PROGRAMMATIC_EVENT: u64 = 7;
-const LAUNCH_COMPLETION_EVENT: u64 = 12;
-const DEVICE_UPDATABLE_KERNEL_NODE: u64 = 13;
-
 /// The parameters of a launch in memory of the replay's own: arguments `kernelParams` and `extra`.
 #[derive(Default)]
 pub(crate) struct Parameters {
     pub kernel_params: u64,
     pub extra: u64,
-    /// What the two point into, unless it is memory of the kernel's.
+    /// What the two point into, unless it is in `given`.
     pub buffers: Vec<Buffer>,
-    /// The live function, and whose memory it is.
-    given: Option<(u64, Option<usize>)>,
+    given: Option<Given>,
 }
 
 impl Parameters {
     /// After the launch: the driver has copied the parameters when it returns.
     #[inline]
     fn release(self, player: &mut Player<'_>) {
-        if let Some((_, Some(number))) = self.given {
-            player.issuer.kernels.take_back(number);
-        }
         // What is going to be repeated keeps its memory.
         if let Some(recorder) = &mut player.issuer.recorder {
+            recorder.keep(self.given.map(|given| given.memory));
             recorder.keep(self.buffers);
+        } else if let Some(given) = self.given {
+            player.issuer.kernels.take_back(given);
         }
     }
+
+    /// All memory, for a driver that may read the parameters after the call.
+    pub(crate) fn into_buffers(self) -> impl Iterator<Item = Buffer> {
+        let given = self.given.map(|given| given.memory);
+        self.buffers.into_iter().chain(given)
+    }
+}
+
+/// What a call gives as parameters of a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    /// The recorded function.
+    pub handle: u64,
+    pub has_params: bool,
+    /// With which parameter the packed ones are recorded.
+    pub params: usize,
+    /// With which parameter `extra` is recorded, if the call gave it.
+    pub extra: Option<usize>,
+    /// Whether the call can be given `extra`.
+    pub takes_extra: bool,
+    /// The driver may read the parameters after the call.
+    pub keeps_memory: bool,
 }
 
 /// cuLaunchKernel.
@@ -62,8 +76,8 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
     const STREAM: usize = 8;
     const KERNEL_PARAMS: usize = 9;
     const EXTRA: usize = 10;
-    let mut args: [u64; EXTRA + 1] = job.current.decoded.arguments();
-    let given = Given {
+    let mut args: [u64; EXTRA + 1] = job.decoded.arguments();
+    let source = Source {
         handle: args[FUNCTION],
         has_params: args[KERNEL_PARAMS] != 0,
         params: KERNEL_PARAMS,
@@ -71,19 +85,15 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
         takes_extra: true,
         keeps_memory: false,
     };
-    let mut parameters = Parameters::default();
-    rebuild(job, given, &mut parameters)?;
-    args[FUNCTION] = match parameters.given {
-        Some((live, _)) => live,
+    let parameters = rebuild(job, source)?;
+    args[FUNCTION] = match &parameters.given {
+        Some(given) => given.function,
         None => job.live_handle(Kind::Function, args[FUNCTION])?,
-    };
-    let stream = match job.handles.live_stream(args[STREAM]) {
-        Some(stream) => Ok(stream),
-        None => job.live_handle(Kind::Stream, args[STREAM]),
     };
     args[KERNEL_PARAMS] = parameters.kernel_params;
     args[EXTRA] = parameters.extra;
-    let issued = stream.and_then(|stream| {
+    let issued = job.live_handle(Kind::Stream, args[STREAM]);
+    let issued = issued.and_then(|stream| {
         args[STREAM] = stream;
         job.issue_with(&args)
     });
@@ -96,11 +106,39 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
     Ok(())
 }
 
-/// cuLaunchCooperativeKernel: has no `extra`.
-pub(crate) fn cooperative(job: &mut Job<'_, '_>) -> Played {
-    let parameters = parameters(job, (0, 9, None))?;
-    let presets = [(9, parameters.kernel_params)];
-    launch(job, &presets, parameters)
+/// cuLaunchCooperativeKernel, cuLaunchKernelEx.
+pub(crate) fn other(job: &mut Job<'_, '_>) -> Played {
+    let (function, params, extra, at) = match job.function.family {
+        Family::Launch(LaunchOp::Arguments(at)) => (at.function, at.parameters, at.extra, None),
+        Family::Launch(LaunchOp::Config(at)) => {
+            (at.function, at.parameters, Some(at.extra), Some(at.config))
+        }
+        _ => return job.plain(),
+    };
+    let argument = |position: u8| job.call.argument(usize::from(position));
+    let source = Source {
+        handle: argument(function),
+        has_params: argument(params) != 0,
+        params: usize::from(params),
+        extra: extra.filter(|&extra| argument(extra) != 0).map(usize::from),
+        takes_extra: extra.is_some(),
+        keeps_memory: false,
+    };
+    let mut parameters = rebuild(job, source)?;
+    let mut presets = Presets::default();
+    presets.set(params, parameters.kernel_params);
+    if let Some(extra) = extra {
+        presets.set(extra, parameters.extra);
+    }
+    if let Some(at) = at {
+        config(job, usize::from(at), &mut presets)?;
+    }
+    let (mut frame, result) = job.issued(&presets.args)?;
+    // A launch writes nothing: no memory of the frame is read again.
+    parameters.buffers.append(&mut presets.buffers);
+    parameters.buffers.append(&mut frame.buffers);
+    parameters.release(job);
+    job.conclude(frame, result)
 }
 
 /// cuLaunchCooperativeKernelMultiDevice: deprecated since CUDA 11.3; its list of launches is not
@@ -109,138 +147,40 @@ pub(crate) fn multi_device(_: &mut Job<'_, '_>) -> Played {
     skip("its list of launches is not recorded")
 }
 
-/// cuLaunchKernelEx.
-pub(crate) fn kernel_ex(job: &mut Job<'_, '_>) -> Played {
-    let mut parameters = parameters(job, (1, 2, Some(3)))?;
-    let config = config(job, 0, &mut parameters)?;
-    let presets = [
-        (0, config),
-        (2, parameters.kernel_params),
-        (3, parameters.extra),
-    ];
-    launch(job, &presets, parameters)
-}
-
 /// cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxActiveClusters.
 pub(crate) fn clusters(job: &mut Job<'_, '_>) -> Played {
     const CONFIG: usize = 2;
+    let mut presets = Presets::default();
+    config(job, CONFIG, &mut presets)?;
+    job.reissue_with(presets)
+}
+
+/// Puts the parameters of a launch, or of a kernel node, into memory.
+pub(crate) fn rebuild(job: &mut Job<'_, '_>, source: Source) -> Result<Parameters, Skip> {
     let mut built = Parameters::default();
-    let config = config(job, CONFIG, &mut built)?;
-    job.reissue_presets(&[(CONFIG, config)], built.buffers)
-}
-
-fn launch(job: &mut Job<'_, '_>, presets: &[(usize, u64)], mut parameters: Parameters) -> Played {
-    let mut frame = job.marshal(presets)?;
-    let result = job.issue(&frame)?;
-    // A launch writes nothing: no memory of the frame is read again.
-    parameters.buffers.append(&mut frame.buffers);
-    parameters.release(job);
-    job.conclude(frame, result)
-}
-
-/// Rebuilds the parameters; `at` says where the function, `kernelParams` and `extra` stand.
-fn parameters(
-    job: &mut Job<'_, '_>,
-    at: (usize, usize, Option<usize>),
-) -> Result<Parameters, Skip> {
-    let (function, params, extra) = at;
-    let given = Given {
-        handle: job.call.argument(function),
-        has_params: job.call.argument(params) != 0,
-        params,
-        extra: extra.filter(|&position| job.call.argument(position) != 0),
-        takes_extra: extra.is_some(),
-        keeps_memory: false,
-    };
-    let mut built = Parameters::default();
-    rebuild(job, given, &mut built)?;
-    Ok(built)
-}
-
-/// The parameters of a kernel node, which stand behind one struct; `given` says whether there are
-/// `kernelParams` and `extra`.
-pub(crate) fn node_parameters(
-    job: &mut Job<'_, '_>,
-    position: usize,
-    handle: u64,
-    given: (bool, bool),
-) -> Result<Parameters, Skip> {
-    // Without a layout only the packed form can be given.
-    let takes_extra = job.issuer.kernels.layout(handle).is_empty();
-    let given = Given {
-        handle,
-        has_params: given.0,
-        params: position,
-        extra: given.1.then_some(position),
-        takes_extra,
-        keeps_memory: true,
-    };
-    let mut built = Parameters::default();
-    rebuild(job, given, &mut built)?;
-    Ok(built)
-}
-
-/// What a call gave as parameters of a kernel.
-struct Given {
-    handle: u64,
-    has_params: bool,
-    /// With which parameter the packed ones are recorded.
-    params: usize,
-    /// With which parameter `extra` is recorded, if the call gave it.
-    extra: Option<usize>,
-    /// Whether the call can be given `extra`.
-    takes_extra: bool,
-    /// The driver may read the parameters after the call.
-    keeps_memory: bool,
-}
-
-fn rebuild(job: &mut Job<'_, '_>, given: Given, built: &mut Parameters) -> Result<(), Skip> {
-    let Given {
+    let Source {
         handle,
         has_params,
         params,
         extra,
-        takes_extra,
-        keeps_memory,
-    } = given;
+        ..
+    } = source;
     if !has_params && extra.is_none() {
-        return Ok(());
+        return Ok(built);
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
         built.kernel_params = job.lent.stub();
         built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
-        return Ok(());
+        return Ok(built);
     }
-    let inline = job.current.decoded.kernel_parameters;
-    let packed = inline
-        .map(Cow::Borrowed)
-        .or_else(|| recorded(job, params))
-        .or_else(|| extra.and_then(|extra| recorded(job, extra)));
+    let packed = match job.decoded.kernel_parameters {
+        Some(inline) => Some(Cow::Borrowed(inline)),
+        None => recorded(job, params).or_else(|| recorded(job, extra?)),
+    };
     let Some(mut packed) = packed else {
-        let unreadable = job
-            .call
-            .snapshot(params, field::KERNEL_PARAMETERS)
-            .is_some_and(|capture| capture.bytes == Bytes::Unreadable);
-        if job.call.succeeded() && (unreadable || !job.issuer.kernels.layout(handle).is_empty()) {
-            return skip("its parameters are not in the trace");
-        }
-        // No parameters, or a launch that was refused before they mattered.
-        match extra {
-            Some(extra) => {
-                let words = piece(job, extra, field::EXTRA).unwrap_or_default();
-                let nothing = words
-                    .chunks_exact(8)
-                    .next()
-                    .is_none_or(|word| number(word) == 0);
-                if !nothing && job.call.succeeded() {
-                    return skip("its parameters are not in the trace");
-                }
-                built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
-            }
-            None => built.kernel_params = job.lent.stub(),
-        }
-        return Ok(());
+        missing(job, source, &mut built)?;
+        return Ok(built);
     };
     note_host_memory(job, &packed);
     if job.ranges.any_translated() || job.captures.has_moved_conditions() {
@@ -253,29 +193,42 @@ fn rebuild(job: &mut Job<'_, '_>, given: Given, built: &mut Parameters) -> Resul
     }
     if packed.is_empty() {
         built.kernel_params = job.lent.stub();
-        return Ok(());
+        return Ok(built);
     }
     let wish = Wish {
         handle,
-        takes_extra,
-        keeps_memory: keeps_memory || job.issuer.recorder.is_some(),
+        takes_extra: source.takes_extra,
+        keeps_memory: source.keeps_memory || job.issuer.recorder.is_some(),
         is_capturing: job.captures.any_open(),
     };
     let known = (&job.player.handles, &*job.player.api);
     match job.player.issuer.kernels.give(known, wish, &packed) {
         Some(given) => {
-            built.kernel_params = given.kernel_params;
-            let number = match given.memory {
-                Memory::Shared(number) => Some(number),
-                Memory::Own(buffer) => {
-                    built.buffers.push(buffer);
-                    None
-                }
-            };
-            built.given = Some((given.function, number));
+            built.kernel_params = given.memory.address();
+            built.given = Some(given);
         }
-        None if takes_extra => built.extra = lend(&mut built.buffers, as_list(&packed)),
-        None => built.kernel_params = as_one(built, &packed),
+        None if source.takes_extra => built.extra = lend(&mut built.buffers, as_list(&packed)),
+        None => built.kernel_params = as_one(&mut built.buffers, &packed),
+    }
+    Ok(built)
+}
+
+/// The trace has no parameters: there are none, or the launch was refused before they mattered.
+#[cold]
+fn missing(job: &mut Job<'_, '_>, source: Source, built: &mut Parameters) -> Result<(), Skip> {
+    let snapshot = job.call.snapshot(source.params, field::KERNEL_PARAMETERS);
+    let is_unreadable = snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable);
+    let has_layout = !job.issuer.kernels.layout(source.handle).is_empty();
+    let has_list = source.extra.is_some_and(|extra| {
+        let words = job.piece(extra, field::EXTRA).unwrap_or_default();
+        words.len() >= 8 && word(&words, 0) != 0
+    });
+    if job.call.succeeded() && (is_unreadable || has_layout || has_list) {
+        return skip("its parameters are not in the trace");
+    }
+    match source.extra {
+        Some(_) => built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0])),
+        None => built.kernel_params = job.lent.stub(),
     }
     Ok(())
 }
@@ -312,13 +265,13 @@ fn as_list(packed: &[u8]) -> Buffer {
 }
 
 /// An array with a pointer to the packed parameters, as if they were one.
-fn as_one(built: &mut Parameters, packed: &[u8]) -> u64 {
+fn as_one(buffers: &mut Vec<Buffer>, packed: &[u8]) -> u64 {
     let mut padded = packed.to_vec();
     padded.resize(packed.len() + PARAMETER_BYTES, 0);
-    let base = lend(&mut built.buffers, Buffer::of(&padded));
+    let base = lend(buffers, Buffer::of(&padded));
     // One more, so that a driver that looks behind the last finds memory.
     lend(
-        &mut built.buffers,
+        buffers,
         Buffer::of_words(&[base, base + packed.len() as u64]),
     )
 }
@@ -343,11 +296,13 @@ fn note_host_memory(player: &mut Player<'_>, packed: &[u8]) {
 }
 
 /// Rebuilds a launch configuration with live stream and attributes.
-fn config(job: &mut Job<'_, '_>, position: usize, built: &mut Parameters) -> Result<u64, Skip> {
+fn config(job: &mut Job<'_, '_>, position: usize, presets: &mut Presets) -> Result<(), Skip> {
     if job.call.argument(position) == 0 {
-        return Ok(0);
+        presets.set(position, 0);
+        return Ok(());
     }
-    let config = piece(job, position, field::POINTEE).filter(|config| config.len() >= CONFIG_BYTES);
+    let config = job.piece(position, field::POINTEE);
+    let config = config.filter(|config| config.len() >= CONFIG_BYTES);
     let Some(mut config) = config else {
         return skip("its configuration could not be read when it was recorded");
     };
@@ -355,7 +310,7 @@ fn config(job: &mut Job<'_, '_>, position: usize, built: &mut Parameters) -> Res
     set_word(&mut config, CONFIG_STREAM, stream);
     let count = word(&config, CONFIG_ATTRIBUTE_COUNT) as u32 as usize;
     if word(&config, CONFIG_ATTRIBUTES) != 0 {
-        let attributes = piece(job, position, field::ATTRIBUTES);
+        let attributes = job.piece(position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
             return skip("its attributes could not be read when it was recorded");
         };
@@ -365,10 +320,11 @@ fn config(job: &mut Job<'_, '_>, position: usize, built: &mut Parameters) -> Res
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
             attribute_live(job, attribute)?;
         }
-        let address = lend(&mut built.buffers, Buffer::of(&attributes));
+        let address = presets.lend(Buffer::of(&attributes));
         set_word(&mut config, CONFIG_ATTRIBUTES, address);
     }
-    Ok(lend(&mut built.buffers, Buffer::of(&config)))
+    presets.point(position, Buffer::of(&config));
+    Ok(())
 }
 
 /// The value of one attribute of a kernel node, with live handles and addresses.
@@ -387,10 +343,11 @@ pub(crate) fn attribute_value_live(
 /// Replaces handles and addresses in one attribute.
 fn attribute_live(job: &mut Job<'_, '_>, attribute: &mut [u8]) -> Result<(), Skip> {
     let value = word(attribute, ATTRIBUTE_VALUE);
-    let live = match number(first(attribute, 4)) {
-        ACCESS_POLICY_WINDOW => job.ranges.translate(value),
-        PROGRAMMATIC_EVENT | LAUNCH_COMPLETION_EVENT => job.live_handle(Kind::Event, value)?,
-        DEVICE_UPDATABLE_KERNEL_NODE => {
+    let known = AttributeType::of(attributes::CUlaunchAttributeID, word(attribute, 0));
+    let live = match known.map(|known| known.meaning) {
+        Some(Meaning::Address) => job.ranges.translate(value),
+        Some(Meaning::Handle(kind)) => job.live_handle(kind, value)?,
+        Some(Meaning::MayDiffer) => {
             return skip("device-updatable kernel nodes are not re-issued");
         }
         _ => return Ok(()),

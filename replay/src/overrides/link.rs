@@ -1,144 +1,111 @@
 //! Links: option arrays with logs that live as long as the link state, inputs, the cubin.
 
 use cutape_format::layout::field;
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind, LinkOp, OptionArray};
 
 use crate::buffer::Buffer;
 use crate::compare::received::read_memory;
-use crate::issue::links::LinkState;
+use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
-use crate::issue::skip::skip;
+use crate::issue::skip::{Skip, skip};
 use crate::overrides::{jit, module};
-use crate::place::address::{Range, Way};
 
-/// cuLinkCreate.
-pub(crate) fn create(job: &mut Job<'_, '_>) -> Played {
-    let positions = jit::Positions {
-        count: 0,
-        options: 1,
-        values: 2,
+/// The operations of a link state.
+pub(crate) fn link(job: &mut Job<'_, '_>) -> Played {
+    let Family::Link(operation) = job.function.family else {
+        return job.plain();
     };
-    let options = jit::options(job, positions)?;
-    let frame = job.marshal(&options.presets(positions))?;
+    match operation {
+        LinkOp::Create { options, output } => create(job, options, usize::from(output)),
+        LinkOp::AddData {
+            data,
+            size,
+            options,
+        } => {
+            let mut presets = input(job, usize::from(data), usize::from(size))?;
+            jit::options(job, options, &mut presets)?;
+            job.reissue_with(presets)
+        }
+        LinkOp::AddFile { path, options } => {
+            let (mut presets, path) = (Presets::default(), usize::from(path));
+            let _file = match job.call.argument(path) {
+                0 => None,
+                _ => module::file(job, path, &mut presets)?,
+            };
+            jit::options(job, options, &mut presets)?;
+            job.reissue_with(presets)
+        }
+        LinkOp::Complete { cubin, size } => complete(job, usize::from(cubin), usize::from(size)),
+        LinkOp::Destroy => {
+            job.plain()?;
+            if job.call.succeeded() {
+                let state = job.call.argument(0);
+                job.links.remove(&state);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn create(job: &mut Job<'_, '_>, array: OptionArray, output: usize) -> Played {
+    let mut presets = Presets::default();
+    jit::options(job, array, &mut presets)?;
+    let frame = job.marshal(&presets.args)?;
     job.reissue(frame)?;
-    if let Some(state) = job.call.out(3).filter(|_| job.call.succeeded()) {
-        let (_buffers, cubin) = (options.buffers, None);
-        job.links.insert(state, LinkState { _buffers, cubin });
-    } else {
+    match job.call.out(output).filter(|_| job.call.succeeded()) {
+        Some(state) => drop(job.links.insert(state, presets.buffers)),
         // A driver that took the options all the same may write into the logs.
-        job.lent.kept.extend(options.buffers);
+        None => job.lent.kept.extend(presets.buffers),
     }
     Ok(())
 }
 
-/// cuLinkAddData.
-pub(crate) fn add_data(job: &mut Job<'_, '_>) -> Played {
-    let (data, size) = (2, job.call.argument(3));
-    let mut buffers = Vec::new();
-    let address = if job.call.argument(data) == 0 {
-        0
-    } else {
-        let bytes = module::image_piece(job, data, field::POINTEE)?;
-        let Some(mut bytes) = bytes.or_else(|| (size == 0).then(Vec::new)) else {
-            return skip("its input is not in the trace");
-        };
-        if (bytes.len() as u64) < size {
-            return skip("the trace holds less of its input than it reads");
-        }
-        // The byte behind the given size matters to a parser of text.
-        let behind = module::piece(job, data, field::BYTE_BEHIND);
-        bytes.extend(behind.unwrap_or_default());
-        bytes.extend([0; 16]);
-        let buffer = Buffer::of(&bytes);
-        let address = buffer.address();
-        buffers.push(buffer);
-        address
-    };
-    add(job, (data, address), 5, buffers)
-}
-
-/// cuLinkAddFile.
-pub(crate) fn add_file(job: &mut Job<'_, '_>) -> Played {
-    if job.call.argument(2) == 0 {
-        return add(job, (2, 0), 3, Vec::new());
+/// What cuLinkAddData links.
+fn input(job: &Job<'_, '_>, data: usize, size: usize) -> Result<Presets, Skip> {
+    let mut presets = Presets::default();
+    if job.call.argument(data) == 0 {
+        return Ok(presets);
     }
-    let file = module::file(job, 2)?;
-    let path = (2, file.path.address());
-    add(job, path, 3, Vec::new())
-}
-
-fn add(
-    job: &mut Job<'_, '_>,
-    source: (usize, u64),
-    count: usize,
-    mut buffers: Vec<Buffer>,
-) -> Played {
-    let positions = jit::Positions {
-        count,
-        options: count + 1,
-        values: count + 2,
+    let size = job.call.argument(size);
+    let bytes = module::image_piece(job, data, field::POINTEE)?;
+    let Some(mut bytes) = bytes.or_else(|| (size == 0).then(Vec::new)) else {
+        return skip("its input is not in the trace");
     };
-    let options = jit::options(job, positions)?;
-    let [given, values] = options.presets(positions);
-    buffers.extend(options.buffers);
-    job.reissue_presets(&[source, given, values], buffers)
+    if (bytes.len() as u64) < size {
+        return skip("the trace holds less of its input than it reads");
+    }
+    // The byte behind the given size matters to a parser of text.
+    bytes.extend(job.piece(data, field::BYTE_BEHIND).unwrap_or_default());
+    bytes.extend([0; 16]);
+    presets.point(data, Buffer::of(&bytes));
+    Ok(presets)
 }
 
 /// cuLinkComplete: the cubin belongs to the link state; a load of its address gets the live one.
-pub(crate) fn complete(job: &mut Job<'_, '_>) -> Played {
-    let mut frame = job.marshal(&[])?;
+fn complete(job: &mut Job<'_, '_>, cubin: usize, size: usize) -> Played {
+    let (mut frame, result) = job.issued(&[])?;
     // Another driver or device gives another cubin, so a different size is no divergence.
     let alike = job.machine.compiles_alike();
-    let result = job.issue(&frame)?;
-    let (live, size) = (frame.word_at(1), frame.word_at(2));
+    let (live, live_size) = (frame.word_at(cubin), frame.word_at(size).unwrap_or(0));
     if !alike {
-        frame.places.retain(|place| place.position != 2);
+        frame.remove_place(size);
     }
     job.conclude(frame, result)?;
     if result != 0 || !job.call.succeeded() {
         return Ok(());
     }
-    let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), job.call.out(1)) else {
+    let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), job.call.out(cubin)) else {
         return Ok(());
     };
+    let leave = job.call.leave;
+    if alike && let Some(expected) = leave.and_then(|leave| leave.snapshot(cubin, field::FILE)) {
+        let bytes = read_memory(live, usize::try_from(live_size).unwrap_or(0));
+        job.compare_bytes(cubin, &expected, &bytes, None);
+    }
     // No address behind the live cubin is ever made from a recorded one.
-    let length = job.call.out(2).or(size).unwrap_or(0).min(size.unwrap_or(0));
-    let expected = job
-        .call
-        .leave
-        .and_then(|leave| leave.snapshot(1, field::FILE));
-    if alike && let (Some(expected), Some(size)) = (expected, size) {
-        let bytes = read_memory(live, usize::try_from(size).unwrap_or(0));
-        job.compare_bytes(1, &expected, &bytes, None);
-    }
-    let state = job.call.argument(0);
-    job.player.ranges.insert(Range {
-        start: recorded,
-        length,
-        live,
-        kind: Kind::Link,
-        way: Way::Plain,
-        context: 0,
-        owner: Some((Kind::Link, state)),
-        made: job.call.index,
-        made_by: job.function,
-        ended: None,
-        flags: 0,
-    });
-    if let Some(link) = job.links.get_mut(&state) {
-        link.cubin = Some(recorded);
-    }
-    Ok(())
-}
-
-/// cuLinkDestroy.
-pub(crate) fn destroy(job: &mut Job<'_, '_>) -> Played {
-    job.plain()?;
-    if job.call.succeeded()
-        && let Some(link) = job.player.links.remove(&job.call.argument(0))
-        && let Some(cubin) = link.cubin
-    {
-        job.player.ranges.end(cubin, job.call.index);
-    }
+    let length = job.call.out(size).unwrap_or(live_size).min(live_size);
+    let mut range = job.range(Kind::Link, recorded, length, live);
+    range.owner = Some((Kind::Link, job.call.argument(0)));
+    job.ranges.insert(range);
     Ok(())
 }

@@ -21,9 +21,8 @@ pub(crate) mod stream_memory;
 pub(crate) mod virtual_memory;
 
 use cutape_registry::{
-    CopyOp, DeviceOp, Family, Function, GraphOp, HostMemoryOp, ImageSource, LaunchArguments,
-    LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, PointerOp, PrimaryOp, StreamMemoryOp,
-    StreamOp, VirtualMemoryOp,
+    CopyOp, DeviceOp, Family, Function, GraphOp, HostMemoryOp, LaunchArguments, LaunchOp, MemoryOp,
+    NodeKind, OccupancyOp, PointerOp, PrimaryOp, StreamMemoryOp, StreamOp, VirtualMemoryOp,
 };
 
 use crate::issue::player::{Job, Played};
@@ -38,25 +37,11 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         Family::ExportTable => entry_point::export_table,
         Family::Device(DeviceOp::ByBusId) => device::by_bus_id,
         Family::PrimaryContext(PrimaryOp::SetFlags) => context::set_flags,
-        Family::ModuleLoad(load) => match load.source {
-            ImageSource::File(_) => module::load_file,
-            ImageSource::Data(_) | ImageSource::FatBinary(_) => module::load_data,
-        },
-        Family::LibraryLoad(load) => match load.source {
-            ImageSource::File(_) => library::load_file,
-            ImageSource::Data(_) | ImageSource::FatBinary(_) => library::load_data,
-        },
-        Family::Link(link) => match link {
-            LinkOp::Create { .. } => link::create,
-            LinkOp::AddData { .. } => link::add_data,
-            LinkOp::AddFile { .. } => link::add_file,
-            LinkOp::Complete { .. } => link::complete,
-            LinkOp::Destroy => link::destroy,
-        },
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => module::load,
+        Family::Link(_) => link::link,
         Family::Launch(launch) => match launch {
             LaunchOp::Arguments(LaunchArguments { extra: Some(_), .. }) => launch::kernel,
-            LaunchOp::Arguments(LaunchArguments { extra: None, .. }) => launch::cooperative,
-            LaunchOp::Config(_) => launch::kernel_ex,
+            LaunchOp::Arguments(_) | LaunchOp::Config(_) => launch::other,
             LaunchOp::MultiDevice { .. } => launch::multi_device,
             LaunchOp::Legacy { .. } => return None,
         },
@@ -127,7 +112,8 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         Family::UserObject { .. } => graph::user_object,
         Family::Plain
         | Family::Init
-        | Family::Device(DeviceOp::Count)
+        | Family::DriverVersion
+        | Family::Device(DeviceOp::Count | DeviceOp::Property | DeviceOp::Hardware)
         | Family::Context(_)
         | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
         | Family::ModuleUnload

@@ -26,6 +26,7 @@ use crate::api::result_name;
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::guard::position::Position;
+use crate::issue::current::Decoded;
 use crate::issue::player::Player;
 use crate::plan::function_of;
 use crate::play::play;
@@ -171,16 +172,21 @@ impl Rerun {
     pub(crate) fn play<'t>(
         &mut self,
         player: &mut Player<'t>,
-        call: &Call<'t>,
+        next: &Decoded<'t>,
     ) -> Result<(), Error> {
         match self.job.each {
-            true => self.play_each(player, call),
-            false => self.play_together(player, call),
+            true => self.play_each(player, next),
+            false => self.play_together(player, next),
         }
     }
 
     /// Measures all selected calls together, after the last of them was played.
-    fn play_together<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+    fn play_together<'t>(
+        &mut self,
+        player: &mut Player<'t>,
+        next: &Decoded<'t>,
+    ) -> Result<(), Error> {
+        let call = &next.call;
         let wanted = self.job.calls.contains(&call.index);
         let once = match self.function(call) {
             Some(function) if self.begun && call.succeeded() && ends_something(function) => {
@@ -202,7 +208,7 @@ impl Rerun {
                     self.begun = true;
                     self.save(player, call)?;
                 }
-                self.record(player, call)?;
+                self.record(player, next)?;
             }
             _ => {
                 if let Some(reason) = once.filter(|_| wanted) {
@@ -210,7 +216,7 @@ impl Rerun {
                     tally(&mut self.outcome.not_repeated, name, reason, call.index);
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
-                play(player, call)?;
+                play(player, next)?;
                 self.follow_mappings(call);
             }
         }
@@ -259,9 +265,10 @@ impl Rerun {
     }
 
     /// Measures a selected launch by itself, on the memory that it has in the trace.
-    fn play_each<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+    fn play_each<'t>(&mut self, player: &mut Player<'t>, next: &Decoded<'t>) -> Result<(), Error> {
+        let call = &next.call;
         if !self.job.calls.contains(&call.index) {
-            play(player, call)?;
+            play(player, next)?;
             self.follow_mappings(call);
             return Ok(());
         }
@@ -276,10 +283,10 @@ impl Rerun {
         if let Some(reason) = once {
             let name = &call.signature.name;
             tally(&mut self.outcome.not_repeated, name, reason, call.index);
-            return play(player, call);
+            return play(player, next);
         }
         self.save(player, call)?;
-        self.record(player, call)?;
+        self.record(player, next)?;
         let steps = std::mem::take(&mut self.steps);
         let buffers = std::mem::take(&mut self.buffers);
         let mut snapshot = self.snapshot.take();
@@ -467,9 +474,10 @@ impl Rerun {
     }
 
     /// Plays a call and keeps what the driver was given.
-    fn record<'t>(&mut self, player: &mut Player<'t>, call: &Call<'t>) -> Result<(), Error> {
+    fn record<'t>(&mut self, player: &mut Player<'t>, next: &Decoded<'t>) -> Result<(), Error> {
+        let call = &next.call;
         player.issuer.recorder = Some(Recorder::default());
-        let played = play(player, call);
+        let played = play(player, next);
         let recorder = player.issuer.recorder.take().unwrap_or_default();
         played?;
         let name = &call.signature.name;

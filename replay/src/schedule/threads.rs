@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use cutape_format::Trace;
 
 use super::order::Steps;
-use super::overlap::{Done, Step};
+use super::overlap::Done;
 use crate::error::Error;
 use crate::guard::position::Position;
 use crate::issue::current::Decoded;
@@ -49,8 +49,8 @@ fn patience(overlapping: bool) -> Duration {
     }
 }
 
-/// A step, and what the reader has found out about its call.
-type Next<'t> = (Step<'t>, Decoded<'t>);
+/// A call, and what must be done before it.
+type Next<'t> = (Vec<Done>, Decoded<'t>);
 
 /// Plays the calls before the index `end`; gives the player back.
 pub(crate) fn play<'t>(
@@ -92,8 +92,8 @@ pub(crate) fn play<'t>(
         scope.spawn(move || {
             let _reader = reader;
             let steps = Steps::new(trace, end, options.threads).map(|step| {
-                let decoded = Decoded::new(&step.call, step.function, options.selects(&step.call));
-                (step, decoded)
+                let compared = options.selects(&step.call);
+                (step.after, Decoded::new(step.call, step.function, compared))
             });
             read(scope, running, shared, steps, &mut blanks);
         });
@@ -381,14 +381,14 @@ impl<'t> Shared<'t> {
         &'a self,
         mut table: MutexGuard<'a, Table<'t>>,
         thread: usize,
-        step: &mut Step<'t>,
+        (after, decoded): &mut Next<'t>,
         wakes: &mut Wakes,
     ) -> Option<MutexGuard<'a, Table<'t>>> {
-        if !step.after.is_empty() {
-            table.threads[thread].after = std::mem::take(&mut step.after);
+        if !after.is_empty() {
+            table.threads[thread].after = std::mem::take(after);
             if !table.may_go_on(thread, self.early()) {
                 if self.overlapping {
-                    self.position.waits(thread, step.call.index);
+                    self.position.waits(thread, decoded.call.index);
                 }
                 table.threads[thread].asleep = Asleep::Undone;
                 while table.threads[thread].asleep == Asleep::Undone && !table.over {
@@ -421,19 +421,20 @@ impl<'t> Shared<'t> {
         let mut table = self.lock();
         while let Some((mut calls, found)) = self.next_calls(table, thread, &mut wakes) {
             table = found;
-            for (step, decoded) in &mut calls {
-                let Some(mut ready) = self.wait_for_turn(table, thread, step, &mut wakes) else {
+            for next in &mut calls {
+                let Some(mut ready) = self.wait_for_turn(table, thread, next, &mut wakes) else {
                     return;
                 };
                 let mut rerun = ready.rerun.take();
                 let mut player = self.take(ready, thread, &mut wakes);
                 player.lease = lease.take();
-                play::begin(&mut player, &step.call, decoded);
+                let decoded = &next.1;
+                play::begin(&mut player, decoded);
                 let outcome = match &mut rerun {
-                    Some(rerun) => rerun.play(&mut player, &step.call),
-                    None => play::play(&mut player, &step.call),
+                    Some(rerun) => rerun.play(&mut player, decoded),
+                    None => play::play(&mut player, decoded),
                 };
-                play::end(&mut player, &step.call);
+                play::end(&mut player, &decoded.call);
                 lease = player.lease.take();
                 table = self.lock();
                 table.rerun = rerun;
@@ -508,7 +509,7 @@ fn read<'scope, 't: 'scope>(
         let mut parts: Vec<(usize, Vec<Next<'t>>)> = Vec::new();
         let mut count = 0;
         for next in steps.by_ref().take(BATCH) {
-            let thread = next.0.call.thread as usize;
+            let thread = next.1.call.thread as usize;
             let last = parts.last().is_some_and(|part| part.0 == thread);
             let known = match last {
                 true => Some(parts.len() - 1),
