@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) const FOUND: u8 = 1;
 /// Unusable input or machine.
 pub(crate) const UNUSABLE: u8 = 2;
-/// A bug of ours.
+/// A bug in cutape.
 pub(crate) const BUG: u8 = 3;
 /// Not an error: the reader of our output closed the pipe.
 pub(crate) const QUIET: u8 = 255;

@@ -21,8 +21,8 @@ pub(crate) struct GuardedOptions {
     force: bool,
     /// Map recorded devices to devices of this machine, by ordinal.
     ///
-    /// MAP is recorded=here, e.g. 0=1,1=0. The other devices are matched by
-    /// UUID, by name and compute capability, and in order.
+    /// MAP is recorded=here, e.g. 0=1,1=0. Other devices are matched by UUID,
+    /// by name and compute capability, by compute capability, then in order.
     #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
     devices: Option<DeviceMap>,
     /// Leave memory where the driver allocates it, and translate addresses.

@@ -3,7 +3,7 @@
 //! The only binary; one module per verb.
 //!
 //! Invariant: results go to stdout, messages to stderr. The exit status is 0 for clean, 1 for
-//! findings or a divergence, 2 for unusable input or machine, 3 for a bug of cutape; `record` exits
+//! findings or a divergence, 2 for unusable input or machine, 3 for a bug in cutape; `record` exits
 //! with the program's status.
 
 mod bench;
@@ -61,13 +61,13 @@ const EPILOGUE: &str = "\
 First steps:
   cutape record -- ./app --steps 10    writes app.cutape
   cutape check app.cutape              finds misuse of the API
-  cutape replay app.cutape             makes the same calls again and compares
+  cutape replay app.cutape             re-issues the calls and compares
 
 Exit status:
   0  clean
   1  findings, or a divergence
   2  unusable input or machine; stderr says what and what to do
-  3  a bug of cutape
+  3  a bug in cutape
   `record` exits with the program's status; with 128 plus the signal's number
   if a signal killed the program.";
 
@@ -75,7 +75,7 @@ Exit status:
 enum Verb {
     /// Run a program and write its driver calls to a trace.
     Record(record::Arguments),
-    /// Make a trace's calls again and compare the results.
+    /// Re-issue a trace's calls and compare the results.
     Replay(replay::Arguments),
     /// Find API misuse in a trace, or in a program while it runs.
     Check(check::Arguments),
@@ -91,7 +91,7 @@ enum Verb {
     Pack(pack::Arguments),
     /// Copy the readable part of a damaged trace.
     Repair(repair::Arguments),
-    /// The process in which `replay` makes the calls.
+    /// The process in which `replay` issues the calls.
     #[command(name = replay::CHILD, hide = true)]
     ReplayChild(replay::ChildArguments),
     /// The process in which `bench` measures.

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     driver: Option<PathBuf>,
     /// Compare only these calls, and stop after the last.
     ///
-    /// The calls before are made too, because these depend on them. SET is
+    /// Earlier calls are re-issued too, because these depend on them. SET is
     /// 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Measure instead of comparing bytes: each function's time in the
     /// driver, and the time from the first call to the last.
     ///
-    /// With --calls only those calls are measured. --timing=span measures only
-    /// from the first to the last, without reading the clock at each call.
+    /// With --calls, only those calls are measured. --timing=span measures only
+    /// the time from the first to the last, without a clock read at each call.
     #[arg(
         long,
         value_name = "WHAT",
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     timing: Option<Timing>,
     /// Run the recorded threads concurrently instead of in lockstep.
     ///
-    /// A call starts once all calls are complete that had returned
-    /// before it started in the recording.
+    /// A call starts when all calls are complete that had returned before it
+    /// was entered in the recording.
     #[arg(long, verbatim_doc_comment)]
     threads: bool,
     /// Count divergences instead of stopping at the first.

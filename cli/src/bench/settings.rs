@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// If given twice, the second is compared with the first.
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     pub(super) driver: Vec<PathBuf>,
-    /// Measure only these calls, after making the calls before them.
+    /// Measure only these calls, after issuing the calls before them.
     ///
     /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins
     /// several.

@@ -46,13 +46,13 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     verdict(&mut out, report, settings);
     launches(&mut out, report, settings);
     memory(&mut out, report, settings);
-    by_reason(&mut out, "made once, not repeated", &report.not_repeated);
+    by_reason(&mut out, "issued once, not repeated", &report.not_repeated);
     by_reason(&mut out, "deferred to the end", &report.deferred);
     by_reason(&mut out, "not re-issued", &report.not_reissued);
     if report.between > 0 {
         let _ = writeln!(
             out,
-            "{} between the measured ones were made once",
+            "{} between the measured ones were issued once",
             quantity::count(report.between, "other call")
         );
     }

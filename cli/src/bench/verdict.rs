@@ -47,7 +47,7 @@ pub(super) struct Report {
     pub not_repeated: Vec<cutape_replay::Skipped>,
     pub deferred: Vec<cutape_replay::Skipped>,
     pub not_reissued: Vec<cutape_replay::Skipped>,
-    /// Calls between the measured ones, made once.
+    /// Calls between the measured ones, issued once.
     pub between: u64,
     /// Compared bytes that a recorded kernel or its replacement changed.
     pub compared_bytes: u64,
