@@ -236,15 +236,12 @@ impl<D> Objects<D> {
     }
 
     /// The newest object of that kind and handle.
+    #[inline]
     pub fn find(&self, kind: Kind, handle: u64) -> Lookup {
         let last = self.last.of(kind);
         let found = match last.get() {
             Some((known, found)) if known == handle => found,
-            _ => {
-                let found = self.by_handle.get(&(kind, handle)).copied();
-                last.set(Some((handle, found)));
-                found
-            }
+            _ => self.look_up(kind, handle),
         };
         match found {
             None => Lookup::Unknown,
@@ -253,8 +250,16 @@ impl<D> Objects<D> {
         }
     }
 
+    #[inline(never)]
+    fn look_up(&self, kind: Kind, handle: u64) -> Option<ObjectId> {
+        let found = self.by_handle.get(&(kind, handle)).copied();
+        self.last.of(kind).set(Some((handle, found)));
+        found
+    }
+
     /// As [`Objects::find`]; where a function is expected, a kernel's handle will do
     /// (cuLaunchKernel, Execution Control).
+    #[inline]
     pub fn resolve(&self, kind: Kind, handle: u64) -> Lookup {
         let found = self.find(kind, handle);
         if kind == Kind::Function && found.live().is_none() {

@@ -128,10 +128,11 @@ impl Api {
         None
     }
 
-    /// Calls a function whose pointer arguments all point at live locals of the caller.
-    fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
-        // SAFETY: all callers are in this file and pass addresses of locals that outlive the call,
-        // sized as the API says.
+    /// Calls a function that the replay or a measurement itself needs.
+    pub(crate) fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
+        // SAFETY: all callers are in this file and `rerun/driver.rs`. They pass numbers, live handles,
+        // addresses of live ranges, and addresses of locals that outlive the call, sized as the API
+        // says.
         match unsafe { self.driver.call(id, args) } {
             Ok(0) => Ok(()),
             Ok(code) => Err(code),
@@ -139,27 +140,29 @@ impl Api {
         }
     }
 
+    /// As [`Self::own`], for a function that writes a value of the size of `T` behind its first
+    /// parameter.
+    pub(crate) fn get<T: Default>(&self, id: u16, rest: &[u64]) -> Result<T, Code> {
+        let mut value = T::default();
+        self.own(id, &[&[&raw mut value as u64], rest].concat())?;
+        Ok(value)
+    }
+
     pub(crate) fn init(&self) -> Result<(), Code> {
         self.own(id::cuInit, &[0])
     }
 
     pub(crate) fn driver_version(&self) -> Result<i32, Code> {
-        let mut version = 0i32;
-        self.own(id::cuDriverGetVersion, &[&raw mut version as u64])?;
-        Ok(version)
+        self.get(id::cuDriverGetVersion, &[])
     }
 
     pub(crate) fn device_count(&self) -> Result<i32, Code> {
-        let mut count = 0i32;
-        self.own(id::cuDeviceGetCount, &[&raw mut count as u64])?;
-        Ok(count)
+        self.get(id::cuDeviceGetCount, &[])
     }
 
     pub(crate) fn device_attribute(&self, attribute: u32, device: i32) -> Result<i32, Code> {
-        let mut value = 0i32;
-        let args = [&raw mut value as u64, u64::from(attribute), device as u64];
-        self.own(id::cuDeviceGetAttribute, &args)?;
-        Ok(value)
+        let rest = [u64::from(attribute), device as u64];
+        self.get(id::cuDeviceGetAttribute, &rest)
     }
 
     pub(crate) fn device_name(&self, device: i32) -> Result<String, Code> {
@@ -172,21 +175,12 @@ impl Api {
     }
 
     pub(crate) fn device_memory(&self, device: i32) -> Result<u64, Code> {
-        let mut bytes = 0u64;
-        self.own(
-            id::cuDeviceTotalMem_v2,
-            &[&raw mut bytes as u64, device as u64],
-        )?;
-        Ok(bytes)
+        self.get(id::cuDeviceTotalMem_v2, &[device as u64])
     }
 
     /// 32 hexadecimal digits, as the recorder writes them.
     pub(crate) fn device_uuid(&self, device: i32) -> Result<String, Code> {
-        let mut uuid = [0u8; 16];
-        self.own(
-            id::cuDeviceGetUuid_v2,
-            &[uuid.as_mut_ptr() as u64, device as u64],
-        )?;
+        let uuid: [u8; 16] = self.get(id::cuDeviceGetUuid_v2, &[device as u64])?;
         Ok(uuid.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
@@ -211,12 +205,7 @@ impl Api {
     }
 
     pub(crate) fn retain_primary(&self, device: i32) -> Result<u64, Code> {
-        let mut context = 0u64;
-        self.own(
-            id::cuDevicePrimaryCtxRetain,
-            &[&raw mut context as u64, device as u64],
-        )?;
-        Ok(context)
+        self.get(id::cuDevicePrimaryCtxRetain, &[device as u64])
     }
 
     pub(crate) fn release_primary(&self, device: i32) -> Result<(), Code> {
@@ -232,9 +221,7 @@ impl Api {
 
     /// 0 if there is none.
     pub(crate) fn current_context(&self) -> Result<u64, Code> {
-        let mut context = 0u64;
-        self.own(id::cuCtxGetCurrent, &[&raw mut context as u64])?;
-        Ok(context)
+        self.get(id::cuCtxGetCurrent, &[])
     }
 
     pub(crate) fn set_current(&self, context: u64) -> Result<(), Code> {
@@ -242,9 +229,7 @@ impl Api {
     }
 
     pub(crate) fn current_device(&self) -> Result<i32, Code> {
-        let mut device = 0i32;
-        self.own(id::cuCtxGetDevice, &[&raw mut device as u64])?;
-        Ok(device)
+        self.get(id::cuCtxGetDevice, &[])
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), Code> {
@@ -252,12 +237,7 @@ impl Api {
     }
 
     pub(crate) fn reserve(&self, length: u64, hint: u64) -> Result<u64, Code> {
-        let mut address = 0u64;
-        self.own(
-            id::cuMemAddressReserve,
-            &[&raw mut address as u64, length, 0, hint, 0],
-        )?;
-        Ok(address)
+        self.get(id::cuMemAddressReserve, &[length, 0, hint, 0])
     }
 
     pub(crate) fn free_reservation(&self, address: u64, length: u64) -> Result<(), Code> {
@@ -272,15 +252,8 @@ impl Api {
         };
         // CUmemAllocationProp: type pinned, no shareable handle, location, no metadata, no flags.
         let properties = [1u32, 0, kind, number as u32, 0, 0, 0, 0];
-        let mut handle = 0u64;
-        let args = [
-            &raw mut handle as u64,
-            length,
-            properties.as_ptr() as u64,
-            0,
-        ];
-        self.own(id::cuMemCreate, &args)?;
-        Ok(handle)
+        let rest = [length, properties.as_ptr() as u64, 0];
+        self.get(id::cuMemCreate, &rest)
     }
 
     pub(crate) fn release_memory(&self, handle: u64) -> Result<(), Code> {
@@ -320,15 +293,12 @@ impl Api {
 
     /// A module's function, or a library's kernel, by name.
     pub(crate) fn function(&self, owner: u64, name: &CStr, is_kernel: bool) -> Result<u64, Code> {
-        let mut handle = 0u64;
-        let args = [&raw mut handle as u64, owner, name.as_ptr() as u64];
         let id = if is_kernel {
             id::cuLibraryGetKernel
         } else {
             id::cuModuleGetFunction
         };
-        self.own(id, &args)?;
-        Ok(handle)
+        self.get(id, &[owner, name.as_ptr() as u64])
     }
 
     /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.

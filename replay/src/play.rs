@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
-use crate::issue::traits::{self, CaptureStep, Traits};
+use crate::issue::traits::{self, CaptureStep};
 use crate::measure::timing::Measure;
 use crate::overrides;
 
@@ -55,12 +55,13 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         decoded,
         call,
         function,
+        traits,
     };
     if has_notes {
         take_notes(&mut job);
         job.put_host_memory(false);
     }
-    if let Err(Skip(reason)) = attempt(&mut job, traits) {
+    if let Err(Skip(reason)) = attempt(&mut job) {
         job.report.skip(function.name, &reason, call.index);
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
@@ -93,8 +94,8 @@ fn take_notes(job: &mut Job<'_, '_>) {
 }
 
 #[inline]
-fn attempt(job: &mut Job<'_, '_>, traits: &Traits) -> Played {
-    let (call, function) = (job.call, job.function);
+fn attempt(job: &mut Job<'_, '_>) -> Played {
+    let (call, function, traits) = (job.call, job.function, job.traits);
     if call.leave.is_none() {
         return skip("in flight when the recording ended");
     }

@@ -6,11 +6,10 @@ use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
-use crate::issue::handles::{Belongs, By, Key, Resolved};
+use crate::issue::handles::{Belongs, Key, Resolved};
 use crate::issue::length::length_of;
 use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::traits::{self, Traits};
 use crate::overrides;
 use crate::place::address::{Range, Way};
 use crate::report::{Translated, What};
@@ -23,7 +22,7 @@ const LENT_LIMIT: usize = 1 << 30;
 impl<'t> Job<'_, 't> {
     /// Compares the results of a call, and notes what it made and ended.
     pub(crate) fn conclude(&mut self, mut frame: Frame, received: Code) -> Played {
-        let traits = traits::of(self.function);
+        let traits = self.traits;
         let recorded = self.call.result().unwrap_or(0);
         let polled = traits.is_query && recorded == NOT_READY && received == 0;
         if !polled && !self.compare_result(recorded, received) && recorded == 0 {
@@ -49,14 +48,15 @@ impl<'t> Job<'_, 't> {
             if traits.is_of_contexts {
                 overrides::context::after(self);
             }
-            self.settle(traits, &mut frame);
+            self.settle(&mut frame);
         }
         self.issuer.recycle(frame);
         Ok(())
     }
 
     /// Frees or keeps the memory that was lent for a call.
-    fn settle(&mut self, traits: &Traits, frame: &mut Frame) {
+    fn settle(&mut self, frame: &mut Frame) {
+        let traits = self.traits;
         if let Some(recorder) = &mut self.issuer.recorder {
             recorder.keep(std::mem::take(&mut frame.buffers));
         }
@@ -224,14 +224,11 @@ impl<'t> Job<'_, 't> {
                 "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
             );
         }
-        let (belongs, by) = (
-            Belongs { parent, context },
-            By::call(self.call, self.function),
-        );
+        let (belongs, site) = (Belongs { parent, context }, self.site());
         if found {
-            self.handles.find(key, Some(live), belongs, by);
+            self.handles.find(key, Some(live), belongs, site);
         } else {
-            self.handles.insert(key, Some(live), belongs, by);
+            self.handles.insert(key, Some(live), belongs, site);
         }
     }
 
@@ -350,8 +347,9 @@ impl<'t> Job<'_, 't> {
                     parent: None,
                     context,
                 };
-                let by = By::call(self.call, self.function);
-                self.handles.find((kind, recorded), Some(live), belongs, by);
+                let site = self.site();
+                self.handles
+                    .find((kind, recorded), Some(live), belongs, site);
             }
         }
     }
@@ -372,12 +370,12 @@ impl<'t> Job<'_, 't> {
         let context = match kind {
             Kind::Context => self
                 .handles
-                .get((kind, value))
-                .and_then(|known| known.handle),
+                .object((kind, value))
+                .and_then(|known| known.data),
             _ => None,
         };
-        let by = By::call(self.call, self.function);
-        let ended = self.handles.end((kind, value), by);
+        let site = self.site();
+        let ended = self.handles.end((kind, value), site);
         let owns_memory = |key: &Key| {
             matches!(
                 key.0,
@@ -402,10 +400,10 @@ impl<'t> Job<'_, 't> {
                         continue;
                     };
                     let made = matches!(param.role, Role::Make(..));
-                    if made || self.handles.get((kind, recorded)).is_none() {
-                        let by = By::call(self.call, self.function);
+                    if made || self.handles.object((kind, recorded)).is_none() {
+                        let site = self.site();
                         let key = (kind, recorded);
-                        self.handles.insert(key, None, Belongs::default(), by);
+                        self.handles.insert(key, None, Belongs::default(), site);
                     }
                 }
                 Role::Destroy(kind) => self.destroyed(kind, self.call.argument(position)),

@@ -8,7 +8,6 @@ use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::player::{Job, Player};
-use crate::issue::traits;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
 
@@ -251,6 +250,7 @@ impl<'t> Job<'_, 't> {
                 decoded: self.decoded,
                 call: self.call,
                 function: readback.function,
+                traits: self.traits,
             };
             copy.compare_bytes(position, &expected, &received, Some(readback.call));
         }
@@ -271,7 +271,7 @@ impl<'t> Job<'_, 't> {
             Length::Fixed(_) => received,
             _ => first(received, expected.len()),
         };
-        let is_plain = traits::of(self.function).has_plain_output(position);
+        let is_plain = self.traits.has_plain_output(position);
         if is_plain && (!self.is_compared() || param.may_differ || expected == received) {
             return;
         }

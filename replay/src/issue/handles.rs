@@ -1,60 +1,21 @@
 //! Which object of the replay a recorded handle stands for: the live handle of each object of the
 //! model.
 
-use cutape_format::Call;
 use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site};
-use cutape_registry::{Class, Function, Kind};
+use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
 /// A handle of the recording.
 pub(crate) type Key = (Kind, u64);
 
-/// What the replay keeps with an object.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Live {
-    /// The live handle; `None` if the replay could not make the object.
-    pub handle: Option<u64>,
-    /// What made it.
-    pub by: By,
-}
-
-/// What makes or ends an object.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct By {
-    /// Index of the call.
-    pub call: u64,
-    /// Its exported name.
-    pub function: &'static str,
-    /// The call cannot be re-issued even in principle: what it makes exists elsewhere.
-    pub is_elsewhere: bool,
-}
-
-impl By {
-    pub(crate) fn call(call: &Call, function: &'static Function) -> Self {
-        Self {
-            call: call.index,
-            function: function.name,
-            is_elsewhere: function.class == Class::Unreplayable,
-        }
-    }
-
-    /// Something else than the call itself made it, at that call.
-    pub(crate) fn other(call: u64, function: &'static str) -> Self {
-        Self {
-            call,
-            function,
-            is_elsewhere: false,
-        }
-    }
-
-    fn site(self) -> Site {
-        Site {
-            index: self.call,
-            function: self.function,
-            thread: 0,
-            caller: 0,
-            result: Some(0),
-        }
+/// Something else than the call itself made or ended an object, at that call.
+pub(crate) fn other_site(index: u64, function: &'static str) -> Site {
+    Site {
+        index,
+        function,
+        thread: 0,
+        caller: 0,
+        result: Some(0),
     }
 }
 
@@ -110,7 +71,8 @@ fn dies_with_context(kind: Kind) -> bool {
 /// All handles of the recording.
 #[derive(Debug)]
 pub(crate) struct Handles {
-    objects: Objects<Live>,
+    /// With the live handle; `None` if the replay could not make the object.
+    objects: Objects<Option<u64>>,
     /// How many objects that live have a live handle.
     live: FxHashMap<Key, u32>,
     /// Contexts by live handle.
@@ -133,17 +95,17 @@ impl Default for Handles {
 
 impl Handles {
     /// A call found an object that may be known already.
-    pub(crate) fn find(&mut self, key: Key, live: Option<u64>, belongs: Belongs, by: By) {
+    pub(crate) fn find(&mut self, key: Key, live: Option<u64>, belongs: Belongs, site: Site) {
         let known = self.objects.live(key.0, key.1);
         let known = known.and_then(|id| self.objects.get(id));
         match known {
-            Some(known) if known.data.handle == live || live.is_none() => {}
-            _ => self.insert(key, live, belongs, by),
+            Some(known) if known.data == live || live.is_none() => {}
+            _ => self.insert(key, live, belongs, site),
         }
     }
 
     /// A call made an object; what had the handle before has ended without a call that shows it.
-    pub(crate) fn insert(&mut self, key: Key, live: Option<u64>, belongs: Belongs, by: By) {
+    pub(crate) fn insert(&mut self, key: Key, live: Option<u64>, belongs: Belongs, site: Site) {
         let (kind, handle) = key;
         let owner = belongs.parent.and_then(|parent| {
             let owner = self.objects.find(parent.0, parent.1);
@@ -156,13 +118,12 @@ impl Handles {
             kind,
             handle,
             origin: Origin::Created,
-            created: by.site(),
+            created: site,
             created_ticks: 0,
             parent: owner.or(context),
             context: None,
         };
-        let data = Live { handle: live, by };
-        let (id, ended) = self.objects.create(new, data);
+        let (id, ended) = self.objects.create(new, live);
         self.count_ended(&ended);
         if let Some(live) = live {
             *self.live.entry((kind, live)).or_default() += 1;
@@ -181,14 +142,10 @@ impl Handles {
         }
     }
 
-    fn object(&self, key: Key) -> Option<&Object<Live>> {
+    /// The newest object that had the handle.
+    pub(crate) fn object(&self, key: Key) -> Option<&Object<Option<u64>>> {
         let id = self.objects.find(key.0, key.1).known()?;
         self.objects.get(id)
-    }
-
-    /// The newest object that had the handle.
-    pub(crate) fn get(&self, key: Key) -> Option<Live> {
-        self.object(key).map(|object| object.data)
     }
 
     /// True if an object that lives has the handle.
@@ -201,17 +158,18 @@ impl Handles {
     #[inline]
     pub(crate) fn live_function(&self, handle: u64) -> Option<(ObjectId, u64)> {
         let id = self.objects.resolve(Kind::Function, handle).live()?;
-        Some((id, self.objects.get(id)?.data.handle?))
+        Some((id, self.objects.get(id)?.data?))
     }
 
     /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver
     /// API).
+    #[inline]
     pub(crate) fn resolve(&self, kind: Kind, value: u64) -> Resolved {
         let found = self.objects.resolve(kind, value);
         let Some(object) = found.known().and_then(|id| self.objects.get(id)) else {
             return Resolved::Unknown;
         };
-        match (object.data.handle, found.live()) {
+        match (object.data, found.live()) {
             (None, _) => Resolved::Missing,
             (Some(live), Some(_)) => Resolved::Live(live),
             (Some(live), None) => Resolved::Dead(live),
@@ -240,40 +198,40 @@ impl Handles {
     }
 
     /// Ends an object and everything that belongs to it; returns the keys that ended.
-    pub(crate) fn end(&mut self, key: Key, by: By) -> Vec<Key> {
+    pub(crate) fn end(&mut self, key: Key, site: Site) -> Vec<Key> {
         let Some(id) = self.objects.live(key.0, key.1) else {
             return Vec::new();
         };
-        let live = self.objects.get(id).and_then(|object| object.data.handle);
-        let ended = self.objects.end(id, by.site());
+        let live = self.objects.get(id).and_then(|object| object.data);
+        let ended = self.objects.end(id, site);
         let mut keys = self.count_ended(&ended);
         if key.0 == Kind::Context
             && let Some(live) = live
         {
             self.contexts.remove(&live);
-            keys.extend(self.end_also_in_context(live, by));
+            keys.extend(self.end_also_in_context(live, site));
         }
         keys
     }
 
     /// Ends everything of a live context, which itself stays known (a primary context that was
     /// released or reset).
-    pub(crate) fn end_context_content(&mut self, context: u64, by: By) -> Vec<Key> {
+    pub(crate) fn end_context_content(&mut self, context: u64, site: Site) -> Vec<Key> {
         let Some(&id) = self.contexts.get(&context) else {
             return Vec::new();
         };
-        let ended = self.objects.end_children(id, by.site());
+        let ended = self.objects.end_children(id, site);
         let mut keys = self.count_ended(&ended);
-        keys.extend(self.end_also_in_context(context, by));
+        keys.extend(self.end_also_in_context(context, site));
         keys
     }
 
-    fn end_also_in_context(&mut self, context: u64, by: By) -> Vec<Key> {
+    fn end_also_in_context(&mut self, context: u64, site: Site) -> Vec<Key> {
         let others = self.also_in_context.remove(&context).unwrap_or_default();
         let mut keys = Vec::new();
         for id in others {
             if self.objects.end_of(id).is_none() {
-                let ended = self.objects.end(id, by.site());
+                let ended = self.objects.end(id, site);
                 keys.extend(self.count_ended(&ended));
             }
         }
@@ -285,7 +243,7 @@ impl Handles {
         let mut keys = Vec::new();
         for object in objects {
             keys.push((object.kind, object.handle));
-            if let Some(live) = object.data.handle
+            if let Some(live) = object.data
                 && let Some(count) = self.live.get_mut(&(object.kind, live))
             {
                 *count = count.saturating_sub(1);
@@ -320,7 +278,7 @@ impl Handles {
                 end.site.function, end.site.index
             );
         }
-        if object.data.handle.is_none() {
+        if object.data.is_none() {
             text += ", not made at replay";
         }
         Some(text)
@@ -333,17 +291,13 @@ mod tests {
 
     const CONTEXT: Key = (Kind::Context, 0x1);
 
-    fn by(call: u64, name: &'static str) -> By {
-        By::other(call, name)
-    }
-
     /// Handles with an object of each line, made by some call: key, live handle, parent, live
     /// context.
     fn handles(objects: &[(Key, u64, Option<Key>, u64)]) -> Handles {
         let mut handles = Handles::default();
         for &(key, live, parent, context) in objects {
             let belongs = Belongs { parent, context };
-            handles.insert(key, Some(live), belongs, by(1, "cuInit"));
+            handles.insert(key, Some(live), belongs, other_site(1, "cuInit"));
         }
         handles
     }
@@ -355,10 +309,10 @@ mod tests {
         let resolved = |handles: &Handles| handles.resolve(Kind::Stream, 0x10);
         assert_eq!(resolved(&handles), Resolved::Live(0x99));
         assert_eq!(handles.resolve(Kind::Event, 0x10), Resolved::Unknown);
-        handles.end(key, by(2, "cuStreamDestroy_v2"));
+        handles.end(key, other_site(2, "cuStreamDestroy_v2"));
         assert_eq!(resolved(&handles), Resolved::Dead(0x99));
         assert!(!handles.is_taken(Kind::Stream, 0x99));
-        let create = by(3, "cuStreamCreate");
+        let create = other_site(3, "cuStreamCreate");
         handles.insert(key, Some(0x77), Belongs::default(), create);
         assert_eq!(resolved(&handles), Resolved::Live(0x77));
         let text = handles.describe(Kind::Stream, 0x10).unwrap();
@@ -381,7 +335,7 @@ mod tests {
             (kernel, 0x50, Some(library), 0),
             (of_kernel, 0x60, Some(kernel), 0xc),
         ]);
-        let mut ended = handles.end(CONTEXT, by(9, "cuCtxDestroy_v2"));
+        let mut ended = handles.end(CONTEXT, other_site(9, "cuCtxDestroy_v2"));
         ended.sort();
         assert_eq!(ended, [CONTEXT, module, function, of_kernel]);
         for (handle, resolved) in [
@@ -392,7 +346,7 @@ mod tests {
         ] {
             assert_eq!(handles.resolve(Kind::Function, handle), resolved);
         }
-        let unload = by(10, "cuLibraryUnload");
+        let unload = other_site(10, "cuLibraryUnload");
         assert_eq!(handles.end(library, unload), [library, kernel]);
         assert_eq!(handles.resolve(Kind::Function, 0x5), Resolved::Dead(0x50));
         assert!(handles.end(library, unload).is_empty(), "only once");
@@ -410,8 +364,8 @@ mod tests {
             // The same value again, of another module.
             (function, 0x31, Some(new), 0xc),
         ]);
-        assert_eq!(handles.end(old, by(6, "cuModuleUnload")), [old]);
-        let reset = by(7, "cuDevicePrimaryCtxReset_v2");
+        assert_eq!(handles.end(old, other_site(6, "cuModuleUnload")), [old]);
+        let reset = other_site(7, "cuDevicePrimaryCtxReset_v2");
         let mut ended = handles.end_context_content(0xc, reset);
         ended.sort();
         assert_eq!(ended, [new, function]);
@@ -423,8 +377,8 @@ mod tests {
     fn a_dead_value_that_the_driver_gave_out_again_is_noticed() {
         let (first, second) = ((Kind::Module, 1), (Kind::Module, 2));
         let mut handles = handles(&[(first, 0x50, None, 0)]);
-        handles.end(first, by(1, "cuModuleUnload"));
-        let load = by(2, "cuModuleLoadData");
+        handles.end(first, other_site(1, "cuModuleUnload"));
+        let load = other_site(2, "cuModuleLoadData");
         handles.insert(second, Some(0x50), Belongs::default(), load);
         assert_eq!(handles.resolve(Kind::Module, 1), Resolved::Dead(0x50));
         assert!(handles.is_taken(Kind::Module, 0x50));
@@ -433,7 +387,7 @@ mod tests {
     #[test]
     fn an_object_that_replay_could_not_make_is_missing() {
         let mut handles = Handles::default();
-        let create = by(0, "cuEventCreate");
+        let create = other_site(0, "cuEventCreate");
         handles.insert((Kind::Event, 1), None, Belongs::default(), create);
         assert_eq!(handles.resolve(Kind::Event, 1), Resolved::Missing);
     }

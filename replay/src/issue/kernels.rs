@@ -30,18 +30,18 @@ struct Kernel {
     layout: Layout,
     /// The last parameter ends where the packed ones end.
     is_whole: bool,
-    /// An array of pointers, and the parameters; `None` while a launch has it.
-    memory: Option<Buffer>,
+    /// `None` while a launch has it.
+    prepared: Option<Box<Prepared>>,
 }
 
-/// Packed parameters that a launch can point at.
+/// Memory for the parameters of a function.
 #[derive(Debug)]
-pub(crate) struct Given {
-    /// The live function.
-    pub function: u64,
-    /// What the argument `kernelParams` points at.
-    pub memory: Buffer,
+pub(crate) struct Prepared {
     launched: Launched,
+    /// An array of pointers, and the parameters.
+    pub memory: Buffer,
+    /// Where the parameters begin.
+    at: usize,
 }
 
 /// What is known of functions that were launched.
@@ -79,14 +79,14 @@ impl Kernels {
     }
 
     /// Puts packed parameters behind an array of pointers; `None` if it is not known where each
-    /// begins, or the function is not alive.
+    /// begins, or the function is not alive. Returns the live function as well.
     #[inline]
     pub(crate) fn give(
         &mut self,
         (handles, api): (&Handles, &Api),
         wish: Wish,
         packed: &[u8],
-    ) -> Option<Given> {
+    ) -> Option<(u64, Box<Prepared>)> {
         let (id, function) = handles.live_function(wish.handle)?;
         let launched = (id, packed.len());
         let known = self.all.get(id.index());
@@ -100,24 +100,22 @@ impl Kernels {
         if kernel.layout.is_empty() || wish.takes_extra && !kernel.is_whole {
             return None;
         }
-        let kept = kernel.memory.take_if(|_| !wish.keeps_memory);
-        let mut memory = kept.unwrap_or_else(|| pointers(&kernel.layout, packed.len()));
-        let place = memory.bytes_mut().get_mut(begin(kernel.layout.len())..)?;
+        let mut prepared = match kernel.prepared.take_if(|_| !wish.keeps_memory) {
+            Some(kept) => kept,
+            None => prepare(&kernel.layout, launched),
+        };
+        let place = prepared.memory.bytes_mut().get_mut(prepared.at..)?;
         place.get_mut(..packed.len())?.copy_from_slice(packed);
-        Some(Given {
-            function,
-            memory,
-            launched,
-        })
+        Some((function, prepared))
     }
 
     /// A launch is over: the driver has copied its parameters.
     #[inline]
-    pub(crate) fn take_back(&mut self, given: Given) {
-        if let Some(kernel) = self.all.get_mut(given.launched.0.index())
-            && kernel.launched == Some(given.launched)
+    pub(crate) fn take_back(&mut self, prepared: Box<Prepared>) {
+        if let Some(kernel) = self.all.get_mut(prepared.launched.0.index())
+            && kernel.launched == Some(prepared.launched)
         {
-            kernel.memory = Some(given.memory);
+            kernel.prepared = Some(prepared);
         }
     }
 
@@ -146,20 +144,16 @@ impl Kernels {
             launched: Some(launched),
             is_whole: is_whole(&layout),
             layout,
-            memory: None,
+            prepared: None,
         }
     }
 }
 
-/// Where parameters begin behind an array of that many pointers and one more.
-fn begin(pointers: usize) -> usize {
-    ((pointers + 1) * 8).next_multiple_of(64)
-}
-
 /// An array of pointers to each parameter, and room for them. One pointer more than there are
 /// parameters, so that a driver that looks behind finds memory.
-fn pointers(layout: &Layout, length: usize) -> Buffer {
-    let at = begin(layout.len());
+#[cold]
+fn prepare(layout: &Layout, launched: Launched) -> Box<Prepared> {
+    let (at, length) = (((layout.len() + 1) * 8).next_multiple_of(64), launched.1);
     // The driver may take more parameters than the trace knows: room for the longest.
     let mut memory = Buffer::zeroed(at + length + PARAMETER_BYTES);
     let base = memory.address() + at as u64;
@@ -168,16 +162,28 @@ fn pointers(layout: &Layout, length: usize) -> Buffer {
     for (word, offset) in words.zip(offsets.chain([0])) {
         word.copy_from_slice(&(base + offset.min(length as u64)).to_le_bytes());
     }
-    memory
+    Box::new(Prepared {
+        launched,
+        memory,
+        at,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::issue::handles::{Belongs, other_site};
+    use cutape_registry::Kind;
 
     #[test]
     fn parameters_are_pointed_at_by_the_layout() {
-        let memory = pointers(&vec![(0, 8), (8, 4), (16, 8), (4000, 8)], 24);
+        let mut handles = Handles::default();
+        let site = other_site(0, "cuModuleGetFunction");
+        handles.insert((Kind::Function, 7), Some(9), Belongs::default(), site);
+        let (id, live) = handles.live_function(7).expect("alive");
+        assert_eq!(live, 9);
+        let launched = (id, 24);
+        let memory = prepare(&vec![(0, 8), (8, 4), (16, 8), (4000, 8)], launched).memory;
         let words = |memory: &Buffer| {
             let base = memory.address() + 64;
             let words = memory.bytes().chunks_exact(8).take(5);

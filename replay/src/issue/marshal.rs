@@ -12,8 +12,6 @@ use crate::issue::handles::{Resolved, crashes_after_end};
 use crate::issue::length::length_of;
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::{Skip, skip};
-use crate::issue::traits;
-use crate::machine::devices::Here;
 use crate::place::address::{Found, Range};
 use crate::place::unavailable::Unavailable;
 use crate::report::Stale;
@@ -43,7 +41,7 @@ impl<'t> Job<'_, 't> {
 
     fn fill(&mut self, frame: &mut Frame, preset: &[(usize, u64)]) -> Result<(), Skip> {
         // The size of a global is needed even where the program did not ask for it.
-        let finds_global = traits::of(self.function).finds_global
+        let finds_global = self.traits.finds_global
             && self
                 .function
                 .params
@@ -255,7 +253,16 @@ impl<'t> Job<'_, 't> {
     }
 
     /// The live handle of a recorded one.
+    #[inline]
     pub(crate) fn live_handle(&mut self, kind: Kind, value: u64) -> Result<u64, Skip> {
+        match self.handles.resolve(kind, value) {
+            Resolved::Live(live) => Ok(live),
+            other => self.handle_not_live(kind, value, other),
+        }
+    }
+
+    /// What to give for a recorded value that is not the handle of a live object.
+    fn handle_not_live(&mut self, kind: Kind, value: u64, resolved: Resolved) -> Result<u64, Skip> {
         if kind == Kind::Device {
             return self.live_device(value);
         }
@@ -265,14 +272,6 @@ impl<'t> Job<'_, 't> {
         if kind.is_address() {
             return Ok(self.ranges.translate(value));
         }
-        match self.handles.resolve(kind, value) {
-            Resolved::Live(live) => Ok(live),
-            other => self.handle_not_live(kind, value, other),
-        }
-    }
-
-    /// The handle to give for a recorded one that is not alive.
-    fn handle_not_live(&mut self, kind: Kind, value: u64, resolved: Resolved) -> Result<u64, Skip> {
         // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
         if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
             return Ok(value);
@@ -406,9 +405,9 @@ impl<'t> Player<'t> {
 
     /// The ordinal of the device that stands for a recorded one.
     fn live_device(&self, value: u64) -> Result<u64, Skip> {
-        match self.machine.devices.live(value as i32) {
-            Here::Ordinal(here) => Ok(u64::from(here as u32)),
-            Here::None => Err(Skip::because(format!(
+        match self.machine.devices.ordinal(value as i32) {
+            Some(here) => Ok(u64::from(here as u32)),
+            None => Err(Skip::because(format!(
                 "names device {value} of the recorded machine, which has no device here"
             ))),
         }

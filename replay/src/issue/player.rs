@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cutape_format::{Call, Trace};
+use cutape_model::Site;
 use cutape_registry::{Function, Role, Waits};
 
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
@@ -20,7 +21,7 @@ use crate::issue::issuer::{Issuer, call_driver};
 use crate::issue::length::length_of;
 use crate::issue::skip::Skip;
 use crate::issue::stream_capture::StreamCaptures;
-use crate::issue::traits;
+use crate::issue::traits::Traits;
 use crate::machine::Machine;
 use crate::measure::clock;
 use crate::measure::timing::Measure;
@@ -75,6 +76,7 @@ pub(crate) struct Job<'a, 't> {
     pub decoded: &'a Decoded<'t>,
     pub call: &'a Call<'t>,
     pub function: &'static Function,
+    pub traits: &'static Traits,
 }
 
 impl<'t> Deref for Job<'_, 't> {
@@ -92,6 +94,11 @@ impl DerefMut for Job<'_, '_> {
 }
 
 impl<'t> Job<'_, 't> {
+    /// The call, for the history of the objects that it makes and ends.
+    pub(crate) fn site(&self) -> Site {
+        Site::of(self.function.name, self.call)
+    }
+
     /// Re-issues a call from the registry's roles alone.
     pub(crate) fn plain(&mut self) -> Played {
         let frame = self.marshal(&[])?;
@@ -101,7 +108,7 @@ impl<'t> Job<'_, 't> {
     /// Gives a call to the driver, unless the replay knows the answer, and compares.
     pub(crate) fn reissue(&mut self, frame: Frame) -> Played {
         if self.call.result() == Some(INVALID_VALUE)
-            && traits::of(self.function).names_memory
+            && self.traits.names_memory
             && self.names_freed_memory()
         {
             return self.answer(frame, INVALID_VALUE);
@@ -178,7 +185,7 @@ impl<'t> Job<'_, 't> {
         }
         // The program went on because the work was done; the replay must not run ahead of it.
         let succeeded = self.call.succeeded();
-        let waits = succeeded && traits::of(self.function).is_query;
+        let waits = succeeded && self.traits.is_query;
         let patience = self.issuer.patience();
         let result = match &self.issuer.measure {
             Some(measure) if measure.is_of_calls() && self.is_compared() => {

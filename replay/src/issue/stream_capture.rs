@@ -12,7 +12,8 @@ pub(crate) struct StreamCaptures {
     pub open: HashSet<u64>,
     /// Host memory of copies in graphs.
     pub memory: GraphMemory,
-    /// Live handles of conditions by recorded ones; they are numbers that kernels are given.
+    /// Live handles of conditions by recorded ones, where they differ; they are numbers that kernels
+    /// are given.
     pub conditions: HashMap<u64, u64>,
 }
 
@@ -22,18 +23,21 @@ impl StreamCaptures {
         !self.open.is_empty()
     }
 
+    /// A condition was made.
+    pub(crate) fn add_condition(&mut self, recorded: u64, live: u64) {
+        self.conditions.remove(&recorded);
+        if recorded != live {
+            self.conditions.insert(recorded, live);
+        }
+    }
+
     /// True if some condition has another handle here than in the recording.
     pub(crate) fn has_moved_conditions(&self) -> bool {
-        self.conditions
-            .iter()
-            .any(|(recorded, live)| recorded != live)
+        !self.conditions.is_empty()
     }
 
     /// Replaces handles of conditions among a kernel's parameters.
     pub(crate) fn translate_conditions(&self, packed: &mut [u8], layout: &[(u32, u32)]) {
-        if !self.has_moved_conditions() {
-            return;
-        }
         for &(offset, size) in layout {
             let word = packed
                 .get_mut(offset as usize..)
@@ -61,10 +65,10 @@ mod tests {
             .collect();
         let layout = [(0, 8), (8, 4), (16, 8), (20, 8)];
         let mut packed = recorded.clone();
-        captures.conditions.insert(7, 7);
+        captures.add_condition(7, 7);
         captures.translate_conditions(&mut packed, &layout);
         assert_eq!(packed, recorded, "the same here");
-        captures.conditions.insert(7, 9);
+        captures.add_condition(7, 9);
         captures.translate_conditions(&mut packed, &layout);
         assert_eq!(packed[..8], 9u64.to_le_bytes());
         assert_eq!(packed[8..], recorded[8..]);

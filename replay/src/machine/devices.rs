@@ -27,15 +27,6 @@ impl Device {
     }
 }
 
-/// What stands for a recorded ordinal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Here {
-    /// That device; or a number that is as invalid here as it was there.
-    Ordinal(i32),
-    /// A device of the recorded machine that has no counterpart.
-    None,
-}
-
 /// The recorded devices, those of this machine, and which of these stands for which of those.
 ///
 /// Before both sides are known every ordinal stands for itself.
@@ -112,28 +103,17 @@ impl Devices {
         })
     }
 
-    /// What stands for a recorded ordinal. One that no device of the recording had is none here
-    /// either.
-    pub(crate) fn live(&self, recorded: i32) -> Here {
-        let Ok(ordinal) = usize::try_from(recorded) else {
-            return Here::Ordinal(recorded); // CU_DEVICE_CPU, CU_DEVICE_INVALID
-        };
-        match self.map.get(ordinal) {
-            Some(Some(here)) => Here::Ordinal(i32::try_from(*here).unwrap_or(i32::MAX)),
-            Some(None) => Here::None,
-            None => {
-                let behind = ordinal - self.map.len();
-                Here::Ordinal(i32::try_from(self.here.len() + behind).unwrap_or(i32::MAX))
-            }
-        }
-    }
-
-    /// As [`Self::live`], for what is done for devices that are there.
+    /// What stands for a recorded ordinal; `None` for a device of the recorded machine that has no
+    /// counterpart. A number that was no device there is none here either.
     pub(crate) fn ordinal(&self, recorded: i32) -> Option<i32> {
-        match self.live(recorded) {
-            Here::Ordinal(here) => Some(here),
-            Here::None => None,
-        }
+        let Ok(ordinal) = usize::try_from(recorded) else {
+            return Some(recorded); // CU_DEVICE_CPU, CU_DEVICE_INVALID
+        };
+        let here = match self.map.get(ordinal) {
+            Some(here) => (*here)?,
+            None => self.here.len() + (ordinal - self.map.len()),
+        };
+        Some(i32::try_from(here).unwrap_or(i32::MAX))
     }
 
     /// A recorded device and what stands for it, if both are known.
@@ -157,7 +137,7 @@ impl Devices {
     pub(crate) fn is_same(&self, recorded: i32) -> bool {
         match self.pair(recorded) {
             Some((there, here)) => there.uuid.is_none() || there.uuid == here.uuid,
-            None => self.live(recorded) != Here::None,
+            None => self.ordinal(recorded).is_some(),
         }
     }
 
@@ -322,17 +302,17 @@ mod tests {
         let matched =
             Devices::matched(devices("a:x:90 b:x:90"), devices("c:x:90"), &used, &[]).unwrap();
         for (recorded, here) in [
-            (0, Here::None),
-            (1, Here::Ordinal(0)),
-            (2, Here::Ordinal(1)),
-            (7, Here::Ordinal(6)),
-            (-1, Here::Ordinal(-1)),
+            (0, None),
+            (1, Some(0)),
+            (2, Some(1)),
+            (7, Some(6)),
+            (-1, Some(-1)),
         ] {
-            assert_eq!(matched.live(recorded), here, "{recorded}");
+            assert_eq!(matched.ordinal(recorded), here, "{recorded}");
         }
         assert_eq!(matched.text().as_deref(), Some("1=0"));
         assert!(!matched.is_same(1) && !matched.is_same(0));
-        assert_eq!(Devices::default().live(3), Here::Ordinal(3));
+        assert_eq!(Devices::default().ordinal(3), Some(3));
         assert!(Devices::default().is_same(3));
     }
 }

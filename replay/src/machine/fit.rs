@@ -10,7 +10,7 @@ use cutape_registry::Kind;
 
 use crate::api::{refused, result_name};
 use crate::error::Error;
-use crate::issue::handles::{Belongs, By};
+use crate::issue::handles::{Belongs, other_site};
 use crate::issue::player::Player;
 use crate::machine::check::{
     is_other_driver, is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
@@ -162,9 +162,9 @@ impl Player<'_> {
                 continue;
             };
             let live = self.hold_primary(here)?;
-            let by = By::other(call, "cuDevicePrimaryCtxRetain");
+            let site = other_site(call, "cuDevicePrimaryCtxRetain");
             let key = (Kind::Context, recorded);
-            self.handles.find(key, Some(live), Belongs::default(), by);
+            self.handles.find(key, Some(live), Belongs::default(), site);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use cutape_registry::{ContextOp, Family, Kind, PrimaryOp};
 
-use crate::issue::handles::{By, Key, Resolved};
+use crate::issue::handles::{Key, Resolved};
 use crate::issue::player::{Job, Played};
 
 /// cuDevicePrimaryCtxSetFlags: while nothing is allocated in the primary context, the replay
@@ -57,10 +57,7 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
             if let Resolved::Live(live) = job.handles.resolve(Kind::Context, context)
                 && job.api.current_context() != Ok(live)
             {
-                let ended = job
-                    .player
-                    .handles
-                    .end((Kind::Context, context), By::call(job.call, job.function));
+                let ended = job.player.handles.end((Kind::Context, context), job.site());
                 job.player.end_ranges(job.call.index, &ended, Some(live));
             }
         }
@@ -71,9 +68,6 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
 fn primary_ended(job: &mut Job<'_, '_>, device: i32) {
     let primary = job.machine.primaries.remove(&device);
     let Some(live) = primary else { return };
-    let ended: Vec<Key> = job
-        .player
-        .handles
-        .end_context_content(live, By::call(job.call, job.function));
+    let ended: Vec<Key> = job.player.handles.end_context_content(live, job.site());
     job.player.end_ranges(job.call.index, &ended, Some(live));
 }

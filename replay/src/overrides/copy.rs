@@ -11,7 +11,6 @@ use crate::compare::readbacks::gather;
 use crate::issue::frame::Frame;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
-use crate::issue::traits;
 use crate::place::address::Found;
 
 // CUmemorytype.
@@ -343,7 +342,7 @@ fn finish(
                 let received = gather(&arriving);
                 job.compare_bytes(position, &expected, &received, None);
             }
-            None if traits::of(job.function).is_asynchronous => {
+            None if job.traits.is_asynchronous => {
                 job.player
                     .readbacks
                     .expect_pieces(job.call, job.function, arriving);

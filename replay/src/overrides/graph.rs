@@ -10,7 +10,7 @@ use crate::buffer::{copy_common, first, number};
 use crate::compare::payload::Payload;
 use crate::compare::received::read_memory;
 use crate::issue::frame::Expect;
-use crate::issue::handles::{Belongs, By, Resolved};
+use crate::issue::handles::{Belongs, Resolved};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
 use crate::overrides::{callback, launch};
@@ -186,8 +186,8 @@ pub(crate) fn capture_info(job: &mut Job<'_, '_>) -> Played {
             let ordered = matched(&recorded, &live, |handle| known_node(job, handle));
             for (&recorded, live) in recorded.iter().zip(ordered.unwrap_or_default()) {
                 let key = (Kind::GraphNode, recorded);
-                let (belongs, by) = (Belongs::default(), By::call(job.call, job.function));
-                job.handles.find(key, Some(live), belongs, by);
+                let (belongs, site) = (Belongs::default(), job.site());
+                job.handles.find(key, Some(live), belongs, site);
             }
         }
     }
@@ -250,7 +250,7 @@ pub(crate) fn condition(job: &mut Job<'_, '_>) -> Played {
         && job.call.succeeded()
         && let (Some(recorded), Some(live)) = (job.call.out(0), frame.word_at(0))
     {
-        job.captures.conditions.insert(recorded, live);
+        job.captures.add_condition(recorded, live);
     }
     job.conclude(frame, result)
 }

@@ -15,7 +15,7 @@ use std::mem::offset_of;
 
 use crate::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
-use crate::issue::handles::{Belongs, By};
+use crate::issue::handles::Belongs;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::structs::member;
@@ -228,7 +228,8 @@ fn make_live(
                 takes_extra: job.issuer.kernels.layout(recorded_kernel).is_empty(),
                 keeps_memory: true,
             };
-            let built = launch::rebuild(job, source)?;
+            let mut built = launch::Parameters::default();
+            launch::rebuild(job, &source, &mut built)?;
             set_word(bytes, params, built.kernel_params);
             set_word(bytes, extra, built.extra);
             buffers.extend(built.into_buffers());
@@ -377,9 +378,7 @@ fn bodies(job: &mut Job<'_, '_>, position: usize, returned: &[u8]) {
     for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
         let key = (Kind::Graph, number(recorded));
         let live = Some(number(live));
-        job.player
-            .handles
-            .insert(key, live, belongs, By::call(job.call, job.function));
+        job.player.handles.insert(key, live, belongs, job.site());
     }
 }
 

@@ -10,7 +10,7 @@ use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes
 use crate::buffer::{Buffer, copy_common, lend, number, set_word, word};
 use crate::compare::payload::Payload;
 use crate::issue::frame::{Frame, Presets};
-use crate::issue::kernels::{Given, PARAMETER_BYTES, Wish};
+use crate::issue::kernels::{PARAMETER_BYTES, Prepared, Wish};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 
@@ -31,7 +31,8 @@ pub(crate) struct Parameters {
     pub extra: u64,
     /// What the two point into, unless it is in `given`.
     pub buffers: Vec<Buffer>,
-    given: Option<Given>,
+    /// The live function, and memory of the kernel's.
+    given: Option<(u64, Box<Prepared>)>,
 }
 
 impl Parameters {
@@ -40,22 +41,20 @@ impl Parameters {
     fn release(self, player: &mut Player<'_>) {
         // What is going to be repeated keeps its memory.
         if let Some(recorder) = &mut player.issuer.recorder {
-            recorder.keep(self.given.map(|given| given.memory));
-            recorder.keep(self.buffers);
-        } else if let Some(given) = self.given {
-            player.issuer.kernels.take_back(given);
+            recorder.keep(self.into_buffers());
+        } else if let Some((_, prepared)) = self.given {
+            player.issuer.kernels.take_back(prepared);
         }
     }
 
     /// All memory, for a driver that may read the parameters after the call.
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = Buffer> {
-        let given = self.given.map(|given| given.memory);
+        let given = self.given.map(|given| given.1.memory);
         self.buffers.into_iter().chain(given)
     }
 }
 
 /// What a call gives as parameters of a kernel.
-#[derive(Clone, Copy)]
 pub(crate) struct Source {
     /// The recorded function.
     pub handle: u64,
@@ -85,9 +84,10 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
         takes_extra: true,
         keeps_memory: false,
     };
-    let parameters = rebuild(job, source)?;
+    let mut parameters = Parameters::default();
+    rebuild(job, &source, &mut parameters)?;
     args[FUNCTION] = match &parameters.given {
-        Some(given) => given.function,
+        Some((function, _)) => *function,
         None => job.live_handle(Kind::Function, args[FUNCTION])?,
     };
     args[KERNEL_PARAMS] = parameters.kernel_params;
@@ -124,7 +124,8 @@ pub(crate) fn other(job: &mut Job<'_, '_>) -> Played {
         takes_extra: extra.is_some(),
         keeps_memory: false,
     };
-    let mut parameters = rebuild(job, source)?;
+    let mut parameters = Parameters::default();
+    rebuild(job, &source, &mut parameters)?;
     let mut presets = Presets::default();
     presets.set(params, parameters.kernel_params);
     if let Some(extra) = extra {
@@ -156,9 +157,12 @@ pub(crate) fn clusters(job: &mut Job<'_, '_>) -> Played {
 }
 
 /// Puts the parameters of a launch, or of a kernel node, into memory.
-pub(crate) fn rebuild(job: &mut Job<'_, '_>, source: Source) -> Result<Parameters, Skip> {
-    let mut built = Parameters::default();
-    let Source {
+pub(crate) fn rebuild(
+    job: &mut Job<'_, '_>,
+    source: &Source,
+    built: &mut Parameters,
+) -> Result<(), Skip> {
+    let &Source {
         handle,
         has_params,
         params,
@@ -166,21 +170,20 @@ pub(crate) fn rebuild(job: &mut Job<'_, '_>, source: Source) -> Result<Parameter
         ..
     } = source;
     if !has_params && extra.is_none() {
-        return Ok(built);
+        return Ok(());
     }
     if has_params && extra.is_some() {
         // Refused by the driver (INVALID_VALUE, observed) without a look at either.
         built.kernel_params = job.lent.stub();
         built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
-        return Ok(built);
+        return Ok(());
     }
     let packed = match job.decoded.kernel_parameters {
         Some(inline) => Some(Cow::Borrowed(inline)),
         None => recorded(job, params).or_else(|| recorded(job, extra?)),
     };
     let Some(mut packed) = packed else {
-        missing(job, source, &mut built)?;
-        return Ok(built);
+        return missing(job, source, built);
     };
     note_host_memory(job, &packed);
     if job.ranges.any_translated() || job.captures.has_moved_conditions() {
@@ -193,7 +196,7 @@ pub(crate) fn rebuild(job: &mut Job<'_, '_>, source: Source) -> Result<Parameter
     }
     if packed.is_empty() {
         built.kernel_params = job.lent.stub();
-        return Ok(built);
+        return Ok(());
     }
     let wish = Wish {
         handle,
@@ -204,18 +207,18 @@ pub(crate) fn rebuild(job: &mut Job<'_, '_>, source: Source) -> Result<Parameter
     let known = (&job.player.handles, &*job.player.api);
     match job.player.issuer.kernels.give(known, wish, &packed) {
         Some(given) => {
-            built.kernel_params = given.memory.address();
+            built.kernel_params = given.1.memory.address();
             built.given = Some(given);
         }
         None if source.takes_extra => built.extra = lend(&mut built.buffers, as_list(&packed)),
         None => built.kernel_params = as_one(&mut built.buffers, &packed),
     }
-    Ok(built)
+    Ok(())
 }
 
 /// The trace has no parameters: there are none, or the launch was refused before they mattered.
 #[cold]
-fn missing(job: &mut Job<'_, '_>, source: Source, built: &mut Parameters) -> Result<(), Skip> {
+fn missing(job: &mut Job<'_, '_>, source: &Source, built: &mut Parameters) -> Result<(), Skip> {
     let snapshot = job.call.snapshot(source.params, field::KERNEL_PARAMETERS);
     let is_unreadable = snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable);
     let has_layout = !job.issuer.kernels.layout(source.handle).is_empty();

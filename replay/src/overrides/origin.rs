@@ -6,7 +6,7 @@ use cutape_format::layout::OriginNote;
 use cutape_registry::Kind;
 
 use crate::api::result_name;
-use crate::issue::handles::{Belongs, By, Resolved};
+use crate::issue::handles::{Belongs, Resolved, other_site};
 use crate::issue::player::Job;
 
 /// Adds the function of a note to the handles. Calls that need a function that is not found are
@@ -39,9 +39,9 @@ pub(crate) fn adopt(job: &mut Job<'_, '_>, origin: OriginNote, name: &str) {
                 job.api.current_context().unwrap_or(0)
             };
             let belongs = Belongs { parent, context };
-            let by = By::other(job.call.index, "a private table");
+            let site = other_site(job.call.index, "a private table");
             job.handles
-                .find((kind, origin.handle), Some(live), belongs, by);
+                .find((kind, origin.handle), Some(live), belongs, site);
             job.report.note(
                 "functions that the program had from private tables of the driver, found by module and name",
             );

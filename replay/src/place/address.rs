@@ -1,7 +1,8 @@
 //! Recorded address ranges and where their memory lies at replay.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use cutape_model::IntervalMap;
 use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
@@ -98,16 +99,16 @@ pub(crate) enum Found<'a> {
 /// nature, so reservations are a layer of their own, asked last.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    live: BTreeMap<u64, Range>,
-    reservations: BTreeMap<u64, Range>,
-    freed: BTreeMap<u64, Range>,
+    live: IntervalMap<Range>,
+    reservations: IntervalMap<Range>,
+    freed: IntervalMap<Range>,
     translated: usize,
     /// What any translated range has covered (first, behind the last).
     moved: (u64, u64),
     /// How many live ranges an object owns.
     owned: HashMap<(Kind, u64), u32, FxBuildHasher>,
-    /// Live memory that the program's CPU code can write: behind the last byte, by first.
-    of_host: BTreeMap<u64, u64>,
+    /// Live memory that the program's CPU code can write.
+    of_host: IntervalMap<()>,
     /// What any of it has covered (first, behind the last).
     host_span: (u64, u64),
 }
@@ -120,49 +121,37 @@ fn widened((first, behind): (u64, u64), range: &Range) -> (u64, u64) {
     }
 }
 
-fn containing(map: &BTreeMap<u64, Range>, address: u64) -> Option<&Range> {
-    let (_, range) = map.range(..=address).next_back()?;
-    (address < range.end()).then_some(range)
-}
-
 impl Ranges {
     /// Adds a range that lives. What it covers of earlier ones is gone: the recorded driver gave
     /// the address out again.
     pub(crate) fn insert(&mut self, range: Range) {
+        let (start, length) = (range.start, range.length);
         if range.is_translated() {
             self.moved = widened(self.moved, &range);
+            self.translated += 1;
         }
         if range.kind == Kind::Reservation {
-            self.translated += usize::from(range.is_translated());
-            self.reservations.insert(range.start, range);
+            self.reservations.insert(start, length, range);
             return;
         }
-        let covered: Vec<u64> = self
-            .live
-            .range(..range.end())
-            .rev()
-            .take_while(|(_, old)| old.end() > range.start)
-            .map(|(&start, _)| start)
-            .collect();
-        for start in covered {
-            self.remove(start);
+        while let Some((covered, _)) = self.live.overlapping(start, length) {
+            self.remove(covered.start);
         }
-        self.translated += usize::from(range.is_translated());
         if range.is_of_host() {
-            self.of_host.insert(range.start, range.end());
+            self.of_host.insert(start, length, ());
             self.host_span = widened(self.host_span, &range);
         }
         if let Some(owner) = range.owner {
             *self.owned.entry(owner).or_default() += 1;
         }
-        self.live.insert(range.start, range);
+        self.live.insert(start, length, range);
     }
 
     fn remove(&mut self, start: u64) -> Option<Range> {
-        let range = self.live.remove(&start)?;
+        let range = self.live.remove(start)?;
         self.translated -= usize::from(range.is_translated());
         if range.is_of_host() {
-            self.of_host.remove(&start);
+            self.of_host.remove(start);
         }
         if let Some(owner) = range.owner
             && let Some(count) = self.owned.get_mut(&owner)
@@ -179,15 +168,14 @@ impl Ranges {
     pub(crate) fn end(&mut self, start: u64, call: u64) -> Option<Range> {
         let mut range = self.remove(start)?;
         range.ended = Some(call);
-        self.freed.insert(start, range.clone());
+        self.freed.insert(start, range.length, range.clone());
         Some(range)
     }
 
     /// Ends the reservation that begins there.
-    pub(crate) fn end_reservation(&mut self, start: u64) -> Option<Range> {
-        let range = self.reservations.remove(&start)?;
-        self.translated -= usize::from(range.is_translated());
-        Some(range)
+    pub(crate) fn end_reservation(&mut self, start: u64) {
+        let range = self.reservations.remove(start);
+        self.translated -= usize::from(range.is_some_and(|range| range.is_translated()));
     }
 
     /// Ends every range for which `dies` holds; returns them.
@@ -196,12 +184,8 @@ impl Ranges {
         call: u64,
         mut dies: impl FnMut(&Range) -> bool,
     ) -> Vec<Range> {
-        let starts: Vec<u64> = self
-            .live
-            .values()
-            .filter(|range| dies(range))
-            .map(|range| range.start)
-            .collect();
+        let dying = self.all_live().filter(|range| dies(range));
+        let starts: Vec<u64> = dying.map(|range| range.start).collect();
         starts
             .into_iter()
             .filter_map(|start| self.end(start, call))
@@ -210,7 +194,7 @@ impl Ranges {
 
     /// All live ranges but reservations.
     pub(crate) fn all_live(&self) -> impl Iterator<Item = &Range> {
-        self.live.values()
+        self.live.iter().map(|(_, range)| range)
     }
 
     /// True if an object owns live ranges.
@@ -220,38 +204,33 @@ impl Ranges {
 
     /// The live range that begins exactly there.
     pub(crate) fn at(&self, start: u64) -> Option<&Range> {
-        self.live.get(&start)
+        self.live.get(start)
     }
 
     /// The live reservation that begins exactly there.
     pub(crate) fn reservation_at(&self, start: u64) -> Option<&Range> {
-        self.reservations.get(&start)
+        self.reservations.get(start)
     }
 
     /// Where an address is.
     pub(crate) fn find(&self, address: u64) -> Found<'_> {
-        if let Some(range) = containing(&self.live, address) {
-            return Found::Live(range, address - range.start);
+        for layer in [&self.live, &self.reservations] {
+            if let Some((place, range)) = layer.find(address) {
+                return Found::Live(range, address - place.start);
+            }
         }
-        if let Some(range) = containing(&self.reservations, address) {
-            return Found::Live(range, address - range.start);
-        }
-        match containing(&self.freed, address) {
-            Some(range) => Found::Freed(range),
+        match self.freed.find(address) {
+            Some((_, range)) => Found::Freed(range),
             None => Found::Unknown,
         }
     }
 
     /// First address of anything that lives, and the end of what starts last.
     pub(crate) fn span(&self) -> std::ops::Range<u64> {
-        let layers = [&self.live, &self.reservations];
-        let first = layers.iter().filter_map(|layer| layer.keys().next()).min();
-        let last = layers
-            .iter()
-            .filter_map(|layer| layer.values().next_back())
-            .map(Range::end)
-            .max();
-        first.copied().unwrap_or(0)..last.unwrap_or(0)
+        let layers = || [&self.live, &self.reservations].into_iter();
+        let first = layers().filter_map(|layer| Some(layer.iter().next()?.0.start));
+        let last = layers().filter_map(|layer| Some(layer.iter().next_back()?.0.end));
+        first.min().unwrap_or(0)..last.max().unwrap_or(0)
     }
 
     /// True if all of `length` bytes lie in one live range.
@@ -266,9 +245,7 @@ impl Ranges {
 
     /// The live range that overlaps any of these bytes.
     pub(crate) fn overlapping(&self, start: u64, length: u64) -> Option<&Range> {
-        let end = start.saturating_add(length.max(1));
-        let (_, range) = self.live.range(..end).next_back()?;
-        (range.end() > start).then_some(range)
+        self.live.overlapping(start, length).map(|found| found.1)
     }
 
     /// The address at replay; the same if it is in no live range.
@@ -284,8 +261,8 @@ impl Ranges {
         if !(self.host_span.0..self.host_span.1).contains(&address) {
             return None;
         }
-        let (start, &end) = self.of_host.range(..=address).next_back()?;
-        (address < end).then(|| self.live.get(start)).flatten()
+        let (place, ()) = self.of_host.find(address)?;
+        self.live.get(place.start)
     }
 
     /// The live translated range that an address lies in, and how far from its start.

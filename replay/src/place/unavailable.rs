@@ -7,9 +7,10 @@
 //! one structure, which leads to buffers of other processes through others. Addresses that
 //! kernels write, and those in copies of several rows, are not followed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use cutape_format::{Bytes, Call, Trace, layout::field};
+use cutape_model::IntervalMap;
 use cutape_registry::{Class, Family, Function, Kind, Role, VirtualMemoryOp, layout::offset_of};
 use rustc_hash::FxBuildHasher;
 
@@ -29,22 +30,17 @@ const ADDRESSES_KEPT: usize = 1 << 16;
 /// to go.
 const GRANULE: u64 = 2 << 20;
 
-/// The call that could not be re-issued, for which something is absent.
+/// The exported name of the function that could not be re-issued, for which something is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cause {
-    /// Its index.
-    pub call: u64,
-    /// Its exported name.
-    pub function: &'static str,
-}
+pub(crate) struct Cause(&'static str);
 
 impl Cause {
-    /// Why a call is left out that needs `what`. Without this one's index: a program may import
-    /// hundreds of pieces, and they are one reason.
+    /// Why a call is left out that needs `what`. A program may import hundreds of pieces, and they
+    /// are one reason.
     pub(crate) fn skip(self, what: &str) -> Skip {
         Skip::because(format!(
             "depends on the {what} of another process or API that does not exist here ({})",
-            self.function
+            self.0
         ))
     }
 }
@@ -60,8 +56,8 @@ type Place = (u64, u64);
 /// What is absent, and what holds addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Unavailable {
-    /// By start: behind the last byte, and why.
-    ranges: BTreeMap<u64, (u64, Cause)>,
+    /// Memory that is absent, and why.
+    ranges: IntervalMap<Cause>,
     /// Whether there may be such memory, so that the addresses that copies bring are remembered.
     may_exist: bool,
     /// Addresses that copies have put into memory.
@@ -96,38 +92,23 @@ impl Unavailable {
     }
 
     fn insert(&mut self, start: u64, length: u64, cause: Cause) {
-        let end = start.saturating_add(length.max(1));
-        self.end(start, end - start);
-        self.ranges.insert(start, (end, cause));
+        self.end(start, length);
+        self.ranges.insert(start, length, cause);
     }
 
     /// Some bytes are no longer what they were: unmapped, closed, freed.
     pub(crate) fn end(&mut self, start: u64, length: u64) {
-        let end = start.saturating_add(length.max(1));
-        while let Some(first) = self.first_in(start, end) {
-            self.ranges.remove(&first);
-        }
-    }
-
-    /// The start of a range that has any of these bytes.
-    fn first_in(&self, start: u64, end: u64) -> Option<u64> {
-        let (&first, &(behind, _)) = self.ranges.range(..end).next_back()?;
-        (behind > start).then_some(first)
+        self.ranges.remove_overlapping(start, length);
     }
 
     fn find(&self, start: u64, length: u64) -> Option<Cause> {
-        let end = start.saturating_add(length.max(1));
-        let first = self.first_in(start, end)?;
-        self.ranges.get(&first).map(|range| range.1)
+        self.ranges.overlapping(start, length).map(|found| *found.1)
     }
 
     /// What a handle that the replay could not make is absent for, if it was made elsewhere.
     pub(crate) fn cause_of_missing(handles: &Handles, kind: Kind, value: u64) -> Option<Cause> {
-        let by = handles.get((kind, value))?.by;
-        by.is_elsewhere.then_some(Cause {
-            call: by.call,
-            function: by.function,
-        })
+        let created = handles.object((kind, value))?.created;
+        made_elsewhere(created.function).map(|function| Cause(function.name))
     }
 
     /// A call is left out: notes the memory that is unavailable because of it, and the end of what
@@ -167,11 +148,7 @@ impl Unavailable {
                         0 => GRANULE - start % GRANULE,
                         length => length,
                     };
-                    let cause = Cause {
-                        call: call.index,
-                        function: function.name,
-                    };
-                    self.insert(start, length, cause);
+                    self.insert(start, length, Cause(function.name));
                 }
                 Role::Destroy(kind) if kind.is_address() => {
                     self.end(call.argument(position), 1);
@@ -367,30 +344,27 @@ mod tests {
 
     #[test]
     fn ranges_come_and_go() {
-        let cause = |call| Cause {
-            call,
-            function: "cuMemImportFromShareableHandle",
-        };
+        let [first, second, third] = ["first", "second", "third"].map(Cause);
         let mut unavailable = Unavailable::default();
-        unavailable.insert(0x1000, 0x1000, cause(1));
-        unavailable.insert(0x3000, 0x1000, cause(2));
+        unavailable.insert(0x1000, 0x1000, first);
+        unavailable.insert(0x3000, 0x1000, second);
         let table = [
             (0xfff, 1, None),
-            (0xfff, 2, Some(1)),
-            (0x1fff, 1, Some(1)),
+            (0xfff, 2, Some(first)),
+            (0x1fff, 1, Some(first)),
             (0x2000, 0x1000, None),
-            (0x2000, 0x1001, Some(2)),
-            (0x3fff, 0, Some(2)),
+            (0x2000, 0x1001, Some(second)),
+            (0x3fff, 0, Some(second)),
             (0x4000, 0, None),
         ];
         for (start, length, expected) in table {
-            let found = unavailable.find(start, length).map(|cause| cause.call);
+            let found = unavailable.find(start, length);
             assert_eq!(found, expected, "{start:#x} {length:#x}");
         }
         // Something new over both, and the end of all of it.
-        unavailable.insert(0x1800, 0x2000, cause(3));
+        unavailable.insert(0x1800, 0x2000, third);
         assert_eq!(unavailable.find(0x1000, 8), None);
-        assert_eq!(unavailable.find(0x37ff, 8).map(|cause| cause.call), Some(3));
+        assert_eq!(unavailable.find(0x37ff, 8), Some(third));
         unavailable.end(0, 0x10000);
         assert!(unavailable.is_empty());
     }

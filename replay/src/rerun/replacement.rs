@@ -69,7 +69,7 @@ impl Replacement {
         let (path, name) = (&self.path, &self.name);
         let c_name = CString::new(name.as_bytes())
             .map_err(|_| format!("{path}: the kernel's name holds a NUL"))?;
-        let function = api.module_function(module, &c_name).map_err(|code| {
+        let function = api.function(module, &c_name, false).map_err(|code| {
             format!(
                 "{path}: the driver does not find the kernel {name}: {}",
                 result_name(code)
@@ -87,17 +87,17 @@ impl Replacement {
             };
             let recorded = live_function(player, handle)?;
             match (
-                api.parameter_layout(recorded),
-                api.parameter_layout(function),
+                api.parameters_of(recorded, false),
+                api.parameters_of(function, false),
             ) {
-                (Ok(old), Ok(new)) if old != new => {
+                (Some(old), Some(new)) if old != new => {
                     return Err(format!(
                         "{path}: {name} takes other parameters than the recorded kernel: {}, recorded {} (offset+size)",
                         layout_text(&new),
                         layout_text(&old)
                     ));
                 }
-                (Ok(_), Ok(_)) => {}
+                (Some(_), Some(_)) => {}
                 _ => {
                     note = Some(format!(
                         "{path}: this driver does not report kernel parameters: whether {name} takes those of the recorded kernel was not checked"

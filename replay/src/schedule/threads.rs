@@ -437,7 +437,9 @@ impl<'t> Shared<'t> {
                 play::end(&mut player, &decoded.call);
                 lease = player.lease.take();
                 table = self.lock();
-                table.rerun = rerun;
+                if rerun.is_some() {
+                    table.rerun = rerun;
+                }
                 self.is_done(&mut table, (thread, player), outcome, &mut wakes);
             }
             table.spent.push(calls);
@@ -471,7 +473,9 @@ impl<'t> Shared<'t> {
         if state.alarm.is_some_and(|alarm| state.done >= alarm) {
             table.ring(thread, self.early(), wakes);
         }
-        wakes.go.extend(table.wanting.front());
+        if let Some(&next) = table.wanting.front() {
+            wakes.go.push(next);
+        }
     }
 
     fn wake_all(&self) {
