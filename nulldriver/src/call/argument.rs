@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
+use std::ops::Deref;
 
 use cutape_registry::Function;
 
@@ -49,16 +50,17 @@ pub(crate) trait Argument: Sized {
     /// Argument words that it takes.
     const WORDS: usize = 1;
 
-    /// Reads it from the word at `index` on.
-    fn read(call: &Call, index: usize) -> Self;
+    /// Reads it from the word at `index` on; the code that the call answers if it may not have that
+    /// value.
+    fn read(call: &Call, index: usize) -> Answer<Self>;
 }
 
 macro_rules! integers {
     ($($t:ty),*) => {
         $(impl Argument for $t {
             // The C ABI leaves the upper bits of a narrow argument undefined.
-            fn read(call: &Call, index: usize) -> Self {
-                call.words[index] as $t
+            fn read(call: &Call, index: usize) -> Answer<Self> {
+                Ok(call.words[index] as $t)
             }
         })*
     };
@@ -69,8 +71,10 @@ integers!(u8, u16, u32, u64, usize, i32);
 impl<T: Argument, const N: usize> Argument for [T; N] {
     const WORDS: usize = N * T::WORDS;
 
-    fn read(call: &Call, index: usize) -> Self {
-        std::array::from_fn(|element| T::read(call, index + element * T::WORDS))
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        let element = |element: usize| T::read(call, index + element * T::WORDS);
+        let elements = (0..N).map(element).collect::<Answer<Vec<T>>>()?;
+        elements.try_into().map_err(|_| INVALID_VALUE)
     }
 }
 
@@ -89,12 +93,14 @@ macro_rules! arguments {
             const WORDS: usize = 0 $(+ <$type as crate::call::argument::Argument>::WORDS)*;
 
             #[allow(unused_assignments)]
-            fn read(call: &crate::call::argument::Call, mut index: usize) -> Self {
+            fn read(call: &crate::call::argument::Call, mut index: usize)
+            -> crate::call::answer::Answer<Self>
+            {
                 $(
-                    let $member = <$type as crate::call::argument::Argument>::read(call, index);
+                    let $member = <$type as crate::call::argument::Argument>::read(call, index)?;
                     index += <$type as crate::call::argument::Argument>::WORDS;
                 )*
-                $name { $($member),* }
+                Ok($name { $($member),* })
             }
         }
     };
@@ -113,8 +119,8 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Argument for Out<T> {
-    fn read(call: &Call, index: usize) -> Self {
-        Out(call.words[index] as *mut T)
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        Ok(Out(call.words[index] as *mut T))
     }
 }
 
@@ -177,13 +183,31 @@ impl<T> Out<T> {
     }
 }
 
+/// An `Out` that is not NULL: with NULL the call answers `INVALID_VALUE` and does nothing.
+pub(crate) struct OutRef<T>(Out<T>);
+
+impl<T> Argument for OutRef<T> {
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        let out = Out::read(call, index)?;
+        out.check().map(|()| OutRef(out))
+    }
+}
+
+impl<T> Deref for OutRef<T> {
+    type Target = Out<T>;
+
+    fn deref(&self) -> &Out<T> {
+        &self.0
+    }
+}
+
 /// A pointer to what the call reads.
 #[derive(Clone, Copy)]
 pub(crate) struct In<T>(*const T);
 
 impl<T> Argument for In<T> {
-    fn read(call: &Call, index: usize) -> Self {
-        In(call.words[index] as *const T)
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        Ok(In(call.words[index] as *const T))
     }
 }
 
@@ -231,8 +255,8 @@ impl<T: Copy> In<T> {
 pub(crate) struct Text(*const c_char);
 
 impl Argument for Text {
-    fn read(call: &Call, index: usize) -> Self {
-        Text(call.words[index] as *const c_char)
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        Ok(Text(call.words[index] as *const c_char))
     }
 }
 
@@ -272,8 +296,11 @@ impl Stream {
 }
 
 impl Argument for Stream {
-    fn read(call: &Call, index: usize) -> Self {
-        Stream::from_raw(call.words[index], call.function.per_thread)
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        Ok(Stream::from_raw(
+            call.words[index],
+            call.function.per_thread,
+        ))
     }
 }
 
@@ -291,16 +318,16 @@ pub(crate) struct IsPerThread(pub(crate) bool);
 impl Argument for IsPerThread {
     const WORDS: usize = 0;
 
-    fn read(call: &Call, _index: usize) -> Self {
-        IsPerThread(call.function.per_thread)
+    fn read(call: &Call, _index: usize) -> Answer<Self> {
+        Ok(IsPerThread(call.function.per_thread))
     }
 }
 
 impl Argument for AddressOf {
     const WORDS: usize = 0;
 
-    fn read(call: &Call, _index: usize) -> Self {
-        call.address_of
+    fn read(call: &Call, _index: usize) -> Answer<Self> {
+        Ok(call.address_of)
     }
 }
 

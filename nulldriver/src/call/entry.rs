@@ -51,7 +51,7 @@ macro_rules! implementations {
             fn invoke(self, call: &Call) -> Answer {
                 let mut at = 0;
                 $(
-                    let $letter = $letter::read(call, at);
+                    let $letter = $letter::read(call, at)?;
                     at += $letter::WORDS;
                 )*
                 self($($letter),*)

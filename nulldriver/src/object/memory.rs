@@ -99,13 +99,13 @@ pub(crate) struct Location {
 }
 
 impl Argument for Location {
-    fn read(call: &Call, index: usize) -> Self {
+    fn read(call: &Call, index: usize) -> Answer<Self> {
         const { assert!(size_of::<CUmemLocation>() == 8) };
-        let word = u64::read(call, index);
-        Location {
-            kind: word as u32,
-            id: (word >> 32) as i32,
-        }
+        let [kind, id] = u64::read(call, index).map(|word| [word as u32, (word >> 32) as u32])?;
+        Ok(Location {
+            kind,
+            id: id as i32,
+        })
     }
 }
 

@@ -9,4 +9,4 @@ mod store;
 mod stream;
 
 pub(crate) use context::{PUSHED_DESTROYED, with_stack};
-pub(crate) use store::{State, initialise, is_forked_child, is_initialised, lock};
+pub(crate) use store::{Current, Locked, State, initialise, is_forked_child, is_initialised, lock};

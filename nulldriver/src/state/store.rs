@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, OUT_OF_MEMORY};
+use crate::call::argument::{Argument, Call};
 use crate::object::address_space::Space;
 use crate::object::array::{Array, MipmappedArray};
 use crate::object::capture::Captures;
@@ -78,8 +80,50 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
 /// The process that called `cuInit`; 0 before.
 static INITIALISED_BY: AtomicI32 = AtomicI32::new(0);
 
+/// The state, locked.
+pub(crate) type Locked = MutexGuard<'static, State>;
+
+impl Argument for Locked {
+    const WORDS: usize = 0;
+
+    fn read(_call: &Call, _index: usize) -> Answer<Self> {
+        Ok(lock())
+    }
+}
+
+/// The state, locked by a call that needs a current context.
+pub(crate) struct Current {
+    state: Locked,
+    /// The current context.
+    pub(crate) context: u64,
+}
+
+impl Argument for Current {
+    const WORDS: usize = 0;
+
+    fn read(_call: &Call, _index: usize) -> Answer<Self> {
+        let state = lock();
+        let context = state.current()?;
+        Ok(Current { state, context })
+    }
+}
+
+impl Deref for Current {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Current {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
 /// The state, locked. A panic in another call does not make it unusable.
-pub(crate) fn lock() -> MutexGuard<'static, State> {
+pub(crate) fn lock() -> Locked {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

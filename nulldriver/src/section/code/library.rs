@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_HANDLE, NOT_FOUND, invalid_if, reject_if};
-use crate::call::argument::{In, Out, Text, arguments};
+use crate::call::argument::{In, Out, OutRef, Text, arguments};
 use crate::call::entry::entries;
 use crate::object::code::Code;
 use crate::object::jit_options::{Options, Use};
 use crate::object::module::Library;
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 use crate::work::compile::{compile, compile_file};
 
 entries! {
@@ -64,7 +64,7 @@ impl LoadOptions {
     }
 }
 
-fn create(state: &mut State, library: Out<u64>, code: Arc<Code>) -> Answer {
+fn create(state: &mut State, library: OutRef<u64>, code: Arc<Code>) -> Answer {
     let handle = state.create_handle(Kind::Library)?;
     let object = Library {
         code,
@@ -75,22 +75,17 @@ fn create(state: &mut State, library: Out<u64>, code: Arc<Code>) -> Answer {
     library.set(handle)
 }
 
-fn load_data(library: Out<u64>, code: u64, options: LoadOptions) -> Answer {
-    let mut state = lock();
-    library.check()?;
+fn load_data(mut state: Locked, library: OutRef<u64>, code: u64, options: LoadOptions) -> Answer {
     let code = compile(code, &mut options.check()?, state.capability())?;
     create(&mut state, library, code)
 }
 
-fn load_file(library: Out<u64>, path: Text, options: LoadOptions) -> Answer {
-    let mut state = lock();
-    library.check()?;
+fn load_file(mut state: Locked, library: OutRef<u64>, path: Text, options: LoadOptions) -> Answer {
     let code = compile_file(path, &mut options.check()?, state.capability())?;
     create(&mut state, library, code)
 }
 
-fn unload(library: u64) -> Answer {
-    let mut state = lock();
+fn unload(mut state: Locked, library: u64) -> Answer {
     let object = state.libraries.remove(&library).ok_or(INVALID_HANDLE)?;
     for module in object.modules.into_values() {
         state.remove_module(module);
@@ -103,8 +98,7 @@ fn unload(library: u64) -> Answer {
     Ok(())
 }
 
-fn get_kernel(kernel: Out<u64>, library: u64, name: Text) -> Answer {
-    let mut state = lock();
+fn get_kernel(mut state: Locked, kernel: Out<u64>, library: u64, name: Text) -> Answer {
     let object = state.library(library)?;
     kernel.check()?;
     let found = object.code.kernels.get(&name.get()?).copied();
@@ -116,8 +110,7 @@ fn get_kernel(kernel: Out<u64>, library: u64, name: Text) -> Answer {
     kernel.set(state.kernel_of(library, position)?)
 }
 
-fn enumerate_kernels(kernels: Out<u64>, count: u32, library: u64) -> Answer {
-    let mut state = lock();
+fn enumerate_kernels(mut state: Locked, kernels: Out<u64>, count: u32, library: u64) -> Answer {
     let code = Arc::clone(&state.library(library)?.code);
     kernels.check()?;
     invalid_if(count == 0)?;

@@ -8,7 +8,7 @@ use crate::call::entry::entries;
 use crate::crash;
 use crate::object::jit_options::{Options, Use};
 use crate::object::link::{LIBRARY, Link, PTX};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 
 entries! {
     cuLinkCreate: create;
@@ -61,6 +61,7 @@ fn find_for(state: &mut State, link: u64, input: u32, options: InputOptions) -> 
 }
 
 fn add_data(
+    mut state: Locked,
     link: u64,
     input: u32,
     data: u64,
@@ -68,7 +69,6 @@ fn add_data(
     name: Text,
     options: InputOptions,
 ) -> Answer {
-    let mut state = lock();
     let link = find_for(&mut state, link, input, options)?;
     invalid_if(data == 0 || size == 0)?;
     let name = match name.is_null() {
@@ -80,16 +80,14 @@ fn add_data(
     link.add(bytes, input, &name)
 }
 
-fn add_file(link: u64, input: u32, path: Text, options: InputOptions) -> Answer {
-    let mut state = lock();
+fn add_file(mut state: Locked, link: u64, input: u32, path: Text, options: InputOptions) -> Answer {
     let link = find_for(&mut state, link, input, options)?;
     let path = path.get()?;
     let bytes = std::fs::read(&path).map_err(|_| FILE_NOT_FOUND)?;
     link.add(&bytes, input, &path)
 }
 
-fn complete(link: u64, image: Out<u64>, size: Out<usize>) -> Answer {
-    let mut state = lock();
+fn complete(mut state: Locked, link: u64, image: Out<u64>, size: Out<usize>) -> Answer {
     let link = find(&mut state, link);
     image.check()?;
     if link.image.is_none() {
@@ -102,8 +100,7 @@ fn complete(link: u64, image: Out<u64>, size: Out<usize>) -> Answer {
     Ok(())
 }
 
-fn destroy(link: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, link: u64) -> Answer {
     let Some(object) = state.links.remove(&link) else {
         if state.quarantine.destroyed.contains(&link) {
             // The real driver frees the state twice: the C library aborts the process.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::call::answer::{Answer, NOT_FOUND, NOT_PERMITTED, invalid_if, reject_if};
-use crate::call::argument::{In, Out, Text};
+use crate::call::argument::{In, Out, OutRef, Text};
 use crate::call::entry::entries;
 use crate::object::jit_options::{Options, Use};
-use crate::state::lock;
+use crate::state::{Current, Locked, lock};
 use crate::work::compile::{compile, compile_file};
 
 entries! {
@@ -23,39 +23,30 @@ entries! {
     cuModuleGetGlobal: get_global;
 }
 
-fn load_file(module: Out<u64>, path: Text) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    module.check()?;
+fn load_file(mut state: Current, module: OutRef<u64>, path: Text) -> Answer {
     let code = compile_file(path, &mut Options::none(), state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 
-fn load_data(module: Out<u64>, image: u64) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    module.check()?;
+fn load_data(mut state: Current, module: OutRef<u64>, image: u64) -> Answer {
     let code = compile(image, &mut Options::none(), state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 
 fn load_data_with(
-    module: Out<u64>,
+    mut state: Current,
+    module: OutRef<u64>,
     image: u64,
     count: u32,
     names: In<u32>,
     values: In<u64>,
 ) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    module.check()?;
     let mut options = Options::read(count, names, values, Use::Whole)?;
     let code = compile(image, &mut options, state.capability())?;
     module.set(state.load_module(code, 0)?)
 }
 
-fn unload(module: u64) -> Answer {
-    let mut state = lock();
+fn unload(mut state: Locked, module: u64) -> Answer {
     let object = state.module(module)?;
     // A library's module is unloaded with its library (measured).
     reject_if(object.library != 0, NOT_PERMITTED)?;
@@ -70,8 +61,7 @@ fn get_loading_mode(mode: Out<u32>) -> Answer {
     mode.set(if eager { 1 } else { 2 })
 }
 
-fn get_function(function: Out<u64>, module: u64, name: Text) -> Answer {
-    let mut state = lock();
+fn get_function(mut state: Locked, function: Out<u64>, module: u64, name: Text) -> Answer {
     let object = state.module(module)?;
     function.check()?;
     let found = object.code.kernels.get(&name.get()?).copied();
@@ -83,8 +73,7 @@ fn get_function(function: Out<u64>, module: u64, name: Text) -> Answer {
     function.set(state.function_of(module, position, 0)?)
 }
 
-fn enumerate_functions(functions: Out<u64>, count: u32, module: u64) -> Answer {
-    let mut state = lock();
+fn enumerate_functions(mut state: Locked, functions: Out<u64>, count: u32, module: u64) -> Answer {
     let code = Arc::clone(&state.module(module)?.code);
     functions.check()?;
     invalid_if(count == 0)?;

@@ -6,13 +6,13 @@ use cutape_registry::Kind;
 use crate::call::answer::{
     Answer, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
 };
-use crate::call::argument::{In, Out, Stream};
+use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::context::GreenContext;
 use crate::object::device::MULTIPROCESSORS;
 use crate::object::device::check_device;
 use crate::object::stream::NON_BLOCKING;
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 
 entries! {
     cuDeviceGetDevResource: |device: i32, target: Out<CUdevResource>, kind: u32|
@@ -89,9 +89,7 @@ fn resource_of(kind: u32, multiprocessors: u32) -> Answer<CUdevResource> {
     Ok(resource(multiprocessors))
 }
 
-fn of_context(context: u64, target: Out<CUdevResource>, kind: u32) -> Answer {
-    let state = lock();
-    target.check()?;
+fn of_context(state: Locked, context: u64, target: OutRef<CUdevResource>, kind: u32) -> Answer {
     reject_if(!state.contexts.contains_key(&context), INVALID_CONTEXT)?;
     let green = find_by_context(&state, context);
     let multiprocessors = green.map_or(MULTIPROCESSORS, |(_, green)| green.multiprocessors);
@@ -164,8 +162,7 @@ fn create(target: Out<u64>, descriptor: u64, device: i32, flags: u32) -> Answer 
     target.set(handle)
 }
 
-fn destroy(green: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, green: u64) -> Answer {
     let object = state.green_contexts.remove(&green).ok_or(INVALID_HANDLE)?;
     if state.contexts.contains_key(&object.context) {
         state.destroy_context(object.context);
@@ -183,8 +180,7 @@ fn create_stream(target: Out<u64>, green: u64, flags: u32, priority: i32) -> Ans
     target.set(state.create_stream(context, flags, priority)?)
 }
 
-fn record(green: u64, event: u64) -> Answer {
-    let mut state = lock();
+fn record(mut state: Locked, green: u64, event: u64) -> Answer {
     let device = find(&state, green)?.device;
     let of = state.event(event)?.context;
     let context = state.contexts.get(&of);

@@ -8,13 +8,13 @@ use crate::call::answer::{
     PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED, UNSUPPORTED_LIMIT, invalid_if, reject_if,
     require,
 };
-use crate::call::argument::{In, Out};
+use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::crash;
 use crate::object::context::check_flags;
 use crate::object::device::PRIORITIES;
 use crate::object::device::check_device;
-use crate::state::{PUSHED_DESTROYED, State, lock, with_stack};
+use crate::state::{Current, Locked, PUSHED_DESTROYED, State, lock, with_stack};
 
 entries! {
     cuCtxCreate: create_with;
@@ -60,9 +60,7 @@ entries! {
     cuCtxDisablePeerAccess: disable_peer_access;
 }
 
-fn create(context: Out<u64>, flags: u32, device: i32) -> Answer {
-    let mut state = lock();
-    context.check()?;
+fn create(mut state: Locked, context: OutRef<u64>, flags: u32, device: i32) -> Answer {
     check_flags(flags)?;
     check_device(device)?;
     let handle = state.create_handle(Kind::Context)?;
@@ -75,7 +73,8 @@ fn create(context: Out<u64>, flags: u32, device: i32) -> Answer {
 }
 
 fn create_with_affinity(
-    context: Out<u64>,
+    state: Locked,
+    context: OutRef<u64>,
     affinity: In<u64>,
     count: i32,
     flags: u32,
@@ -83,11 +82,12 @@ fn create_with_affinity(
 ) -> Answer {
     // Execution affinity needs MPS.
     reject_if(count != 0 || !affinity.is_null(), NOT_SUPPORTED)?;
-    create(context, flags, device)
+    create(state, context, flags, device)
 }
 
 fn create_with(
-    context: Out<u64>,
+    state: Locked,
+    context: OutRef<u64>,
     parameters: In<CUctxCreateParams>,
     flags: u32,
     device: i32,
@@ -99,11 +99,10 @@ fn create_with(
             NOT_SUPPORTED,
         )?;
     }
-    create(context, flags, device)
+    create(state, context, flags, device)
 }
 
-fn destroy(context: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, context: u64) -> Answer {
     invalid_if(context == 0)?;
     let object = state.contexts.get(&context).ok_or(INVALID_CONTEXT)?;
     // A primary context is released with cuDevicePrimaryCtxRelease.
@@ -120,8 +119,7 @@ fn destroy(context: u64) -> Answer {
     Ok(())
 }
 
-fn push(context: u64) -> Answer {
-    let state = lock();
+fn push(state: Locked, context: u64) -> Answer {
     let id = match state.contexts.get(&context) {
         Some(context) => context.id,
         // The real driver accepts a destroyed context, and faults in the pop that follows
@@ -142,8 +140,7 @@ fn pop(context: Out<u64>) -> Answer {
     Ok(())
 }
 
-fn set_current(context: u64) -> Answer {
-    let state = lock();
+fn set_current(state: Locked, context: u64) -> Answer {
     if context == 0 {
         with_stack(Vec::pop);
         return Ok(());
@@ -156,8 +153,7 @@ fn set_current(context: u64) -> Answer {
     Ok(())
 }
 
-fn set_flags(flags: u32) -> Answer {
-    let mut state = lock();
+fn set_flags(mut state: Locked, flags: u32) -> Answer {
     let context = state.current_context()?;
     check_flags(flags)?;
     context.flags = flags;
@@ -198,8 +194,7 @@ fn check_limit(limit: u32) -> Answer<u64> {
     }
 }
 
-fn set_limit(limit: u32, value: u64) -> Answer {
-    let mut state = lock();
+fn set_limit(mut state: Locked, limit: u32, value: u64) -> Answer {
     let context = state.current_context()?;
     check_limit(limit)?;
     // It is fixed when a context for graphics is created; the code is assumed.
@@ -214,23 +209,20 @@ fn set_limit(limit: u32, value: u64) -> Answer {
     Ok(())
 }
 
-fn get_limit(value: Out<usize>, limit: u32) -> Answer {
-    let mut state = lock();
+fn get_limit(mut state: Locked, value: Out<usize>, limit: u32) -> Answer {
     let context = state.current_context()?;
     let default = check_limit(limit)?;
     value.set(context.limits.get(&limit).copied().unwrap_or(default) as usize)
 }
 
-fn set_cache_config(config: u32) -> Answer {
-    let mut state = lock();
+fn set_cache_config(mut state: Locked, config: u32) -> Answer {
     let context = state.current_context()?;
     invalid_if(config > 3)?;
     context.cache_config = config;
     Ok(())
 }
 
-fn set_shared_config(config: u32) -> Answer {
-    let mut state = lock();
+fn set_shared_config(mut state: Locked, config: u32) -> Answer {
     let context = state.current_context()?;
     invalid_if(config > 2)?;
     context.shared_config = config;
@@ -252,9 +244,7 @@ fn peer_of(state: &State, peer: u64) -> Answer<(i32, u64)> {
 }
 
 /// The codes are the manual's (Peer Context Memory Access).
-fn enable_peer_access(peer: u64, flags: u32) -> Answer {
-    let mut state = lock();
-    state.current()?;
+fn enable_peer_access(mut state: Current, peer: u64, flags: u32) -> Answer {
     invalid_if(flags != 0)?;
     let (device, id) = peer_of(&state, peer)?;
     let context = state.current_context()?;
@@ -262,8 +252,7 @@ fn enable_peer_access(peer: u64, flags: u32) -> Answer {
     require(context.peers.insert(id), PEER_ACCESS_ALREADY_ENABLED)
 }
 
-fn disable_peer_access(peer: u64) -> Answer {
-    let mut state = lock();
+fn disable_peer_access(mut state: Locked, peer: u64) -> Answer {
     let (_, id) = peer_of(&state, peer)?;
     let was_enabled = state.current_context()?.peers.remove(&id);
     require(was_enabled, PEER_ACCESS_NOT_ENABLED)

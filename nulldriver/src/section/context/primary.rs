@@ -3,11 +3,11 @@
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_CONTEXT};
-use crate::call::argument::Out;
+use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::context::{Primary, check_flags};
 use crate::object::device::check_device;
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 
 entries! {
     cuDevicePrimaryCtxRetain: retain;
@@ -31,9 +31,7 @@ fn destroy(state: &mut State, device: i32) -> Answer {
     Ok(())
 }
 
-fn retain(context: Out<u64>, device: i32) -> Answer {
-    let mut state = lock();
-    context.check()?;
+fn retain(mut state: Locked, context: OutRef<u64>, device: i32) -> Answer {
     let handle = match primary(&mut state, device)?.handle {
         Some(handle) => handle,
         None => state.create_handle(Kind::Context)?,
@@ -49,8 +47,7 @@ fn retain(context: Out<u64>, device: i32) -> Answer {
     context.set(handle)
 }
 
-fn release(device: i32) -> Answer {
-    let mut state = lock();
+fn release(mut state: Locked, device: i32) -> Answer {
     let primary = primary(&mut state, device)?;
     match primary.references {
         0 => Err(INVALID_CONTEXT),
@@ -66,8 +63,7 @@ fn reset(device: i32) -> Answer {
     destroy(&mut lock(), device)
 }
 
-fn set_flags(device: i32, flags: u32) -> Answer {
-    let mut state = lock();
+fn set_flags(mut state: Locked, device: i32, flags: u32) -> Answer {
     check_flags(flags)?;
     let primary = primary(&mut state, device)?;
     primary.flags = flags;
@@ -79,8 +75,7 @@ fn set_flags(device: i32, flags: u32) -> Answer {
     Ok(())
 }
 
-fn get_state(device: i32, flags: Out<u32>, active: Out<i32>) -> Answer {
-    let mut state = lock();
+fn get_state(mut state: Locked, device: i32, flags: Out<u32>, active: Out<i32>) -> Answer {
     let primary = primary(&mut state, device)?;
     flags.check()?;
     active.check()?;

@@ -1,11 +1,11 @@
 //! Execution Control: functions and kernels, their attributes and parameters.
 
 use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if};
-use crate::call::argument::Out;
+use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::function::Spec;
-use crate::state::lock;
+use crate::state::{Locked, lock};
 
 entries! {
     cuFuncGetAttribute: get_attribute;
@@ -50,16 +50,14 @@ entries! {
     cuKernelGetFunction: kernel_get_function;
 }
 
-fn get_attribute(value: Out<i32>, attribute: u32, function: u64) -> Answer {
-    let state = lock();
+fn get_attribute(state: Locked, value: Out<i32>, attribute: u32, function: u64) -> Answer {
     let function = state.function(function)?;
     value.check()?;
     let found = state.function_attribute(function, attribute);
     value.set(found.ok_or(INVALID_VALUE)?)
 }
 
-fn set_attribute(function: u64, attribute: u32, value: i32) -> Answer {
-    let mut state = lock();
+fn set_attribute(mut state: Locked, function: u64, attribute: u32, value: i32) -> Answer {
     // A CUkernel is no function here (measured).
     let object = state.function_mut(function)?;
     object.spec.check_setting(attribute, value)?;
@@ -101,9 +99,7 @@ fn kernel_set_cache_config(kernel: u64, config: u32, device: i32) -> Answer {
     invalid_if(config > 3)
 }
 
-fn kernel_get_function(function: Out<u64>, kernel: u64) -> Answer {
-    let mut state = lock();
-    function.check()?;
+fn kernel_get_function(mut state: Locked, function: OutRef<u64>, kernel: u64) -> Answer {
     let object = state.kernel(kernel)?;
     let (library, position) = (object.library, object.spec.position);
     let module = state.module_of_library(library)?;

@@ -7,7 +7,7 @@ use crate::call::argument::{In, IsPerThread, Stream};
 use crate::call::entry::entries;
 use crate::object::function::Launchable;
 use crate::object::work::{KernelNode, Work};
-use crate::state::{State, lock};
+use crate::state::{Current, State, lock};
 use crate::work::launch::{Parameters, Shape, find_target};
 use crate::work::launch_attribute;
 
@@ -41,13 +41,12 @@ fn launch(
 }
 
 fn launch_config(
+    mut state: Current,
     config: In<CUlaunchConfig>,
     function: u64,
     parameters: Parameters,
     variant: IsPerThread,
 ) -> Answer {
-    let mut state = lock();
-    state.current()?;
     let config = config.get()?;
     let stream = Stream::from_raw(config.hStream as u64, variant.0);
     let target = find_target(&state, function, stream)?;

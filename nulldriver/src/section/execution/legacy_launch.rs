@@ -5,7 +5,7 @@ use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::{LEGACY, Stream, positive};
 use crate::call::entry::entries;
 use crate::object::function::LegacyLaunch;
-use crate::state::lock;
+use crate::state::{Locked, lock};
 use crate::work::launch::{Shape, find_target};
 
 entries! {
@@ -17,8 +17,8 @@ entries! {
     // A float is passed in a vector register, which is not read: no code runs.
     cuParamSetf: |function: u64, offset: i32| set_bytes(function, offset, &[0; 4]);
     cuParamSetv: set_vector;
-    cuLaunch: |function: u64| launch(function, 1, 1, Stream(LEGACY));
-    cuLaunchGrid: |function: u64, x: i32, y: i32| launch(function, x, y, Stream(LEGACY));
+    cuLaunch: |state: Locked, function: u64| launch(state, function, 1, 1, Stream(LEGACY));
+    cuLaunchGrid: |state: Locked, function: u64, x: i32, y: i32| launch(state, function, x, y, Stream(LEGACY));
     cuLaunchGridAsync: launch;
 }
 
@@ -77,8 +77,7 @@ fn set_vector(function: u64, offset: i32, data: u64, size: u32) -> Answer {
     set_bytes(function, offset, bytes)
 }
 
-fn launch(function: u64, x: i32, y: i32, stream: Stream) -> Answer {
-    let mut state = lock();
+fn launch(mut state: Locked, function: u64, x: i32, y: i32, stream: Stream) -> Answer {
     let target = find_target(&state, function, stream)?;
     let legacy = &state.function(function)?.legacy;
     let size = |given: i32| u32::try_from(given).map_err(|_| INVALID_VALUE);

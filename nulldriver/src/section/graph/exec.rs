@@ -11,17 +11,18 @@ use cutape_registry::Kind;
 use crate::call::answer::{
     Answer, GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if,
 };
-use crate::call::argument::{In, Out, Stream};
+use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::graph::{Exec, Step};
 use crate::object::work::{ALLOCATE, CHILD, CONDITION, FREE, Work};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 use crate::work::host_function::{self, HostFunction, run_destructors};
 use crate::work::memory_operation::{self, Operation};
 use crate::work::{copy, memset, node};
 
 entries! {
-    cuGraphInstantiate: |exec: Out<u64>, graph: u64| instantiate(exec, graph, 0);
+    cuGraphInstantiate: |state: Locked, exec: OutRef<u64>, graph: u64|
+        instantiate(state, exec, graph, 0);
     cuGraphInstantiateWithFlags: instantiate;
     cuGraphInstantiateWithParams: instantiate_with;
     cuGraphExecDestroy: destroy;
@@ -119,9 +120,7 @@ fn find_step(state: &mut State, exec: u64, node: u64) -> Answer<&mut Step> {
     step_in(&mut find(state, exec)?.steps, node).ok_or(INVALID_VALUE)
 }
 
-fn instantiate(exec: Out<u64>, graph: u64, flags: u64) -> Answer {
-    exec.check()?;
-    let mut state = lock();
+fn instantiate(mut state: Locked, exec: OutRef<u64>, graph: u64, flags: u64) -> Answer {
     state.graph(graph)?;
     invalid_if(flags & !ALL_FLAGS != 0)?;
     reject_if(flags & DEVICE_LAUNCH != 0, NOT_SUPPORTED)?;
@@ -149,7 +148,8 @@ fn instantiate(exec: Out<u64>, graph: u64, flags: u64) -> Answer {
 }
 
 fn instantiate_with(
-    exec: Out<u64>,
+    state: Locked,
+    exec: OutRef<u64>,
     graph: u64,
     params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
 ) -> Answer {
@@ -157,15 +157,14 @@ fn instantiate_with(
     const SUCCESS: u32 = 0;
     const ERROR: u32 = 1;
     let mut given = params.get()?;
-    let answer = instantiate(exec, graph, given.flags);
+    let answer = instantiate(state, exec, graph, given.flags);
     given.hErrNode_out = std::ptr::null_mut();
     given.result_out.0 = if answer.is_ok() { SUCCESS } else { ERROR };
     params.set(given)?;
     answer
 }
 
-fn destroy(exec: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, exec: u64) -> Answer {
     let removed = state.graphs.execs.remove(&exec).ok_or(INVALID_VALUE)?;
     state.release(Kind::GraphExec, exec);
     if removed.has_memory
@@ -184,14 +183,12 @@ fn get_flags(exec: u64, flags: Out<u64>) -> Answer {
     flags.set(find(&mut lock(), exec)?.flags)
 }
 
-fn upload(exec: u64, stream: Stream) -> Answer {
-    let mut state = lock();
+fn upload(mut state: Locked, exec: u64, stream: Stream) -> Answer {
     state.check_uncaptured(stream)?;
     find(&mut state, exec).map(|_| ())
 }
 
-fn launch(exec: u64, stream: Stream) -> Answer {
-    let mut state = lock();
+fn launch(mut state: Locked, exec: u64, stream: Stream) -> Answer {
     state.check_stream(stream)?;
     let object = find(&mut state, exec)?;
     let (steps, flags) = (object.steps.clone(), object.flags);
@@ -296,8 +293,7 @@ fn change(exec: u64, node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -
     Ok(())
 }
 
-fn change_child(exec: u64, node: u64, graph: u64) -> Answer {
-    let mut state = lock();
+fn change_child(mut state: Locked, exec: u64, node: u64, graph: u64) -> Answer {
     find(&mut state, exec)?;
     state.node(node)?;
     let new = steps_of(&state, graph)?;

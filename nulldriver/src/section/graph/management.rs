@@ -1,11 +1,11 @@
 //! Graph Management: graphs, their nodes and the edges between them.
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if};
-use crate::call::argument::{In, Out, Text};
+use crate::call::argument::{In, Out, OutRef, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::graph::{Dependency, Edge, MAX_COUNT, read_dependencies};
-use crate::state::lock;
+use crate::state::{Locked, lock};
 use crate::work::host_function::run_destructors;
 
 entries! {
@@ -56,8 +56,7 @@ fn create(graph: Out<u64>, flags: u32) -> Answer {
     graph.set(lock().create_graph(None)?)
 }
 
-fn destroy(graph: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, graph: u64) -> Answer {
     // The graph of a node is destroyed with it.
     invalid_if(state.graph(graph)?.owner.is_some())?;
     let destructors = state.remove_graph(graph);
@@ -66,17 +65,13 @@ fn destroy(graph: u64) -> Answer {
     Ok(())
 }
 
-fn clone(copy: Out<u64>, original: u64) -> Answer {
-    copy.check()?;
-    let mut state = lock();
+fn clone(mut state: Locked, copy: OutRef<u64>, original: u64) -> Answer {
     // Graphs with memory nodes cannot be copied (cuGraphClone).
     reject_if(state.has_memory_nodes(original)?, NOT_SUPPORTED)?;
     copy.set(state.copy_graph(original, None)?)
 }
 
-fn find_in_clone(node: Out<u64>, original: u64, graph: u64) -> Answer {
-    node.check()?;
-    let state = lock();
+fn find_in_clone(state: Locked, node: OutRef<u64>, original: u64, graph: u64) -> Answer {
     let nodes = &state.graph(graph)?.nodes;
     let found = nodes
         .iter()
@@ -227,8 +222,7 @@ fn connect(
     Ok(())
 }
 
-fn destroy_node(node: u64) -> Answer {
-    let mut state = lock();
+fn destroy_node(mut state: Locked, node: u64) -> Answer {
     // Memory nodes stay as long as their graph (graph memory nodes).
     reject_if(state.node(node)?.work.is_memory(), NOT_SUPPORTED)?;
     let destructors = state.remove_node(node);
@@ -237,8 +231,7 @@ fn destroy_node(node: u64) -> Answer {
     Ok(())
 }
 
-fn print(graph: u64, path: Text, _flags: u32) -> Answer {
-    let state = lock();
+fn print(state: Locked, graph: u64, path: Text, _flags: u32) -> Answer {
     let path = path.get()?;
     let mut text = String::from("digraph dot {\n");
     for (index, &node) in state.graph(graph)?.nodes.iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::call::argument::{In, Out, arguments};
 use crate::call::entry::entries;
 use crate::object::graph::{Edge, read_dependencies};
 use crate::object::work::{ALLOCATE, CONDITION, FREE, KernelNode, Work};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 use crate::work::node;
 
 type KernelParams = CUDA_KERNEL_NODE_PARAMS;
@@ -252,8 +252,7 @@ fn get_attribute(node: u64, attribute: u32, value: Out<CUlaunchAttributeValue>) 
     value.set(kernel.attributes.get(&attribute).copied().unwrap_or(none))
 }
 
-fn copy_attributes(to: u64, from: u64) -> Answer {
-    let mut state = lock();
+fn copy_attributes(mut state: Locked, to: u64, from: u64) -> Answer {
     let attributes = kernel(&mut state, from)?.attributes.clone();
     kernel(&mut state, to)?.attributes = attributes;
     Ok(())

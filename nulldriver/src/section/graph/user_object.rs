@@ -9,7 +9,7 @@ use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::Out;
 use crate::call::entry::entries;
 use crate::object::graph::UserObject;
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 use crate::work::host_function::run_destructors;
 
 entries! {
@@ -48,8 +48,7 @@ fn retain(object: u64, count: u32) -> Answer {
     Ok(())
 }
 
-fn release(object: u64, count: u32) -> Answer {
-    let mut state = lock();
+fn release(mut state: Locked, object: u64, count: u32) -> Answer {
     check(&mut state, object, count)?;
     let destructors = state.drop_references(&HashMap::from([(object, count)]));
     drop(state);
@@ -70,8 +69,7 @@ fn graph_retain(graph: u64, object: u64, count: u32, flags: u32) -> Answer {
     Ok(())
 }
 
-fn graph_release(graph: u64, object: u64, count: u32) -> Answer {
-    let mut state = lock();
+fn graph_release(mut state: Locked, graph: u64, object: u64, count: u32) -> Answer {
     check(&mut state, object, count)?;
     let held = state.graph_mut(graph)?.objects.get_mut(&object);
     let held = held.filter(|held| **held >= count).ok_or(INVALID_VALUE)?;

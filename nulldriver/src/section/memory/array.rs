@@ -10,13 +10,13 @@ use crate::call::answer::{
     Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
     require, valid_if,
 };
-use crate::call::argument::{In, Out, Stream, arguments};
+use crate::call::argument::{In, Out, OutRef, Stream, arguments};
 use crate::call::entry::entries;
 use crate::object::array::{Array, MipmappedArray, element_bytes};
 use crate::object::device::check_device;
 use crate::object::memory::{Segment, move_bytes};
 use crate::object::pages::Pages;
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State, lock};
 
 entries! {
     cuArrayCreate: create;
@@ -144,7 +144,7 @@ fn create_array(state: &mut State, shape: CUDA_ARRAY3D_DESCRIPTOR, levels: u64) 
     Ok(handle)
 }
 
-fn create(array: Out<u64>, shape: In<CUDA_ARRAY_DESCRIPTOR>) -> Answer {
+fn create(state: Current, array: OutRef<u64>, shape: In<CUDA_ARRAY_DESCRIPTOR>) -> Answer {
     let given = shape.get()?;
     let shape = CUDA_ARRAY3D_DESCRIPTOR {
         Width: given.Width,
@@ -154,18 +154,14 @@ fn create(array: Out<u64>, shape: In<CUDA_ARRAY_DESCRIPTOR>) -> Answer {
         NumChannels: given.NumChannels,
         Flags: 0,
     };
-    create_3d(array, In::of(&shape))
+    create_3d(state, array, In::of(&shape))
 }
 
-fn create_3d(array: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    array.check()?;
+fn create_3d(mut state: Current, array: OutRef<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>) -> Answer {
     array.set(create_array(&mut state, shape.get()?, 0)?)
 }
 
-fn destroy(array: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, array: u64) -> Answer {
     // A level is destroyed with its mipmapped array.
     reject_if(state.array(array)?.levels != 0, INVALID_HANDLE)?;
     state.remove_array(array);
@@ -204,14 +200,12 @@ fn create_levels(target: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>, count: u3
     target.set(handle)
 }
 
-fn get_level(array: Out<u64>, levels: u64, index: u32) -> Answer {
-    let state = lock();
+fn get_level(state: Locked, array: Out<u64>, levels: u64, index: u32) -> Answer {
     let object = state.mipmapped.get(&levels).ok_or(INVALID_HANDLE)?;
     array.set(*object.levels.get(index as usize).ok_or(INVALID_VALUE)?)
 }
 
-fn destroy_levels(levels: u64) -> Answer {
-    let mut state = lock();
+fn destroy_levels(mut state: Locked, levels: u64) -> Answer {
     let object = state.mipmapped.remove(&levels).ok_or(INVALID_HANDLE)?;
     for level in object.levels {
         state.remove_array(level);
@@ -220,8 +214,7 @@ fn destroy_levels(levels: u64) -> Answer {
     Ok(())
 }
 
-fn get_descriptor(shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
-    let state = lock();
+fn get_descriptor(state: Locked, shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
     let of = state.array(array)?.shape;
     shape.set(CUDA_ARRAY_DESCRIPTOR {
         Width: of.Width,
@@ -231,8 +224,7 @@ fn get_descriptor(shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
     })
 }
 
-fn get_descriptor_3d(shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
-    let state = lock();
+fn get_descriptor_3d(state: Locked, shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
     shape.set(state.array(array)?.shape)
 }
 

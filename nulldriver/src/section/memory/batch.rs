@@ -8,7 +8,7 @@ use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if};
 use crate::call::argument::{In, Stream, arguments};
 use crate::call::entry::entries;
 use crate::object::memory::Location;
-use crate::state::{State, lock};
+use crate::state::{Current, State, lock};
 use crate::work::batch::{MAX_COUNT, read_starts};
 use crate::work::copy::{ARRAY, Pitched, UNIFIED, apply, moves};
 use crate::work::memory_operation::{self, Operation};
@@ -125,6 +125,7 @@ impl Ranges {
 }
 
 fn prefetch(
+    mut state: Current,
     ranges: Ranges,
     locations: In<CUmemLocation>,
     indices: In<u64>,
@@ -132,8 +133,6 @@ fn prefetch(
     flags: u64,
     stream: Stream,
 ) -> Answer {
-    let mut state = lock();
-    state.current()?;
     state.check_uncaptured(stream)?;
     let bases = ranges.bases(&state)?;
     invalid_if(flags != 0)?;
@@ -153,9 +152,7 @@ fn prefetch(
     Ok(())
 }
 
-fn discard(ranges: Ranges, flags: u64, stream: Stream) -> Answer {
-    let state = lock();
-    state.current()?;
+fn discard(state: Current, ranges: Ranges, flags: u64, stream: Stream) -> Answer {
     state.check_uncaptured(stream)?;
     ranges.bases(&state)?;
     invalid_if(flags != 0)

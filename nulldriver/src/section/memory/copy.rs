@@ -6,7 +6,7 @@ use crate::call::answer::{Answer, INVALID_CONTEXT, invalid_if, require};
 use crate::call::argument::{In, Stream, arguments};
 use crate::call::entry::entries;
 use crate::object::memory::{Segment, move_bytes};
-use crate::state::{State, lock};
+use crate::state::{Current, State, lock};
 use crate::work::batch::{MAX_COUNT, read_starts};
 use crate::work::copy::{DEVICE, HOST, UNIFIED, apply, moves, sides, volume_moves};
 use crate::work::node;
@@ -38,13 +38,13 @@ entries! {
     cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>| volume(&lock(), || copy.get());
     cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, stream: Stream| volume_on(stream, || copy.get());
     cuMemcpy3DPeer: volume_peer;
-    cuMemcpy3DPeerAsync: |copy: In<CUDA_MEMCPY3D_PEER>, stream: Stream| {
-        lock().check_uncaptured(stream)?;
-        volume_peer(copy)
+    cuMemcpy3DPeerAsync: |state: Current, copy: In<CUDA_MEMCPY3D_PEER>, stream: Stream| {
+        state.check_uncaptured(stream)?;
+        volume_peer(state, copy)
     };
     cuMemcpyBatchAsync: batch;
-    [symbol] cuMemcpyBatchAsync: |lists: Lists, starts: Starts, _fail: u64, stream: Stream|
-        batch(lists, starts, stream);
+    [symbol] cuMemcpyBatchAsync: |state: Current, lists: Lists, starts: Starts, _fail: u64, stream: Stream|
+        batch(state, lists, starts, stream);
 }
 
 /// One side of a linear copy.
@@ -156,9 +156,7 @@ fn plane_on(copy: In<CUDA_MEMCPY2D>, stream: Stream) -> Answer {
     volume_on(stream, || copy.get().map(node::widen_copy))
 }
 
-fn volume_peer(copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {
-    let state = lock();
-    state.current()?;
+fn volume_peer(state: Current, copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {
     let copy = copy.get()?;
     check_contexts(&state, [copy.srcContext as u64, copy.dstContext as u64])?;
     let (to, from, extent) = sides!(copy);
@@ -186,9 +184,7 @@ arguments! {
 }
 
 /// Copies in any order; each must have attributes, which change nothing here.
-fn batch(lists: Lists, starts: Starts, stream: Stream) -> Answer {
-    let state = lock();
-    state.current()?;
+fn batch(state: Current, lists: Lists, starts: Starts, stream: Stream) -> Answer {
     state.check_uncaptured(stream)?;
     let count = lists.count;
     let has_no_attributes = starts.attributes.is_null() || starts.indices.is_null();

@@ -8,15 +8,15 @@ use crate::call::argument::{In, Out, Stream, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::memory::{Location, NOWHERE};
-use crate::state::lock;
+use crate::state::{Current, Locked, lock};
 
 entries! {
     cuMemPrefetchAsync: prefetch;
     [symbol] cuMemPrefetchAsync: |a: u64, n: u64, device: i32, s: Stream|
         prefetch(a, n, Location::of_device(device), 0, s);
     cuMemAdvise: advise;
-    [symbol] cuMemAdvise: |a: u64, n: u64, advice: u32, device: i32|
-        advise(a, n, advice, Location::of_device(device));
+    [symbol] cuMemAdvise: |state: Current, a: u64, n: u64, advice: u32, device: i32|
+        advise(state, a, n, advice, Location::of_device(device));
     cuMemRangeGetAttribute: range_attribute;
     cuMemRangeGetAttributes: range_attributes;
     cuProfilerStart: || lock().current().map(|_| ());
@@ -38,9 +38,7 @@ fn prefetch(address: u64, size: u64, location: Location, flags: u32, stream: Str
     Ok(())
 }
 
-fn advise(address: u64, size: u64, advice: u32, location: Location) -> Answer {
-    let mut state = lock();
-    state.current()?;
+fn advise(mut state: Current, address: u64, size: u64, advice: u32, location: Location) -> Answer {
     let base = state.managed(address, size)?;
     if matches!(advice, 3 | 5 | 6) {
         location.check()?;
@@ -110,8 +108,7 @@ fn peer_attribute(value: Out<i32>, attribute: u32, from: i32, to: i32) -> Answer
 }
 
 /// No module here has texture or surface references, which only old toolkits compile.
-fn reference(found: Out<u64>, module: u64, name: Text) -> Answer {
-    let state = lock();
+fn reference(state: Locked, found: Out<u64>, module: u64, name: Text) -> Answer {
     state.module(module)?;
     found.check()?;
     name.get()?;

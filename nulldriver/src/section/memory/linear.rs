@@ -4,11 +4,11 @@ use crate::call::answer::{
     Answer, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, NOT_FOUND,
     OUT_OF_MEMORY, invalid_if, reject_if, require, valid_if,
 };
-use crate::call::argument::Out;
+use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::memory::{Purpose, Registration};
 use crate::settings;
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State};
 
 entries! {
     cuMemGetInfo: get_info;
@@ -16,7 +16,7 @@ entries! {
     cuMemAllocPitch: alloc_pitch;
     cuMemFree: free;
     cuMemGetAddressRange: get_address_range;
-    cuMemAllocHost: |address: Out<u64>, size: u64| host_alloc(address, size, 0);
+    cuMemAllocHost: |state: Current, address: OutRef<u64>, size: u64| host_alloc(state, address, size, 0);
     cuMemFreeHost: free_host;
     cuMemHostAlloc: host_alloc;
     cuMemHostGetDevicePointer: host_get_device_pointer;
@@ -33,8 +33,7 @@ const HOST_REGISTER_FLAGS: u32 = 15;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: always set on 64-bit systems with unified addressing.
 const DEVICEMAP: u32 = 2;
 
-fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
-    let state = lock();
+fn get_info(state: Locked, free: Out<usize>, total: Out<usize>) -> Answer {
     let device = state.current_device()?;
     free.check()?;
     total.check()?;
@@ -43,25 +42,19 @@ fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
     free.set(memory.saturating_sub(state.used(device)) as usize)
 }
 
-fn alloc(address: Out<u64>, size: u64) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    address.check()?;
+fn alloc(mut state: Current, address: OutRef<u64>, size: u64) -> Answer {
     invalid_if(size == 0)?;
     address.set(state.allocate(size, Purpose::Device, 0)?)
 }
 
 fn alloc_pitch(
-    address: Out<u64>,
-    pitch: Out<usize>,
+    mut state: Current,
+    address: OutRef<u64>,
+    pitch: OutRef<usize>,
     width: u64,
     height: u64,
     element: u32,
 ) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    address.check()?;
-    pitch.check()?;
     invalid_if(width == 0 || height == 0 || !matches!(element, 4 | 8 | 16))?;
     let row = width.checked_next_multiple_of(512).ok_or(OUT_OF_MEMORY)?;
     let size = row.checked_mul(height).ok_or(OUT_OF_MEMORY)?;
@@ -70,8 +63,7 @@ fn alloc_pitch(
     address.set(base)
 }
 
-fn free(address: u64) -> Answer {
-    let mut state = lock();
+fn free(mut state: Locked, address: u64) -> Answer {
     if address == 0 {
         // Nothing to free is no error (measured; that it needs a context is assumed).
         return state.current().map(|_| ());
@@ -88,9 +80,7 @@ fn free(address: u64) -> Answer {
     Ok(())
 }
 
-fn get_address_range(base: Out<u64>, size: Out<usize>, address: u64) -> Answer {
-    let state = lock();
-    state.current()?;
+fn get_address_range(state: Current, base: Out<u64>, size: Out<usize>, address: u64) -> Answer {
     let range = match state.allocation_at(address) {
         Some((base, allocation)) => Some((base, allocation.size)),
         None => state
@@ -104,17 +94,12 @@ fn get_address_range(base: Out<u64>, size: Out<usize>, address: u64) -> Answer {
     Ok(())
 }
 
-fn host_alloc(address: Out<u64>, size: u64, flags: u32) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    address.check()?;
+fn host_alloc(mut state: Current, address: OutRef<u64>, size: u64, flags: u32) -> Answer {
     invalid_if(size == 0 || flags & !HOST_ALLOC_FLAGS != 0)?;
     address.set(state.allocate(size, Purpose::Host, flags | DEVICEMAP)?)
 }
 
-fn free_host(address: u64) -> Answer {
-    let mut state = lock();
-    state.current()?;
+fn free_host(mut state: Current, address: u64) -> Answer {
     let is_host = state.purpose_at(address) == Some(Purpose::Host);
     valid_if(is_host)?;
     state.remove_allocation(address);
@@ -127,20 +112,14 @@ fn pinned_flags(state: &State, address: u64) -> Option<u32> {
     (memory.purpose == Purpose::Host).then_some(memory.flags)
 }
 
-fn host_get_device_pointer(device: Out<u64>, host: u64, flags: u32) -> Answer {
-    let state = lock();
-    state.current()?;
-    device.check()?;
+fn host_get_device_pointer(state: Current, device: OutRef<u64>, host: u64, flags: u32) -> Answer {
     invalid_if(flags != 0)?;
     let is_known = pinned_flags(&state, host).is_some() || state.registration_at(host).is_some();
     valid_if(is_known)?;
     device.set(host)
 }
 
-fn host_get_flags(flags: Out<u32>, host: u64) -> Answer {
-    let state = lock();
-    state.current()?;
-    flags.check()?;
+fn host_get_flags(state: Current, flags: OutRef<u32>, host: u64) -> Answer {
     if let Some(pinned) = pinned_flags(&state, host) {
         return flags.set(pinned);
     }
@@ -150,9 +129,8 @@ fn host_get_flags(flags: Out<u32>, host: u64) -> Answer {
     flags.set(registered.flags & 3 | DEVICEMAP)
 }
 
-fn host_register(host: u64, size: u64, flags: u32) -> Answer {
-    let mut state = lock();
-    let context = state.current()?;
+fn host_register(mut state: Current, host: u64, size: u64, flags: u32) -> Answer {
+    let context = state.context;
     let end = host.checked_add(size).ok_or(INVALID_VALUE)?;
     let is_empty = host == 0 || size == 0;
     invalid_if(is_empty || flags & !HOST_REGISTER_FLAGS != 0)?;
@@ -171,18 +149,13 @@ fn host_register(host: u64, size: u64, flags: u32) -> Answer {
     Ok(())
 }
 
-fn host_unregister(host: u64) -> Answer {
-    let mut state = lock();
-    state.current()?;
+fn host_unregister(mut state: Current, host: u64) -> Answer {
     invalid_if(host == 0)?;
     let removed = state.registrations.remove(&host);
     require(removed.is_some(), HOST_MEMORY_NOT_REGISTERED)
 }
 
-fn alloc_managed(address: Out<u64>, size: u64, flags: u32) -> Answer {
-    let mut state = lock();
-    state.current()?;
-    address.check()?;
+fn alloc_managed(mut state: Current, address: OutRef<u64>, size: u64, flags: u32) -> Answer {
     // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
     invalid_if(size == 0 || !matches!(flags, 1 | 2))?;
     address.set(state.allocate(size, Purpose::Managed, flags)?)

@@ -1,72 +1,65 @@
 //! Memory Management: memset in one and two dimensions, done when the call returns.
 
-use std::marker::PhantomData;
-
 use cutape_driver::types::CUDA_MEMSET_NODE_PARAMS_v2;
 
 use crate::call::answer::{Answer, invalid_if};
-use crate::call::argument::{Argument, Call, Stream};
+use crate::call::argument::Stream;
 use crate::call::entry::entries;
 use crate::state::lock;
 use crate::work::{memset, node};
 
 entries! {
-    cuMemsetD8: |fill: Linear<u8>| set(None, fill.0);
-    cuMemsetD16: |fill: Linear<u16>| set(None, fill.0);
-    cuMemsetD32: |fill: Linear<u32>| set(None, fill.0);
-    cuMemsetD8Async: |fill: Linear<u8>, stream: Stream| set(Some(stream), fill.0);
-    cuMemsetD16Async: |fill: Linear<u16>, stream: Stream| set(Some(stream), fill.0);
-    cuMemsetD32Async: |fill: Linear<u32>, stream: Stream| set(Some(stream), fill.0);
-    cuMemsetD2D8: |fill: Plane<u8>| set(None, fill.0);
-    cuMemsetD2D16: |fill: Plane<u16>| set(None, fill.0);
-    cuMemsetD2D32: |fill: Plane<u32>| set(None, fill.0);
-    cuMemsetD2D8Async: |fill: Plane<u8>, stream: Stream| set(Some(stream), fill.0);
-    cuMemsetD2D16Async: |fill: Plane<u16>, stream: Stream| set(Some(stream), fill.0);
-    cuMemsetD2D32Async: |fill: Plane<u32>, stream: Stream| set(Some(stream), fill.0);
+    cuMemsetD8: linear::<u8>;
+    cuMemsetD16: linear::<u16>;
+    cuMemsetD32: linear::<u32>;
+    cuMemsetD8Async: linear_on::<u8>;
+    cuMemsetD16Async: linear_on::<u16>;
+    cuMemsetD32Async: linear_on::<u32>;
+    cuMemsetD2D8: plane::<u8>;
+    cuMemsetD2D16: plane::<u16>;
+    cuMemsetD2D32: plane::<u32>;
+    cuMemsetD2D8Async: plane_on::<u8>;
+    cuMemsetD2D16Async: plane_on::<u16>;
+    cuMemsetD2D32Async: plane_on::<u32>;
 }
 
 /// A memset without its context.
 type Fill = CUDA_MEMSET_NODE_PARAMS_v2;
 
-/// Destination, value and number of elements of type `T`.
-struct Linear<T>(Fill, PhantomData<T>);
-
-impl<T: Argument + Into<u32>> Argument for Linear<T> {
-    const WORDS: usize = 3;
-
-    fn read(call: &Call, index: usize) -> Self {
-        let count = usize::read(call, index + 2);
-        let fill = Fill {
-            dst: u64::read(call, index),
-            pitch: count,
-            value: T::read(call, index + 1).into(),
-            elementSize: size_of::<T>() as u32,
-            width: count,
-            height: 1,
-            ctx: std::ptr::null_mut(),
-        };
-        Linear(fill, PhantomData)
+/// Sizes are in elements of type `T`.
+fn fill<T: Into<u32>>(dst: u64, pitch: usize, value: T, width: usize, height: usize) -> Fill {
+    Fill {
+        dst,
+        pitch,
+        value: value.into(),
+        elementSize: size_of::<T>() as u32,
+        width,
+        height,
+        ctx: std::ptr::null_mut(),
     }
 }
 
-/// Destination, pitch, value, width and height in elements of type `T`.
-struct Plane<T>(Fill, PhantomData<T>);
+fn linear<T: Into<u32>>(to: u64, value: T, count: usize) -> Answer {
+    set(None, fill(to, count, value, count, 1))
+}
 
-impl<T: Argument + Into<u32>> Argument for Plane<T> {
-    const WORDS: usize = 5;
+fn linear_on<T: Into<u32>>(to: u64, value: T, count: usize, stream: Stream) -> Answer {
+    set(Some(stream), fill(to, count, value, count, 1))
+}
 
-    fn read(call: &Call, index: usize) -> Self {
-        let fill = Fill {
-            dst: u64::read(call, index),
-            pitch: usize::read(call, index + 1),
-            value: T::read(call, index + 2).into(),
-            elementSize: size_of::<T>() as u32,
-            width: usize::read(call, index + 3),
-            height: usize::read(call, index + 4),
-            ctx: std::ptr::null_mut(),
-        };
-        Plane(fill, PhantomData)
-    }
+fn plane<T: Into<u32>>(to: u64, pitch: usize, value: T, width: usize, height: usize) -> Answer {
+    set(None, fill(to, pitch, value, width, height))
+}
+
+fn plane_on<T: Into<u32>>(
+    to: u64,
+    pitch: usize,
+    value: T,
+    width: usize,
+    height: usize,
+    stream: Stream,
+) -> Answer {
+    set(Some(stream), fill(to, pitch, value, width, height))
 }
 
 fn set(stream: Option<Stream>, mut fill: Fill) -> Answer {

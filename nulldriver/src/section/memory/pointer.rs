@@ -3,10 +3,10 @@
 use cutape_registry::enumeration;
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, valid_if};
-use crate::call::argument::{In, Out};
+use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::memory::{Purpose, READ_WRITE, device_of};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 
 entries! {
     cuPointerGetAttribute: get_attribute;
@@ -135,10 +135,8 @@ fn write(target: Out<u8>, attribute: u32, value: u64) {
     }
 }
 
-fn get_attribute(data: Out<u8>, attribute: u32, address: u64) -> Answer {
-    let state = lock();
-    data.check()?;
-    write(data, attribute, value_of(&state, attribute, address)?);
+fn get_attribute(state: Locked, data: OutRef<u8>, attribute: u32, address: u64) -> Answer {
+    write(*data, attribute, value_of(&state, attribute, address)?);
     Ok(())
 }
 
@@ -161,8 +159,7 @@ fn get_attributes(count: u32, attributes: In<u32>, data: In<u64>, address: u64) 
     Ok(())
 }
 
-fn set_attribute(value: In<i32>, attribute: u32, address: u64) -> Answer {
-    let mut state = lock();
+fn set_attribute(mut state: Locked, value: In<i32>, attribute: u32, address: u64) -> Answer {
     let value = value.get()?;
     valid_if(attribute == SYNC_MEMOPS)?;
     let (base, _) = state.allocation_at(address).ok_or(INVALID_VALUE)?;

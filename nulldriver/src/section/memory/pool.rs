@@ -9,12 +9,12 @@ use cutape_driver::types::{
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, valid_if};
-use crate::call::argument::{In, Out, Stream};
+use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::Key;
 use crate::object::device::check_device;
 use crate::object::memory::{DEVICE, PINNED, Pool, Purpose, READ_WRITE};
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State, lock};
 use crate::work::node;
 
 entries! {
@@ -30,8 +30,8 @@ entries! {
         let device = device_of(location, kind)?;
         pool.set_with(|| current_pool(&mut lock(), device))
     };
-    cuMemSetMemPool: |location: In<CUmemLocation>, kind: u32, pool: u64|
-        set_current(device_of(location, kind)?, pool);
+    cuMemSetMemPool: |state: Locked, location: In<CUmemLocation>, kind: u32, pool: u64|
+        set_current(state, device_of(location, kind)?, pool);
     cuDeviceSetMemPool: set_current;
     cuMemAllocAsync: alloc;
     cuMemAllocFromPoolAsync: alloc_from;
@@ -95,16 +95,14 @@ fn device_of(location: In<CUmemLocation>, kind: u32) -> Answer<i32> {
     }
 }
 
-fn set_current(device: i32, pool: u64) -> Answer {
-    let mut state = lock();
+fn set_current(mut state: Locked, device: i32, pool: u64) -> Answer {
     check_device(device)?;
     invalid_if(state.pool(pool)?.device != device)?;
     state.primaries[device as usize].pool = Some(pool);
     Ok(())
 }
 
-fn alloc(address: Out<u64>, size: u64, stream: Stream) -> Answer {
-    let mut state = lock();
+fn alloc(mut state: Locked, address: Out<u64>, size: u64, stream: Stream) -> Answer {
     let device = state.current_device()?;
     state.check_stream(stream)?;
     address.check()?;
@@ -140,9 +138,7 @@ fn capture_allocation(state: &mut State, site: Key, address: Out<u64>, size: u64
     address.set(params.dptr)
 }
 
-fn free(address: u64, stream: Stream) -> Answer {
-    let mut state = lock();
-    state.current()?;
+fn free(mut state: Current, address: u64, stream: Stream) -> Answer {
     state.check_stream(stream)?;
     if let Some(site) = state.capture_of(stream)? {
         let work = node::free(&state, address)?;
@@ -155,9 +151,7 @@ fn free(address: u64, stream: Stream) -> Answer {
     Ok(())
 }
 
-fn create(pool: Out<u64>, properties: In<CUmemPoolProps>) -> Answer {
-    let mut state = lock();
-    pool.check()?;
+fn create(mut state: Locked, pool: OutRef<u64>, properties: In<CUmemPoolProps>) -> Answer {
     let properties = properties.get()?;
     let (kind, location) = (properties.allocType.0, properties.location.type_.0);
     invalid_if(kind != PINNED || location != DEVICE || properties.handleTypes.0 > 1)?;
@@ -168,8 +162,7 @@ fn create(pool: Out<u64>, properties: In<CUmemPoolProps>) -> Answer {
     pool.set(handle)
 }
 
-fn destroy(pool: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, pool: u64) -> Answer {
     // The default pool cannot be destroyed (measured INVALID_VALUE).
     invalid_if(state.pool(pool)?.is_default)?;
     state.pools.remove(&pool);
@@ -177,9 +170,7 @@ fn destroy(pool: u64) -> Answer {
     Ok(())
 }
 
-fn get_attribute(pool: u64, attribute: u32, value: Out<u32>) -> Answer {
-    let state = lock();
-    value.check()?;
+fn get_attribute(state: Locked, pool: u64, attribute: u32, value: OutRef<u32>) -> Answer {
     let used = used(&state, pool);
     let object = state.pool(pool)?;
     let wide = match attribute {
@@ -194,8 +185,7 @@ fn get_attribute(pool: u64, attribute: u32, value: Out<u32>) -> Answer {
     Ok(())
 }
 
-fn set_attribute(pool: u64, attribute: u32, value: In<u32>) -> Answer {
-    let mut state = lock();
+fn set_attribute(mut state: Locked, pool: u64, attribute: u32, value: In<u32>) -> Answer {
     let low = value.get()?;
     let used = used(&state, pool);
     let object = state.pools.get_mut(&pool).ok_or(INVALID_VALUE)?;
@@ -209,8 +199,7 @@ fn set_attribute(pool: u64, attribute: u32, value: In<u32>) -> Answer {
     Ok(())
 }
 
-fn set_access(pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
-    let mut state = lock();
+fn set_access(mut state: Locked, pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
     let device = state.pool(pool)?.device;
     invalid_if(count > 4096)?;
     let mut accesses = Vec::new();
@@ -228,9 +217,7 @@ fn set_access(pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
     Ok(())
 }
 
-fn get_access(flags: Out<u32>, pool: u64, location: In<CUmemLocation>) -> Answer {
-    let state = lock();
-    flags.check()?;
+fn get_access(state: Locked, flags: OutRef<u32>, pool: u64, location: In<CUmemLocation>) -> Answer {
     let location = location.get()?;
     let pool = state.pool(pool)?;
     invalid_if(location.type_.0 != DEVICE)?;

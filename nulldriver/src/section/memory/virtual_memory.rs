@@ -9,7 +9,7 @@ use crate::call::answer::{
     Answer, INVALID_VALUE, NOT_PERMITTED, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
     valid_if,
 };
-use crate::call::argument::{In, Out};
+use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::address_space::{BLOCK, SLOT};
 use crate::object::device::check_device;
@@ -18,7 +18,7 @@ use crate::object::memory::{
     READ_WRITE, device_of,
 };
 use crate::object::pages::{self, Physical};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 
 entries! {
     cuMemAddressReserve: address_reserve;
@@ -69,8 +69,7 @@ fn address_reserve(address: Out<u64>, size: u64, alignment: u64, hint: u64, flag
     address.set(state.space.reserve(size, hint).ok_or(OUT_OF_MEMORY)?)
 }
 
-fn address_free(address: u64, size: u64) -> Answer {
-    let mut state = lock();
+fn address_free(mut state: Locked, address: u64, size: u64) -> Answer {
     invalid_if(state.space.reservation_at(address) != Some(size))?;
     // Mappings must be unmapped first.
     let mut mappings = state.mappings.range(address..address + size);
@@ -104,8 +103,7 @@ fn create(handle: Out<u64>, size: u64, properties: In<CUmemAllocationProp>, flag
     handle.set(key)
 }
 
-fn release(handle: u64) -> Answer {
-    let mut state = lock();
+fn release(mut state: Locked, handle: u64) -> Answer {
     let object = find(&mut state, handle)?;
     object.references -= 1;
     if object.references == 0 {
@@ -116,8 +114,7 @@ fn release(handle: u64) -> Answer {
     Ok(())
 }
 
-fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Answer {
-    let mut state = lock();
+fn map(mut state: Locked, address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Answer {
     let object = find(&mut state, handle)?;
     let (memory, properties) = (Arc::clone(&object.memory), object.properties);
     // The offset must be zero for now (cuMemMap).
@@ -138,8 +135,7 @@ fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Answer 
     Ok(())
 }
 
-fn unmap(address: u64, size: u64) -> Answer {
-    let mut state = lock();
+fn unmap(mut state: Locked, address: u64, size: u64) -> Answer {
     for base in mappings_of(&state, address, size)? {
         if let Some(mapping) = state.mappings.remove(&base)
             && mapping.host != 0
@@ -224,9 +220,7 @@ fn get_allocation_granularity(
     size.set(BLOCK as usize)
 }
 
-fn retain(handle: Out<u64>, address: u64) -> Answer {
-    let mut state = lock();
-    handle.check()?;
+fn retain(mut state: Locked, handle: OutRef<u64>, address: u64) -> Answer {
     let (_, mapping) = state.mapping_at(address).ok_or(INVALID_VALUE)?;
     let (key, memory) = (mapping.handle, Arc::clone(&mapping.memory));
     // A handle that was released while its memory stayed mapped cannot come back: its value may be

@@ -7,11 +7,11 @@ use crate::call::answer::{
     STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
     STREAM_CAPTURE_WRONG_THREAD, invalid_if, reject_if,
 };
-use crate::call::argument::{Argument, Call, In, LEGACY, Out, Stream};
+use crate::call::argument::{Argument, Call, In, LEGACY, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, replace_mode, this_thread};
 use crate::object::graph::{Dependency, Edge, read_dependencies};
-use crate::state::{State, lock};
+use crate::state::{Locked, State, lock};
 use crate::work::host_function::run_destructors;
 
 entries! {
@@ -84,8 +84,7 @@ fn begin_to_graph(
     begin(stream, Some((graph, after)), mode)
 }
 
-fn end(stream: Stream, graph: Out<u64>) -> Answer {
-    let mut state = lock();
+fn end(mut state: Locked, stream: Stream, graph: Out<u64>) -> Answer {
     state.stream_context(stream)?;
     graph.check()?;
     let key = state.capture_key(stream)?;
@@ -157,9 +156,7 @@ fn status_of(state: &State, stream: Stream) -> Answer<u32> {
     Ok(NONE)
 }
 
-fn is_capturing(stream: Stream, status: Out<u32>) -> Answer {
-    let state = lock();
-    status.check()?;
+fn is_capturing(state: Locked, stream: Stream, status: OutRef<u32>) -> Answer {
     status.set(status_of(&state, stream)?)
 }
 
@@ -185,16 +182,16 @@ impl Outputs<false> {
 impl<const WITH_DATA: bool> Argument for Outputs<WITH_DATA> {
     const WORDS: usize = 3 + WITH_DATA as usize;
 
-    fn read(call: &Call, index: usize) -> Self {
-        Outputs {
-            graph: Out::read(call, index),
-            nodes: Out::read(call, index + 1),
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        Ok(Outputs {
+            graph: Out::read(call, index)?,
+            nodes: Out::read(call, index + 1)?,
             data: match WITH_DATA {
-                true => Out::read(call, index + 2),
+                true => Out::read(call, index + 2)?,
                 false => Out::at(0),
             },
-            count: Out::read(call, index + 2 + usize::from(WITH_DATA)),
-        }
+            count: Out::read(call, index + 2 + usize::from(WITH_DATA))?,
+        })
     }
 }
 

@@ -5,15 +5,15 @@ use cutape_registry::Kind;
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
 };
-use crate::call::argument::{Out, Stream};
+use crate::call::argument::{Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::stream::{DISABLE_TIMING, Event, INTERPROCESS};
 use crate::object::work::Work;
-use crate::state::lock;
+use crate::state::{Current, Locked, lock};
 
 entries! {
     cuEventCreate: create;
-    cuEventRecord: |event: u64, stream: Stream| record(event, stream, 0);
+    cuEventRecord: |state: Locked, event: u64, stream: Stream| record(state, event, stream, 0);
     cuEventRecordWithFlags: record;
     cuEventQuery: query;
     cuEventSynchronize: query;
@@ -23,10 +23,8 @@ entries! {
     cuCtxWaitEvent: wait_context;
 }
 
-fn create(event: Out<u64>, flags: u32) -> Answer {
-    let mut state = lock();
-    let context = state.current()?;
-    event.check()?;
+fn create(mut state: Current, event: OutRef<u64>, flags: u32) -> Answer {
+    let context = state.context;
     // BLOCKING_SYNC, DISABLE_TIMING, INTERPROCESS; the last only without timing.
     invalid_if(flags > 7 || flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0)?;
     let handle = state.create_handle(Kind::Event)?;
@@ -39,8 +37,7 @@ fn create(event: Out<u64>, flags: u32) -> Answer {
     event.set(handle)
 }
 
-fn record(event: u64, stream: Stream, flags: u32) -> Answer {
-    let mut state = lock();
+fn record(mut state: Locked, event: u64, stream: Stream, flags: u32) -> Answer {
     let context = state.event(event)?.context;
     reject_if(state.stream_context(stream)? != context, INVALID_HANDLE)?;
     let site = state.capture_of(stream)?;
@@ -65,8 +62,7 @@ fn query(event: u64) -> Answer {
     state.refuse_captured_event(event)
 }
 
-fn destroy(event: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, event: u64) -> Answer {
     state.event(event)?;
     state.events.remove(&event);
     state.note_captured_event(event, None);
@@ -74,8 +70,7 @@ fn destroy(event: u64) -> Answer {
     Ok(())
 }
 
-fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
-    let state = lock();
+fn elapsed(state: Locked, milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     state.event(start)?;
     state.event(end)?;
     state.refuse_captured_event(start)?;
@@ -98,8 +93,7 @@ fn elapsed(milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     milliseconds.set((seconds * 1e3) as f32)
 }
 
-fn record_context(context: u64, event: u64) -> Answer {
-    let mut state = lock();
+fn record_context(mut state: Locked, context: u64, event: u64) -> Answer {
     let of = state.event(event)?.context;
     state.context_or_current(context)?;
     reject_if(context != 0 && of != context, INVALID_HANDLE)?;
@@ -107,8 +101,7 @@ fn record_context(context: u64, event: u64) -> Answer {
     Ok(())
 }
 
-fn wait_context(context: u64, event: u64) -> Answer {
-    let mut state = lock();
+fn wait_context(mut state: Locked, context: u64, event: u64) -> Answer {
     state.event(event)?;
     state.context_or_current(context).map(|_| ())
 }

@@ -4,7 +4,7 @@ use crate::call::answer::{Answer, invalid_if};
 use crate::call::argument::Stream;
 use crate::call::entry::entries;
 use crate::object::work::Work;
-use crate::state::lock;
+use crate::state::{Locked, lock};
 use crate::work::host_function::{HostFunction, run};
 
 entries! {
@@ -12,8 +12,7 @@ entries! {
     cuStreamAddCallback: add_callback;
 }
 
-fn launch(stream: Stream, entry: u64, data: u64) -> Answer {
-    let mut state = lock();
+fn launch(mut state: Locked, stream: Stream, entry: u64, data: u64) -> Answer {
     state.check_stream(stream)?;
     if let Some(site) = state.capture_of(stream)? {
         invalid_if(entry == 0)?;

@@ -6,7 +6,7 @@ use cutape_registry::Kind;
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if, valid_if,
 };
-use crate::call::argument::{In, LEGACY, Out, PER_THREAD, Stream};
+use crate::call::argument::{In, LEGACY, Out, OutRef, PER_THREAD, Stream};
 use crate::call::entry::entries;
 use crate::crash;
 use crate::object::capture::this_thread;
@@ -14,11 +14,11 @@ use crate::object::device::PRIORITIES;
 use crate::object::memory::Purpose;
 use crate::object::stream::StreamObject;
 use crate::object::work::Work;
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State, lock};
 use crate::work::memory_operation::{self, Value};
 
 entries! {
-    cuStreamCreate: |stream: Out<u64>, flags: u32| create(stream, flags, 0);
+    cuStreamCreate: |state: Current, stream: OutRef<u64>, flags: u32| create(state, stream, flags, 0);
     cuStreamCreateWithPriority: create;
     cuStreamDestroy: destroy;
     cuStreamGetPriority: |stream: Stream, priority: Out<i32>|
@@ -48,10 +48,8 @@ entries! {
     [symbol] cuStreamWaitValue64_v2: wait_value::<u64>;
 }
 
-fn create(stream: Out<u64>, flags: u32, priority: i32) -> Answer {
-    let mut state = lock();
-    let context = state.current()?;
-    stream.check()?;
+fn create(mut state: Current, stream: OutRef<u64>, flags: u32, priority: i32) -> Answer {
+    let context = state.context;
     invalid_if(flags > 1)?;
     stream.set(state.create_stream(context, flags, priority)?)
 }
@@ -62,8 +60,7 @@ fn object(state: &State, stream: Stream) -> Answer<Option<&StreamObject>> {
     Ok(state.streams.get(&stream.0))
 }
 
-fn destroy(stream: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, stream: u64) -> Answer {
     reject_if(stream <= PER_THREAD, INVALID_HANDLE)?;
     if state.streams.remove(&stream).is_none() {
         crash::segmentation_fault();
@@ -73,8 +70,7 @@ fn destroy(stream: u64) -> Answer {
     Ok(())
 }
 
-fn get_id(stream: Stream, id: Out<u64>) -> Answer {
-    let state = lock();
+fn get_id(state: Locked, stream: Stream, id: Out<u64>) -> Answer {
     let context = state.living_context(stream)?;
     id.set(match stream.0 {
         LEGACY => context.stream_id,
@@ -92,8 +88,7 @@ fn get_context_v2(stream: Stream, context: Out<u64>, green: Out<u64>) -> Answer 
     green.set(0)
 }
 
-fn wait_event(stream: Stream, event: u64, flags: u32) -> Answer {
-    let mut state = lock();
+fn wait_event(mut state: Locked, stream: Stream, event: u64, flags: u32) -> Answer {
     state.check_stream(stream)?;
     state.event(event)?;
     match flags {
@@ -107,8 +102,7 @@ fn wait_event(stream: Stream, event: u64, flags: u32) -> Answer {
     }
 }
 
-fn attach(stream: Stream, address: u64, length: u64, flags: u32) -> Answer {
-    let state = lock();
+fn attach(state: Locked, stream: Stream, address: u64, length: u64, flags: u32) -> Answer {
     state.check_uncaptured(stream)?;
     let (base, allocation) = state.allocation_at(address).ok_or(INVALID_VALUE)?;
     let whole = address == base && (length == 0 || length == allocation.size);
@@ -131,8 +125,7 @@ fn check_attribute(attribute: u32) -> Answer {
     valid_if(exists)
 }
 
-fn copy_attributes(to: Stream, from: Stream) -> Answer {
-    let mut state = lock();
+fn copy_attributes(mut state: Locked, to: Stream, from: Stream) -> Answer {
     state.check_stream(to)?;
     let attributes = object(&state, from)?.map(|object| object.attributes.clone());
     if let (Some(attributes), Some(target)) = (attributes, state.streams.get_mut(&to.0)) {

@@ -5,12 +5,12 @@ use cutape_driver::types::{CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEX
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if, valid_if};
-use crate::call::argument::{In, Out};
+use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::array::element_bytes;
 use crate::object::device::{PITCH_ALIGNMENT, TEXTURE_ALIGNMENT};
 use crate::object::texture::{FLAGS, Surface, Texture};
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State, lock};
 
 entries! {
     cuTexObjectCreate: create;
@@ -99,14 +99,13 @@ fn check_sampler(sampler: &CUDA_TEXTURE_DESC) -> Answer {
 }
 
 fn create(
-    texture: Out<u64>,
+    mut state: Current,
+    texture: OutRef<u64>,
     resource: In<CUDA_RESOURCE_DESC>,
     sampler: In<CUDA_TEXTURE_DESC>,
     view: In<CUDA_RESOURCE_VIEW_DESC>,
 ) -> Answer {
-    let mut state = lock();
-    let context = state.current()?;
-    texture.check()?;
+    let context = state.context;
     let (resource, sampler) = (resource.get()?, sampler.get()?);
     check_resource(&state, &resource)?;
     check_sampler(&sampler)?;
@@ -124,8 +123,7 @@ fn create(
     texture.set(handle)
 }
 
-fn destroy(texture: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, texture: u64) -> Answer {
     find(&state, texture)?;
     state.textures.remove(&texture);
     state.release(Kind::TextureObject, texture);
@@ -156,8 +154,7 @@ fn create_surface(surface: Out<u64>, resource: In<CUDA_RESOURCE_DESC>) -> Answer
     surface.set(handle)
 }
 
-fn destroy_surface(surface: u64) -> Answer {
-    let mut state = lock();
+fn destroy_surface(mut state: Locked, surface: u64) -> Answer {
     find_surface(&state, surface)?;
     state.surfaces.remove(&surface);
     state.release(Kind::SurfaceObject, surface);

@@ -6,13 +6,13 @@ use cutape_driver::types::CUDA_ARRAY_DESCRIPTOR;
 use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if, require, valid_if};
-use crate::call::argument::{In, Out};
+use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::array::element_bytes;
 use crate::object::device::{PITCH_ALIGNMENT, TEXTURE_ALIGNMENT};
 use crate::object::texture::{Binding, FLAGS, TextureReference};
 use crate::section::texture::object::pitched_size;
-use crate::state::{State, lock};
+use crate::state::{Current, Locked, State, lock};
 
 entries! {
     cuTexRefCreate: create;
@@ -74,10 +74,8 @@ fn find(state: &mut State, handle: u64) -> Answer<&mut TextureReference> {
     found.ok_or(INVALID_VALUE)
 }
 
-fn create(reference: Out<u64>) -> Answer {
-    let mut state = lock();
-    let context = state.current()?;
-    reference.check()?;
+fn create(mut state: Current, reference: OutRef<u64>) -> Answer {
+    let context = state.context;
     let handle = state.create_handle(Kind::TextureReference)?;
     let object = TextureReference {
         context,
@@ -94,8 +92,7 @@ fn create(reference: Out<u64>) -> Answer {
     reference.set(handle)
 }
 
-fn destroy(reference: u64) -> Answer {
-    let mut state = lock();
+fn destroy(mut state: Locked, reference: u64) -> Answer {
     find(&mut state, reference)?;
     state.texture_references.remove(&reference);
     state.release(Kind::TextureReference, reference);
@@ -107,16 +104,14 @@ fn check_override(flags: u32) -> Answer {
     valid_if(flags == 1)
 }
 
-fn set_array(reference: u64, array: u64, flags: u32) -> Answer {
-    let mut state = lock();
+fn set_array(mut state: Locked, reference: u64, array: u64, flags: u32) -> Answer {
     check_override(flags)?;
     state.array(array)?;
     find(&mut state, reference)?.binding = Binding::Array(array);
     Ok(())
 }
 
-fn set_mipmapped(reference: u64, array: u64, flags: u32) -> Answer {
-    let mut state = lock();
+fn set_mipmapped(mut state: Locked, reference: u64, array: u64, flags: u32) -> Answer {
     check_override(flags)?;
     require(state.mipmapped.contains_key(&array), INVALID_HANDLE)?;
     find(&mut state, reference)?.binding = Binding::Mipmapped(array);
@@ -148,12 +143,12 @@ fn set_address(offset: Out<u64>, reference: u64, address: u64, size: u64) -> Ans
 }
 
 fn set_address_2d(
+    mut state: Locked,
     reference: u64,
     shape: In<CUDA_ARRAY_DESCRIPTOR>,
     address: u64,
     pitch: u64,
 ) -> Answer {
-    let mut state = lock();
     find(&mut state, reference)?;
     let shape = shape.get()?;
     let element = element_bytes(shape.Format.0, shape.NumChannels)?;
@@ -167,8 +162,7 @@ fn set_address_2d(
     Ok(())
 }
 
-fn set_format(reference: u64, format: u32, channels: i32) -> Answer {
-    let mut state = lock();
+fn set_format(mut state: Locked, reference: u64, format: u32, channels: i32) -> Answer {
     let object = find(&mut state, reference)?;
     let count = u32::try_from(channels).map_err(|_| INVALID_VALUE)?;
     element_bytes(format, count)?;
@@ -176,8 +170,7 @@ fn set_format(reference: u64, format: u32, channels: i32) -> Answer {
     Ok(())
 }
 
-fn get_format(format: Out<u32>, channels: Out<i32>, reference: u64) -> Answer {
-    let mut state = lock();
+fn get_format(mut state: Locked, format: Out<u32>, channels: Out<i32>, reference: u64) -> Answer {
     let of = find(&mut state, reference)?.format;
     // Either pointer alone is enough.
     format.set_if(of.0);
@@ -185,16 +178,14 @@ fn get_format(format: Out<u32>, channels: Out<i32>, reference: u64) -> Answer {
     Ok(())
 }
 
-fn set_mode(reference: u64, dimension: i32, mode: u32) -> Answer {
-    let mut state = lock();
+fn set_mode(mut state: Locked, reference: u64, dimension: i32, mode: u32) -> Answer {
     let object = find(&mut state, reference)?;
     invalid_if(mode > 3)?;
     *mode_of(object, dimension)? = mode;
     Ok(())
 }
 
-fn get_mode(mode: Out<u32>, reference: u64, dimension: i32) -> Answer {
-    let mut state = lock();
+fn get_mode(mut state: Locked, mode: Out<u32>, reference: u64, dimension: i32) -> Answer {
     mode.set(*mode_of(find(&mut state, reference)?, dimension)?)
 }
 
@@ -218,8 +209,7 @@ fn get<T>(out: Out<T>, reference: u64, member: impl FnOnce(&TextureReference) ->
     out.set(member(find(&mut state, reference)?))
 }
 
-fn set_border(reference: u64, color: In<[u32; 4]>) -> Answer {
-    let mut state = lock();
+fn set_border(mut state: Locked, reference: u64, color: In<[u32; 4]>) -> Answer {
     let color = color.get()?;
     find(&mut state, reference)?.border = color;
     Ok(())
