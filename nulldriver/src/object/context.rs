@@ -32,6 +32,11 @@ pub(crate) struct Primary {
     pub(crate) pool: Option<u64>,
 }
 
+/// What `cuGreenCtxCreate` makes a green context from.
+pub(crate) struct ResourceDescriptor {
+    pub(crate) multiprocessors: u32,
+}
+
 /// A green context.
 pub(crate) struct GreenContext {
     pub(crate) device: i32,

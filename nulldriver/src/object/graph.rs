@@ -1,10 +1,9 @@
 //! Graphs, nodes, executable graphs, user objects.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::call::answer::{Answer, invalid_if};
 use crate::call::argument::In;
-use crate::object::memory::Allocation;
 use crate::object::work::Work;
 
 /// `CUgraphEdgeData`: ports and type; zeros are an ordinary dependency.
@@ -69,21 +68,6 @@ pub(crate) struct UserObject {
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Destructors(pub(crate) Vec<(u64, u64)>);
-
-/// Everything that graphs consist of.
-#[derive(Default)]
-pub(crate) struct Graphs {
-    pub(crate) graphs: HashMap<u64, Graph>,
-    pub(crate) nodes: HashMap<u64, Node>,
-    pub(crate) execs: HashMap<u64, Exec>,
-    pub(crate) objects: HashMap<u64, UserObject>,
-    /// By handle of a condition: the default value, if one is assigned at each launch.
-    pub(crate) conditions: HashMap<u64, Option<u32>>,
-    /// Memory of allocation nodes while it is not allocated.
-    pub(crate) inactive: BTreeMap<u64, Allocation>,
-    /// The addresses of all memory of allocation nodes.
-    pub(crate) addresses: HashSet<u64>,
-}
 
 /// Reads dependencies and the data of their edges, which may be missing.
 pub(crate) fn read_dependencies(

@@ -20,19 +20,19 @@ pub(crate) struct Surface {
     pub(crate) resource: CUDA_RESOURCE_DESC,
 }
 
-/// What a texture reference is bound to.
+/// What a texture reference may be bound to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binding {
-    None,
-    Array(u64),
-    Mipmapped(u64),
-    Address(u64),
+pub(crate) enum Bound {
+    Array,
+    Mipmapped,
+    Address,
 }
 
 /// A texture reference.
 pub(crate) struct TextureReference {
     pub(crate) context: u64,
-    pub(crate) binding: Binding,
+    /// With the handle or the address.
+    pub(crate) binding: Option<(Bound, u64)>,
     /// Format and number of channels.
     pub(crate) format: (u32, i32),
     pub(crate) address_modes: [u32; 3],

@@ -4,36 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cutape_image::Global;
-use cutape_registry::Kind;
 
-use crate::call::answer::{Answer, INVALID_HANDLE};
+use crate::call::answer::Answer;
 use crate::object::code::Code;
 use crate::object::function::{Function, Kernel, Launchable, LegacyLaunch, Spec};
 use crate::object::memory::{Purpose, Segment, fill_bytes, move_bytes};
-use crate::object::module::{Library, Module};
+use crate::object::module::Module;
 use crate::state::store::State;
 
 impl State {
-    pub(crate) fn module(&self, handle: u64) -> Answer<&Module> {
-        self.modules.get(&handle).ok_or(INVALID_HANDLE)
-    }
-
-    pub(crate) fn library(&self, handle: u64) -> Answer<&Library> {
-        self.libraries.get(&handle).ok_or(INVALID_HANDLE)
-    }
-
-    pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
-        self.functions.get(&handle).ok_or(INVALID_HANDLE)
-    }
-
-    pub(crate) fn function_mut(&mut self, handle: u64) -> Answer<&mut Function> {
-        self.functions.get_mut(&handle).ok_or(INVALID_HANDLE)
-    }
-
-    pub(crate) fn kernel(&self, handle: u64) -> Answer<&Kernel> {
-        self.kernels.get(&handle).ok_or(INVALID_HANDLE)
-    }
-
     /// Creates a module in the current context, with its variables.
     pub(crate) fn load_module(&mut self, code: Arc<Code>, library: u64) -> Answer<u64> {
         let context = self.current()?;
@@ -52,16 +31,13 @@ impl State {
                 }
             };
         }
-        let handle = self.create_handle(Kind::Module)?;
-        let module = Module {
+        self.modules.add(Module {
             context,
             code,
             functions: HashMap::new(),
             globals,
             library,
-        };
-        self.modules.insert(handle, module);
-        Ok(handle)
+        })
     }
 
     fn place_global(&mut self, global: &Global) -> Answer<u64> {
@@ -81,26 +57,24 @@ impl State {
 
     /// Destroys a module, its functions and its variables.
     pub(crate) fn remove_module(&mut self, handle: u64) {
-        let Some(module) = self.modules.remove(&handle) else {
+        let Some(module) = self.modules.remove(handle) else {
             return;
         };
         for function in module.functions.into_values() {
-            self.functions.remove(&function);
-            self.release(Kind::Function, function);
+            self.functions.remove(function);
         }
         for (address, _) in module.globals.into_values() {
             self.remove_allocation(address);
         }
-        self.release(Kind::Module, handle);
     }
 
     /// The function at a position of a module's code; the same handle each time.
     pub(crate) fn function_of(&mut self, module: u64, position: usize, kernel: u64) -> Answer<u64> {
-        let object = self.module(module)?;
+        let object = self.modules.find_mut(module)?;
         if let Some(&function) = object.functions.get(&position) {
             return Ok(function);
         }
-        let function = Function {
+        let handle = self.functions.add(Function {
             context: object.context,
             module,
             kernel,
@@ -108,45 +82,36 @@ impl State {
             attributes: BTreeMap::new(),
             is_loaded: false,
             legacy: LegacyLaunch::default(),
-        };
-        let handle = self.create_handle(Kind::Function)?;
-        self.functions.insert(handle, function);
-        if let Some(object) = self.modules.get_mut(&module) {
-            object.functions.insert(position, handle);
-        }
+        })?;
+        object.functions.insert(position, handle);
         Ok(handle)
     }
 
     /// The module of a library in the current context.
     pub(crate) fn module_of_library(&mut self, library: u64) -> Answer<u64> {
         let context = self.current()?;
-        let object = self.library(library)?;
+        let object = self.libraries.find(library)?;
         if let Some(&module) = object.modules.get(&context) {
             return Ok(module);
         }
         let module = self.load_module(Arc::clone(&object.code), library)?;
-        if let Some(object) = self.libraries.get_mut(&library) {
-            object.modules.insert(context, module);
-        }
+        let object = self.libraries.find_mut(library)?;
+        object.modules.insert(context, module);
         Ok(module)
     }
 
     /// The kernel at a position of a library's code; the same handle each time.
     pub(crate) fn kernel_of(&mut self, library: u64, position: usize) -> Answer<u64> {
-        let object = self.library(library)?;
+        let object = self.libraries.find_mut(library)?;
         if let Some(&kernel) = object.kernels.get(&position) {
             return Ok(kernel);
         }
-        let kernel = Kernel {
+        let handle = self.kernels.add(Kernel {
             library,
             spec: Spec::new(&object.code, position),
             attributes: HashMap::new(),
-        };
-        let handle = self.create_handle(Kind::Kernel)?;
-        self.kernels.insert(handle, kernel);
-        if let Some(object) = self.libraries.get_mut(&library) {
-            object.kernels.insert(position, handle);
-        }
+        })?;
+        object.kernels.insert(position, handle);
         Ok(handle)
     }
 
@@ -166,7 +131,7 @@ impl State {
             let value = |attribute| self.function_attribute(function, attribute);
             return Ok(Launchable::new(function.context, &function.spec, value));
         }
-        let kernel = self.kernel(handle)?;
+        let kernel = self.kernels.find(handle)?;
         let device = self.current_device()?;
         let value = |attribute| {
             let set = kernel.attribute(device, attribute);

@@ -3,8 +3,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, CONTEXT_IS_DESTROYED, INVALID_CONTEXT, require};
 use crate::object::context::Context;
 use crate::settings;
@@ -68,7 +66,7 @@ impl State {
     pub(crate) fn context_or_current(&mut self, handle: u64) -> Answer<&mut Context> {
         match handle {
             0 => self.current_context(),
-            handle => self.contexts.get_mut(&handle).ok_or(INVALID_CONTEXT),
+            handle => self.contexts.find_mut(handle),
         }
     }
 
@@ -93,38 +91,34 @@ impl State {
 
     /// Destroys everything that lives in a context, then the context.
     pub(crate) fn destroy_context(&mut self, handle: u64) {
-        for module in keys_where(&self.modules, |module| module.context == handle) {
+        for module in keys_where(&*self.modules, |module| module.context == handle) {
             self.remove_module(module);
         }
         for library in self.libraries.values_mut() {
             library.modules.remove(&handle);
         }
-        for stream in keys_where(&self.streams, |stream| stream.context == handle) {
-            self.streams.remove(&stream);
+        for stream in keys_where(&*self.streams, |stream| stream.context == handle) {
+            self.streams.remove(stream);
             self.end_stream(stream);
-            self.release(Kind::Stream, stream);
         }
-        for event in keys_where(&self.events, |event| event.context == handle) {
-            self.events.remove(&event);
-            self.release(Kind::Event, event);
+        for event in keys_where(&*self.events, |event| event.context == handle) {
+            self.events.remove(event);
         }
         for address in keys_where(&self.allocations, |memory| memory.context == handle) {
             self.remove_allocation(address);
         }
-        for array in keys_where(&self.arrays, |array| array.context == handle) {
-            self.remove_array(array);
+        for array in keys_where(&*self.arrays, |array| array.context == handle) {
+            self.arrays.remove(array);
         }
-        fn retain<T>(objects: &mut HashMap<u64, T>, keep: impl Fn(&T) -> bool) {
-            objects.retain(|_, object| keep(object));
-        }
-        retain(&mut self.textures, |texture| texture.context != handle);
-        retain(&mut self.surfaces, |surface| surface.context != handle);
-        retain(&mut self.texture_references, |reference| {
-            reference.context != handle
-        });
-        retain(&mut self.mipmapped, |levels| levels.context != handle);
-        self.registrations
-            .retain(|_, memory| memory.context != handle);
-        self.contexts.remove(&handle);
+        self.textures.retain(|_, texture| texture.context != handle);
+        self.surfaces.retain(|_, surface| surface.context != handle);
+        (self.texture_references).retain(|_, reference| reference.context != handle);
+        self.mipmapped.retain(|_, levels| levels.context != handle);
+        (self.registrations).retain(|_, memory| memory.context != handle);
+        // A device's primary context keeps its handle for the next one.
+        match self.contexts.get(&handle) {
+            Some(context) if context.is_primary => HashMap::remove(&mut self.contexts, &handle),
+            _ => self.contexts.remove(handle),
+        };
     }
 }

@@ -2,43 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cutape_registry::Kind;
-
-use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
-use crate::object::graph::{Dependency, Destructors, Graph, Node, UserObject};
+use crate::call::answer::{Answer, invalid_if};
+use crate::object::graph::{Dependency, Destructors, Graph, Node};
 use crate::object::work::Work;
 use crate::state::store::State;
 
 impl State {
-    pub(crate) fn graph(&self, handle: u64) -> Answer<&Graph> {
-        self.graphs.graphs.get(&handle).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn graph_mut(&mut self, handle: u64) -> Answer<&mut Graph> {
-        self.graphs.graphs.get_mut(&handle).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn node(&self, handle: u64) -> Answer<&Node> {
-        self.graphs.nodes.get(&handle).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn node_mut(&mut self, handle: u64) -> Answer<&mut Node> {
-        self.graphs.nodes.get_mut(&handle).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn user_object(&mut self, handle: u64) -> Answer<&mut UserObject> {
-        self.graphs.objects.get_mut(&handle).ok_or(INVALID_VALUE)
-    }
-
     /// Creates an empty graph.
     pub(crate) fn create_graph(&mut self, owner: Option<u64>) -> Answer<u64> {
-        let handle = self.create_handle(Kind::Graph)?;
-        let graph = Graph {
+        self.graphs.add(Graph {
             owner,
             ..Graph::default()
-        };
-        self.graphs.graphs.insert(handle, graph);
-        Ok(handle)
+        })
     }
 
     /// Adds a node behind others of its graph: a foreign node or one given twice is INVALID_VALUE.
@@ -48,41 +23,39 @@ impl State {
         after: Vec<Dependency>,
         work: Work,
     ) -> Answer<u64> {
-        self.graph(graph)?;
+        self.graphs.find(graph)?;
         let mut seen = HashSet::new();
         for (node, _) in &after {
-            let is_foreign = self.node(*node)?.graph != graph;
+            let is_foreign = self.nodes.find(*node)?.graph != graph;
             invalid_if(is_foreign || !seen.insert(*node))?;
         }
-        let handle = self.create_handle(Kind::GraphNode)?;
-        let node = Node {
+        let handle = self.nodes.add(Node {
             graph,
             work,
             after,
             original: 0,
-        };
-        self.graphs.nodes.insert(handle, node);
-        self.graph_mut(graph)?.nodes.push(handle);
+        })?;
+        self.graphs.find_mut(graph)?.nodes.push(handle);
         Ok(handle)
     }
 
     /// Checks that all nodes belong to a graph.
     pub(crate) fn check_nodes(&self, graph: u64, nodes: &[Dependency]) -> Answer {
         for (node, _) in nodes {
-            invalid_if(self.node(*node)?.graph != graph)?;
+            invalid_if(self.nodes.find(*node)?.graph != graph)?;
         }
         Ok(())
     }
 
     /// The nodes of a graph, each behind those it depends on; a cycle is INVALID_VALUE.
     pub(crate) fn in_order(&self, graph: u64) -> Answer<Vec<u64>> {
-        let nodes = &self.graph(graph)?.nodes;
+        let nodes = &self.graphs.find(graph)?.nodes;
         let mut done = HashSet::new();
         let mut order = Vec::with_capacity(nodes.len());
         while order.len() < nodes.len() {
             let before = order.len();
             for &handle in nodes {
-                let after = &self.graphs.nodes[&handle].after;
+                let after = &self.nodes[&handle].after;
                 let is_ready = || after.iter().all(|(other, _)| done.contains(other));
                 if !done.contains(&handle) && is_ready() {
                     done.insert(handle);
@@ -96,11 +69,11 @@ impl State {
 
     /// Copies a graph with everything in it.
     pub(crate) fn copy_graph(&mut self, graph: u64, owner: Option<u64>) -> Answer<u64> {
-        let nodes = self.graph(graph)?.nodes.clone();
+        let nodes = self.graphs.find(graph)?.nodes.clone();
         let copy = self.create_graph(owner)?;
         let mut copies = HashMap::new();
         for &handle in &nodes {
-            let node = self.node(handle)?;
+            let node = self.nodes.find(handle)?;
             let (work, after) = (node.work.clone(), node.after.clone());
             let twin = self.add_node(copy, Vec::new(), work)?;
             copies.insert(handle, (twin, after));
@@ -108,29 +81,29 @@ impl State {
         for (&handle, (twin, after)) in &copies {
             let after = after.iter().map(|(other, edge)| (copies[other].0, *edge));
             let after = after.collect();
-            let node = self.node_mut(*twin)?;
+            let node = self.nodes.find_mut(*twin)?;
             (node.after, node.original) = (after, handle);
             let inner = node.work.inner_graphs().into_iter();
             let inner = inner.map(|graph| self.copy_graph(graph, Some(*twin)));
             let inner = inner.collect::<Answer<_>>()?;
-            self.node_mut(*twin)?.work.set_inner_graphs(inner);
+            self.nodes.find_mut(*twin)?.work.set_inner_graphs(inner);
         }
-        let objects = self.graph(graph)?.objects.clone();
+        let objects = self.graphs.find(graph)?.objects.clone();
         self.add_references(&objects);
-        self.graph_mut(copy)?.objects = objects;
+        self.graphs.find_mut(copy)?.objects = objects;
         Ok(copy)
     }
 
     /// Removes a node from its graph, with the graphs in it.
     pub(crate) fn remove_node(&mut self, handle: u64) -> Destructors {
         let mut destructors = Destructors::default();
-        let Some(node) = self.graphs.nodes.remove(&handle) else {
+        let Some(node) = self.nodes.remove(handle) else {
             return destructors;
         };
-        if let Some(graph) = self.graphs.graphs.get_mut(&node.graph) {
+        if let Some(graph) = self.graphs.get_mut(&node.graph) {
             graph.nodes.retain(|&other| other != handle);
             for other in &graph.nodes {
-                if let Some(other) = self.graphs.nodes.get_mut(other) {
+                if let Some(other) = self.nodes.get_mut(other) {
                     other.after.retain(|(before, _)| *before != handle);
                 }
             }
@@ -138,28 +111,26 @@ impl State {
         for inner in node.work.inner_graphs() {
             destructors.0.extend(self.remove_graph(inner).0);
         }
-        self.release(Kind::GraphNode, handle);
         destructors
     }
 
     /// Destroys a graph and everything in it.
     pub(crate) fn remove_graph(&mut self, handle: u64) -> Destructors {
         let mut destructors = Destructors::default();
-        let Some(graph) = self.graphs.graphs.remove(&handle) else {
+        let Some(graph) = self.graphs.remove(handle) else {
             return destructors;
         };
         for node in graph.nodes {
             destructors.0.extend(self.remove_node(node).0);
         }
         destructors.0.extend(self.drop_references(&graph.objects).0);
-        self.release(Kind::Graph, handle);
         destructors
     }
 
     /// Whether a graph has nodes that allocate or free, in inner graphs too.
     pub(crate) fn has_memory_nodes(&self, graph: u64) -> Answer<bool> {
-        for node in &self.graph(graph)?.nodes {
-            let work = &self.node(*node)?.work;
+        for node in &self.graphs.find(graph)?.nodes {
+            let work = &self.nodes.find(*node)?.work;
             if work.is_memory() {
                 return Ok(true);
             }
@@ -174,17 +145,17 @@ impl State {
 
     /// Whether an address lies in memory of graphs that is not allocated now.
     pub(crate) fn is_inactive(&self, address: u64) -> bool {
-        let before = self.graphs.inactive.range(..=address).next_back();
+        let before = self.inactive.range(..=address).next_back();
         before.is_some_and(|(base, allocation)| address - base < allocation.size)
     }
 
     /// Takes memory of graphs out of use, but keeps its address; false for other memory.
     pub(crate) fn deactivate(&mut self, address: u64) -> bool {
-        if !self.graphs.addresses.contains(&address) {
+        if !self.graph_addresses.contains(&address) {
             return false;
         }
         if let Some(allocation) = self.allocations.remove(&address) {
-            self.graphs.inactive.insert(address, allocation);
+            self.inactive.insert(address, allocation);
         }
         true
     }
@@ -192,7 +163,7 @@ impl State {
     /// Adds references to user objects for another holder.
     pub(crate) fn add_references(&mut self, objects: &HashMap<u64, u32>) {
         for (&object, &count) in objects {
-            if let Ok(object) = self.user_object(object) {
+            if let Ok(object) = self.user_objects.find_mut(object) {
                 object.references += u64::from(count);
             }
         }
@@ -202,14 +173,13 @@ impl State {
     pub(crate) fn drop_references(&mut self, objects: &HashMap<u64, u32>) -> Destructors {
         let mut destructors = Destructors::default();
         for (&handle, &count) in objects {
-            let Ok(object) = self.user_object(handle) else {
+            let Ok(object) = self.user_objects.find_mut(handle) else {
                 continue;
             };
             object.references = object.references.saturating_sub(u64::from(count));
             if object.references == 0 {
                 destructors.0.push((object.destroy, object.data));
-                self.graphs.objects.remove(&handle);
-                self.release(Kind::UserObject, handle);
+                self.user_objects.remove(handle);
             }
         }
         destructors

@@ -1,14 +1,9 @@
 //! Memory: what lies where, and how much of it a device has.
 
-use cutape_registry::Kind;
-
-use crate::call::answer::{
-    Answer, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY, reject_if, valid_if,
-};
+use crate::call::answer::{Answer, INVALID_VALUE, OUT_OF_MEMORY, reject_if, valid_if};
 use crate::object::address_space::Class;
-use crate::object::array::Array;
 use crate::object::memory::{
-    AddressRange, Allocation, Location, Mapping, Pool, Purpose, Registration, Segment, device_of,
+    AddressRange, Allocation, Location, Mapping, Purpose, Registration, Segment, device_of,
 };
 use crate::settings;
 use crate::state::store::State;
@@ -175,20 +170,5 @@ impl State {
     /// Notes where a managed allocation was prefetched to last.
     pub(crate) fn note_prefetch(&mut self, base: u64, location: Location) {
         self.advice.entry(base).or_default().prefetched = location.device();
-    }
-
-    pub(crate) fn pool(&self, handle: u64) -> Answer<&Pool> {
-        self.pools.get(&handle).ok_or(INVALID_VALUE)
-    }
-
-    pub(crate) fn array(&self, handle: u64) -> Answer<&Array> {
-        self.arrays.get(&handle).ok_or(INVALID_HANDLE)
-    }
-
-    /// Destroys an array.
-    pub(crate) fn remove_array(&mut self, handle: u64) {
-        if self.arrays.remove(&handle).is_some() {
-            self.release(Kind::Array, handle);
-        }
     }
 }

@@ -6,49 +6,62 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use cutape_registry::Kind;
-
-use crate::call::answer::{Answer, OUT_OF_MEMORY};
+use crate::call::answer::{Answer, CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use crate::call::argument::{Argument, Call};
 use crate::object::address_space::Space;
 use crate::object::array::{Array, MipmappedArray};
 use crate::object::capture::Captures;
-use crate::object::context::{Context, GreenContext, Primary};
+use crate::object::context::{Context, GreenContext, Primary, ResourceDescriptor};
 use crate::object::function::{Function, Kernel};
-use crate::object::graph::Graphs;
-use crate::object::handle::Handles;
+use crate::object::graph::{Exec, Graph, Node, UserObject};
 use crate::object::link::{Link, Quarantine};
 use crate::object::memory::{Advice, Allocation, Mapping, MemoryHandle, Pool, Registration};
 use crate::object::module::{Library, Module};
 use crate::object::stream::{Event, StreamObject};
+use crate::object::table::{Object, Table};
 use crate::object::texture::{Surface, Texture, TextureReference};
 use crate::settings;
 
-/// All objects; handles are the keys.
+macro_rules! missing {
+    ($($code:ident: $($type:ty)*;)*) => {
+        $($(impl Object for $type {
+            const MISSING: CUresult = $code;
+        })*)*
+    };
+}
+
+missing! {
+    INVALID_CONTEXT: Context;
+    INVALID_HANDLE: Array Event Function GreenContext Kernel Library Link MipmappedArray Module
+        StreamObject;
+    INVALID_VALUE: Exec Graph MemoryHandle Node Pool ResourceDescriptor Surface Texture
+        TextureReference UserObject;
+}
+
+/// All objects.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) contexts: HashMap<u64, Context>,
+    pub(crate) contexts: Table<Context>,
     /// Handles of contexts that `cuCtxDestroy` has destroyed.
     pub(crate) destroyed_contexts: HashSet<u64>,
     /// By device.
     pub(crate) primaries: Vec<Primary>,
-    pub(crate) modules: HashMap<u64, Module>,
-    pub(crate) functions: HashMap<u64, Function>,
-    pub(crate) libraries: HashMap<u64, Library>,
-    pub(crate) kernels: HashMap<u64, Kernel>,
-    pub(crate) links: HashMap<u64, Link>,
+    pub(crate) modules: Table<Module>,
+    pub(crate) functions: Table<Function>,
+    pub(crate) libraries: Table<Library>,
+    pub(crate) kernels: Table<Kernel>,
+    pub(crate) links: Table<Link>,
     pub(crate) quarantine: Quarantine,
-    pub(crate) streams: HashMap<u64, StreamObject>,
-    pub(crate) events: HashMap<u64, Event>,
-    pub(crate) pools: HashMap<u64, Pool>,
-    pub(crate) arrays: HashMap<u64, Array>,
-    pub(crate) mipmapped: HashMap<u64, MipmappedArray>,
-    pub(crate) textures: HashMap<u64, Texture>,
-    pub(crate) surfaces: HashMap<u64, Surface>,
-    pub(crate) texture_references: HashMap<u64, TextureReference>,
-    pub(crate) green_contexts: HashMap<u64, GreenContext>,
-    /// Resource descriptors: number of multiprocessors.
-    pub(crate) descriptors: HashMap<u64, u32>,
+    pub(crate) streams: Table<StreamObject>,
+    pub(crate) events: Table<Event>,
+    pub(crate) pools: Table<Pool>,
+    pub(crate) arrays: Table<Array>,
+    pub(crate) mipmapped: Table<MipmappedArray>,
+    pub(crate) textures: Table<Texture>,
+    pub(crate) surfaces: Table<Surface>,
+    pub(crate) texture_references: Table<TextureReference>,
+    pub(crate) green_contexts: Table<GreenContext>,
+    pub(crate) descriptors: Table<ResourceDescriptor>,
     /// Advice given to managed memory, by its address.
     pub(crate) advice: HashMap<u64, Advice>,
     pub(crate) space: Space,
@@ -58,10 +71,18 @@ pub(crate) struct State {
     pub(crate) registrations: BTreeMap<u64, Registration>,
     /// Virtual memory, by address.
     pub(crate) mappings: BTreeMap<u64, Mapping>,
-    pub(crate) memory_handles: HashMap<u64, MemoryHandle>,
-    pub(crate) graphs: Graphs,
+    pub(crate) memory_handles: Table<MemoryHandle>,
+    pub(crate) graphs: Table<Graph>,
+    pub(crate) nodes: Table<Node>,
+    pub(crate) execs: Table<Exec>,
+    pub(crate) user_objects: Table<UserObject>,
+    /// By handle of a condition: the default value, if one is assigned at each launch.
+    pub(crate) conditions: HashMap<u64, Option<u32>>,
+    /// Memory of allocation nodes while it is not allocated.
+    pub(crate) inactive: BTreeMap<u64, Allocation>,
+    /// The addresses of all memory of allocation nodes.
+    pub(crate) graph_addresses: HashSet<u64>,
     pub(crate) captures: RefCell<Captures>,
-    handles: Handles,
     last_id: u64,
 }
 
@@ -150,16 +171,6 @@ fn process() -> i32 {
 }
 
 impl State {
-    /// A handle for a new object of that kind.
-    pub(crate) fn create_handle(&mut self, kind: Kind) -> Answer<u64> {
-        self.handles.create(kind).ok_or(OUT_OF_MEMORY)
-    }
-
-    /// Takes back the handle of a destroyed object.
-    pub(crate) fn release(&mut self, kind: Kind, handle: u64) {
-        self.handles.release(kind, handle);
-    }
-
     /// A number that no other object of the process has.
     pub(crate) fn new_id(&mut self) -> u64 {
         self.last_id += 1;

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, CONTEXT_IS_DESTROYED, INVALID_HANDLE, require};
 use crate::call::argument::Stream;
 use crate::crash;
@@ -16,7 +14,6 @@ use crate::state::store::State;
 impl State {
     /// Creates a stream in a context.
     pub(crate) fn create_stream(&mut self, context: u64, flags: u32, priority: i32) -> Answer<u64> {
-        let handle = self.create_handle(Kind::Stream)?;
         let stream = StreamObject {
             context,
             flags,
@@ -24,8 +21,7 @@ impl State {
             id: self.new_id(),
             attributes: HashMap::new(),
         };
-        self.streams.insert(handle, stream);
-        Ok(handle)
+        self.streams.add(stream)
     }
 
     /// The context of a stream. A destroyed stream crashes as in the real driver.

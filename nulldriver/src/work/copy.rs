@@ -92,7 +92,7 @@ impl Pitched {
         if self.memory != ARRAY {
             return Ok(());
         }
-        let layout = state.array(self.array)?.layout();
+        let layout = state.arrays.find(self.array)?.layout();
         let fits = |start: u64, length: u64, limit: u64| {
             start.checked_add(length).is_some_and(|end| end <= limit)
         };

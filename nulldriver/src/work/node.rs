@@ -153,7 +153,7 @@ pub(crate) fn allocate(state: &mut State, params: &mut CUDA_MEM_ALLOC_NODE_PARAM
     let is_on_device = properties.allocType.0 == PINNED && properties.location.type_.0 == DEVICE;
     invalid_if(!is_on_device || params.bytesize == 0)?;
     let address = state.allocate(params.bytesize as u64, Purpose::Device, 0)?;
-    state.graphs.addresses.insert(address);
+    state.graph_addresses.insert(address);
     state.deactivate(address);
     params.dptr = address;
     let stored = CUDA_MEM_ALLOC_NODE_PARAMS {
@@ -166,7 +166,7 @@ pub(crate) fn allocate(state: &mut State, params: &mut CUDA_MEM_ALLOC_NODE_PARAM
 
 /// The end of an allocation of a graph; nodes cannot free other memory.
 pub(crate) fn free(state: &State, address: u64) -> Answer<Work> {
-    valid_if(state.graphs.addresses.contains(&address))?;
+    valid_if(state.graph_addresses.contains(&address))?;
     Ok(Work::Free(address))
 }
 
@@ -177,7 +177,7 @@ fn condition(state: &mut State, params: &mut CUDA_CONDITIONAL_NODE_PARAMS) -> An
     const WHILE: u32 = 1;
     const SWITCH: u32 = 2;
     let kind = params.type_.0;
-    let is_known = state.graphs.conditions.contains_key(&params.handle);
+    let is_known = state.conditions.contains_key(&params.handle);
     invalid_if(!is_known || params.size == 0)?;
     match kind {
         WHILE => return Err(NOT_SUPPORTED),

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, INVALID_HANDLE, NOT_FOUND, invalid_if, reject_if};
 use crate::call::argument::{In, Out, OutRef, Text, arguments};
 use crate::call::entry::entries;
@@ -20,11 +18,11 @@ entries! {
     cuLibraryUnload: unload;
     cuLibraryGetKernel: get_kernel;
     cuLibraryGetKernelCount: |count: Out<u32>, library: u64|
-        count.set(lock().library(library)?.code.order.len() as u32);
+        count.set(lock().libraries.find(library)?.code.order.len() as u32);
     cuLibraryEnumerateKernels: enumerate_kernels;
     cuLibraryGetModule: |module: Out<u64>, library: u64| module.set_with(|| {
         let mut state = lock();
-        state.library(library)?;
+        state.libraries.find(library)?;
         state.module_of_library(library)
     });
     cuLibraryGetGlobal: |address: Out<u64>, size: Out<usize>, library: u64, name: Text|
@@ -33,7 +31,7 @@ entries! {
         get_variable(address, size, library, name, true);
     // The device has no unified function pointers (attribute 129 is 0).
     cuLibraryGetUnifiedFunction: |function: Out<u64>, library: u64|
-        function.set_with(|| lock().library(library).and(Err(NOT_FOUND)));
+        function.set_with(|| lock().libraries.find(library).and(Err(NOT_FOUND)));
 }
 
 arguments! {
@@ -65,14 +63,11 @@ impl LoadOptions {
 }
 
 fn create(state: &mut State, library: OutRef<u64>, code: Arc<Code>) -> Answer {
-    let handle = state.create_handle(Kind::Library)?;
-    let object = Library {
+    library.set(state.libraries.add(Library {
         code,
         kernels: HashMap::new(),
         modules: HashMap::new(),
-    };
-    state.libraries.insert(handle, object);
-    library.set(handle)
+    })?)
 }
 
 fn load_data(mut state: Locked, library: OutRef<u64>, code: u64, options: LoadOptions) -> Answer {
@@ -86,20 +81,18 @@ fn load_file(mut state: Locked, library: OutRef<u64>, path: Text, options: LoadO
 }
 
 fn unload(mut state: Locked, library: u64) -> Answer {
-    let object = state.libraries.remove(&library).ok_or(INVALID_HANDLE)?;
+    let object = state.libraries.remove(library).ok_or(INVALID_HANDLE)?;
     for module in object.modules.into_values() {
         state.remove_module(module);
     }
     for kernel in object.kernels.into_values() {
-        state.kernels.remove(&kernel);
-        state.release(Kind::Kernel, kernel);
+        state.kernels.remove(kernel);
     }
-    state.release(Kind::Library, library);
     Ok(())
 }
 
 fn get_kernel(mut state: Locked, kernel: Out<u64>, library: u64, name: Text) -> Answer {
-    let object = state.library(library)?;
+    let object = state.libraries.find(library)?;
     kernel.check()?;
     let found = object.code.kernels.get(&name.get()?).copied();
     let Some(position) = found else {
@@ -111,7 +104,7 @@ fn get_kernel(mut state: Locked, kernel: Out<u64>, library: u64, name: Text) -> 
 }
 
 fn enumerate_kernels(mut state: Locked, kernels: Out<u64>, count: u32, library: u64) -> Answer {
-    let code = Arc::clone(&state.library(library)?.code);
+    let code = Arc::clone(&state.libraries.find(library)?.code);
     kernels.check()?;
     invalid_if(count == 0)?;
     for (index, &position) in code.order.iter().take(count as usize).enumerate() {
@@ -129,7 +122,7 @@ fn get_variable(
     managed: bool,
 ) -> Answer {
     let mut state = lock();
-    let code = Arc::clone(&state.library(library)?.code);
+    let code = Arc::clone(&state.libraries.find(library)?.code);
     let name = name.get()?;
     invalid_if(address.is_null() && size.is_null())?;
     let declared = code.content.global(&name).ok_or(NOT_FOUND)?;

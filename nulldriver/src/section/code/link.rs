@@ -1,7 +1,5 @@
 //! Module Management: the JIT linker.
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, FILE_NOT_FOUND, invalid_if};
 use crate::call::argument::{In, Out, Text, arguments};
 use crate::call::entry::entries;
@@ -31,10 +29,9 @@ fn create(count: u32, names: In<u32>, values: In<u64>, link: Out<u64>) -> Answer
     state.current()?;
     link.check()?;
     let options = Options::read(count, names, values, Use::Whole)?;
-    let handle = state.create_handle(Kind::Link)?;
     let object = Link::new(options, state.capability());
+    let handle = state.links.add(object)?;
     state.quarantine.destroyed.remove(&handle);
-    state.links.insert(handle, object);
     link.set(handle)
 }
 
@@ -101,7 +98,7 @@ fn complete(mut state: Locked, link: u64, image: Out<u64>, size: Out<usize>) -> 
 }
 
 fn destroy(mut state: Locked, link: u64) -> Answer {
-    let Some(object) = state.links.remove(&link) else {
+    let Some(object) = state.links.remove(link) else {
         if state.quarantine.destroyed.contains(&link) {
             // The real driver frees the state twice: the C library aborts the process.
             eprintln!("cutape null driver: cuLinkDestroy of a destroyed link state");
@@ -111,6 +108,5 @@ fn destroy(mut state: Locked, link: u64) -> Answer {
     };
     object.options.write_back();
     state.quarantine.add(link, object.image);
-    state.release(Kind::Link, link);
     Ok(())
 }

@@ -18,7 +18,7 @@ entries! {
     cuModuleGetLoadingMode: get_loading_mode;
     cuModuleGetFunction: get_function;
     cuModuleGetFunctionCount: |count: Out<u32>, module: u64|
-        count.set(lock().module(module)?.code.order.len() as u32);
+        count.set(lock().modules.find(module)?.code.order.len() as u32);
     cuModuleEnumerateFunctions: enumerate_functions;
     cuModuleGetGlobal: get_global;
 }
@@ -47,7 +47,7 @@ fn load_data_with(
 }
 
 fn unload(mut state: Locked, module: u64) -> Answer {
-    let object = state.module(module)?;
+    let object = state.modules.find(module)?;
     // A library's module is unloaded with its library (measured).
     reject_if(object.library != 0, NOT_PERMITTED)?;
     state.remove_module(module);
@@ -62,7 +62,7 @@ fn get_loading_mode(mode: Out<u32>) -> Answer {
 }
 
 fn get_function(mut state: Locked, function: Out<u64>, module: u64, name: Text) -> Answer {
-    let object = state.module(module)?;
+    let object = state.modules.find(module)?;
     function.check()?;
     let found = object.code.kernels.get(&name.get()?).copied();
     let Some(position) = found else {
@@ -74,7 +74,7 @@ fn get_function(mut state: Locked, function: Out<u64>, module: u64, name: Text) 
 }
 
 fn enumerate_functions(mut state: Locked, functions: Out<u64>, count: u32, module: u64) -> Answer {
-    let code = Arc::clone(&state.module(module)?.code);
+    let code = Arc::clone(&state.modules.find(module)?.code);
     functions.check()?;
     invalid_if(count == 0)?;
     for (index, &position) in code.order.iter().take(count as usize).enumerate() {
@@ -86,7 +86,7 @@ fn enumerate_functions(mut state: Locked, functions: Out<u64>, count: u32, modul
 
 fn get_global(address: Out<u64>, size: Out<usize>, module: u64, name: Text) -> Answer {
     let state = lock();
-    let object = state.module(module)?;
+    let object = state.modules.find(module)?;
     let name = name.get()?;
     invalid_if(address.is_null() && size.is_null())?;
     let &(base, bytes) = object.globals.get(&name).ok_or(NOT_FOUND)?;

@@ -1,14 +1,11 @@
 //! Green Contexts: parts of a device's multiprocessors. Here they only change what queries return.
 
 use cutape_driver::types::CUdevResource;
-use cutape_registry::Kind;
 
-use crate::call::answer::{
-    Answer, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
-};
+use crate::call::answer::{Answer, INVALID_CONTEXT, INVALID_HANDLE, invalid_if, reject_if};
 use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
-use crate::object::context::GreenContext;
+use crate::object::context::{GreenContext, ResourceDescriptor};
 use crate::object::device::MULTIPROCESSORS;
 use crate::object::device::check_device;
 use crate::object::stream::NON_BLOCKING;
@@ -19,13 +16,13 @@ entries! {
         target.set_with(|| check_device(device).and_then(|()| resource_of(kind, MULTIPROCESSORS)));
     cuCtxGetDevResource: of_context;
     cuGreenCtxGetDevResource: |green: u64, target: Out<CUdevResource>, kind: u32|
-        target.set_with(|| resource_of(kind, find(&lock(), green)?.multiprocessors));
+        target.set_with(|| resource_of(kind, lock().green_contexts.find(green)?.multiprocessors));
     cuDevSmResourceSplitByCount: split;
     cuDevResourceGenerateDesc: describe;
     cuGreenCtxCreate: create;
     cuGreenCtxDestroy: destroy;
     cuCtxFromGreenCtx: |context: Out<u64>, green: u64|
-        context.set_with(|| Ok(find(&lock(), green)?.context));
+        context.set_with(|| Ok(lock().green_contexts.find(green)?.context));
     cuGreenCtxStreamCreate: create_stream;
     cuStreamGetGreenCtx: |stream: Stream, green: Out<u64>| green.set_with(|| {
         let state = lock();
@@ -35,10 +32,10 @@ entries! {
     cuGreenCtxRecordEvent: record;
     cuGreenCtxWaitEvent: |green: u64, event: u64| {
         let state = lock();
-        find(&state, green)?;
+        state.green_contexts.find(green)?;
         state.event(event).map(|_| ())
     };
-    cuGreenCtxGetId: |green: u64, id: Out<u64>| id.set_with(|| Ok(find(&lock(), green)?.id));
+    cuGreenCtxGetId: |green: u64, id: Out<u64>| id.set_with(|| Ok(lock().green_contexts.find(green)?.id));
 }
 
 /// `CU_DEV_RESOURCE_TYPE_SM`.
@@ -71,10 +68,6 @@ fn count_of(resource: &CUdevResource) -> Answer<u32> {
     invalid_if(resource.type_.0 != SM || resource._internal_padding[..12] != mark())?;
     // SAFETY: the type says that the union holds `sm`; any bits are a number.
     Ok(unsafe { resource.__bindgen_anon_1.sm.smCount })
-}
-
-fn find(state: &State, handle: u64) -> Answer<&GreenContext> {
-    state.green_contexts.get(&handle).ok_or(INVALID_HANDLE)
 }
 
 /// The green context behind a context.
@@ -136,9 +129,9 @@ fn describe(target: Out<u64>, resources: In<CUdevResource>, count: u32) -> Answe
         total = total.saturating_add(count_of(&resource)?);
     }
     invalid_if(total > MULTIPROCESSORS)?;
-    let handle = state.create_handle(Kind::ResourceDescriptor)?;
-    state.descriptors.insert(handle, total);
-    target.set(handle)
+    target.set(state.descriptors.add(ResourceDescriptor {
+        multiprocessors: total,
+    })?)
 }
 
 fn create(target: Out<u64>, descriptor: u64, device: i32, flags: u32) -> Answer {
@@ -146,42 +139,35 @@ fn create(target: Out<u64>, descriptor: u64, device: i32, flags: u32) -> Answer 
     target.check()?;
     check_device(device)?;
     invalid_if(flags != DEFAULT_STREAM)?;
-    let multiprocessors = *state.descriptors.get(&descriptor).ok_or(INVALID_VALUE)?;
-    let handle = state.create_handle(Kind::GreenContext)?;
-    let context = state.create_handle(Kind::Context)?;
-    let object = state.new_context(device, 0, false);
-    state.contexts.insert(context, object);
-    let id = state.new_id();
-    let object = GreenContext {
+    let multiprocessors = state.descriptors.find(descriptor)?.multiprocessors;
+    let context = state.new_context(device, 0, false);
+    let green = GreenContext {
         device,
         multiprocessors,
-        id,
-        context,
+        context: state.contexts.add(context)?,
+        id: state.new_id(),
     };
-    state.green_contexts.insert(handle, object);
-    target.set(handle)
+    target.set(state.green_contexts.add(green)?)
 }
 
 fn destroy(mut state: Locked, green: u64) -> Answer {
-    let object = state.green_contexts.remove(&green).ok_or(INVALID_HANDLE)?;
+    let object = state.green_contexts.remove(green).ok_or(INVALID_HANDLE)?;
     if state.contexts.contains_key(&object.context) {
         state.destroy_context(object.context);
-        state.release(Kind::Context, object.context);
     }
-    state.release(Kind::GreenContext, green);
     Ok(())
 }
 
 fn create_stream(target: Out<u64>, green: u64, flags: u32, priority: i32) -> Answer {
     let mut state = lock();
     target.check()?;
-    let context = find(&state, green)?.context;
+    let context = state.green_contexts.find(green)?.context;
     invalid_if(flags != NON_BLOCKING)?;
     target.set(state.create_stream(context, flags, priority)?)
 }
 
 fn record(mut state: Locked, green: u64, event: u64) -> Answer {
-    let device = find(&state, green)?.device;
+    let device = state.green_contexts.find(green)?.device;
     let of = state.event(event)?.context;
     let context = state.contexts.get(&of);
     let is_foreign = context.is_none_or(|context| context.device != device);

@@ -1,7 +1,6 @@
 //! Context Management: contexts, the stack of each thread, limits.
 
 use cutape_driver::types::CUctxCreateParams;
-use cutape_registry::Kind;
 
 use crate::call::answer::{
     Answer, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, PEER_ACCESS_ALREADY_ENABLED,
@@ -63,11 +62,10 @@ entries! {
 fn create(mut state: Locked, context: OutRef<u64>, flags: u32, device: i32) -> Answer {
     check_flags(flags)?;
     check_device(device)?;
-    let handle = state.create_handle(Kind::Context)?;
     let object = state.new_context(device, flags, false);
     let id = object.id;
+    let handle = state.contexts.add(object)?;
     state.destroyed_contexts.remove(&handle);
-    state.contexts.insert(handle, object);
     with_stack(|stack| stack.push((handle, id)));
     context.set(handle)
 }
@@ -104,12 +102,11 @@ fn create_with(
 
 fn destroy(mut state: Locked, context: u64) -> Answer {
     invalid_if(context == 0)?;
-    let object = state.contexts.get(&context).ok_or(INVALID_CONTEXT)?;
+    let object = state.contexts.find(context)?;
     // A primary context is released with cuDevicePrimaryCtxRelease.
     reject_if(object.is_primary, INVALID_CONTEXT)?;
     state.destroy_context(context);
     state.destroyed_contexts.insert(context);
-    state.release(Kind::Context, context);
     // The calling thread pops it if it was current; other threads keep the stale handle.
     with_stack(|stack| {
         if stack.last().is_some_and(|top| top.0 == context) {
@@ -145,7 +142,7 @@ fn set_current(state: Locked, context: u64) -> Answer {
         with_stack(Vec::pop);
         return Ok(());
     }
-    let id = state.contexts.get(&context).ok_or(INVALID_CONTEXT)?.id;
+    let id = state.contexts.find(context)?.id;
     with_stack(|stack| {
         stack.pop();
         stack.push((context, id));
@@ -238,7 +235,7 @@ fn get_api_version(context: u64, version: Out<u32>) -> Answer {
 /// The device and the id of a context that is to be a peer of the current one.
 fn peer_of(state: &State, peer: u64) -> Answer<(i32, u64)> {
     let current = state.current()?;
-    let context = state.contexts.get(&peer).ok_or(INVALID_CONTEXT)?;
+    let context = state.contexts.find(peer)?;
     reject_if(peer == current, INVALID_CONTEXT)?;
     Ok((context.device, context.id))
 }

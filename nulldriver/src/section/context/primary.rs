@@ -1,7 +1,5 @@
 //! Primary Context Management: one shared context a device, with a reference count.
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, INVALID_CONTEXT};
 use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
@@ -34,7 +32,7 @@ fn destroy(state: &mut State, device: i32) -> Answer {
 fn retain(mut state: Locked, context: OutRef<u64>, device: i32) -> Answer {
     let handle = match primary(&mut state, device)?.handle {
         Some(handle) => handle,
-        None => state.create_handle(Kind::Context)?,
+        None => state.contexts.new_handle()?,
     };
     let primary = primary(&mut state, device)?;
     primary.handle = Some(handle);

@@ -1,6 +1,6 @@
 //! Execution Control: functions and kernels, their attributes and parameters.
 
-use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if};
+use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
@@ -11,27 +11,27 @@ entries! {
     cuFuncGetAttribute: get_attribute;
     cuFuncSetAttribute: set_attribute;
     cuFuncSetCacheConfig: |function: u64, config: u32| {
-        lock().function(function)?;
+        lock().functions.find(function)?;
         invalid_if(config > 3)
     };
     cuFuncSetSharedMemConfig: |function: u64, config: u32| {
-        lock().function(function)?;
+        lock().functions.find(function)?;
         invalid_if(config > 2)
     };
     cuFuncGetModule: |module: Out<u64>, function: u64|
-        module.set_with(|| Ok(lock().function(function)?.module));
+        module.set_with(|| Ok(lock().functions.find(function)?.module));
     cuFuncGetName: |name: Out<u64>, function: u64| name.set_with(|| {
         invalid_if(function == 0)?;
-        Ok(lock().function(function)?.spec.name.as_ptr() as u64)
+        Ok(lock().functions.find(function)?.spec.name.as_ptr() as u64)
     });
     cuFuncGetParamInfo: |function: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
         invalid_if(function == 0)?;
-        param_info(&lock().function(function)?.spec, index, offset, size)
+        param_info(&lock().functions.find(function)?.spec, index, offset, size)
     };
     cuFuncIsLoaded: |loading: Out<u32>, function: u64|
-        loading.set_with(|| Ok(u32::from(lock().function(function)?.is_loaded)));
+        loading.set_with(|| Ok(u32::from(lock().functions.find(function)?.is_loaded)));
     cuFuncLoad: |function: u64| {
-        lock().function_mut(function)?.is_loaded = true;
+        lock().functions.find_mut(function)?.is_loaded = true;
         Ok(())
     };
     cuKernelGetAttribute: kernel_get_attribute;
@@ -39,19 +39,19 @@ entries! {
     cuKernelSetCacheConfig: kernel_set_cache_config;
     cuKernelGetName: |name: Out<u64>, kernel: u64| name.set_with(|| {
         invalid_if(kernel == 0)?;
-        Ok(lock().kernel(kernel)?.spec.name.as_ptr() as u64)
+        Ok(lock().kernels.find(kernel)?.spec.name.as_ptr() as u64)
     });
     cuKernelGetParamInfo: |kernel: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
         invalid_if(kernel == 0)?;
-        param_info(&lock().kernel(kernel)?.spec, index, offset, size)
+        param_info(&lock().kernels.find(kernel)?.spec, index, offset, size)
     };
     cuKernelGetLibrary: |library: Out<u64>, kernel: u64|
-        library.set_with(|| Ok(lock().kernel(kernel)?.library));
+        library.set_with(|| Ok(lock().kernels.find(kernel)?.library));
     cuKernelGetFunction: kernel_get_function;
 }
 
 fn get_attribute(state: Locked, value: Out<i32>, attribute: u32, function: u64) -> Answer {
-    let function = state.function(function)?;
+    let function = state.functions.find(function)?;
     value.check()?;
     let found = state.function_attribute(function, attribute);
     value.set(found.ok_or(INVALID_VALUE)?)
@@ -59,7 +59,7 @@ fn get_attribute(state: Locked, value: Out<i32>, attribute: u32, function: u64) 
 
 fn set_attribute(mut state: Locked, function: u64, attribute: u32, value: i32) -> Answer {
     // A CUkernel is no function here (measured).
-    let object = state.function_mut(function)?;
+    let object = state.functions.find_mut(function)?;
     object.spec.check_setting(attribute, value)?;
     object.attributes.insert(attribute, value);
     Ok(())
@@ -76,7 +76,7 @@ fn param_info(spec: &Spec, index: usize, offset: Out<usize>, size: Out<usize>) -
 
 fn kernel_get_attribute(value: Out<i32>, attribute: u32, kernel: u64, device: i32) -> Answer {
     let state = lock();
-    let kernel = state.kernel(kernel)?;
+    let kernel = state.kernels.find(kernel)?;
     value.check()?;
     check_device(device)?;
     let set = kernel.attribute(device, attribute);
@@ -86,7 +86,7 @@ fn kernel_get_attribute(value: Out<i32>, attribute: u32, kernel: u64, device: i3
 
 fn kernel_set_attribute(attribute: u32, value: i32, kernel: u64, device: i32) -> Answer {
     let mut state = lock();
-    let object = state.kernels.get_mut(&kernel).ok_or(INVALID_HANDLE)?;
+    let object = state.kernels.find_mut(kernel)?;
     check_device(device)?;
     object.spec.check_setting(attribute, value)?;
     object.attributes.insert((device, attribute), value);
@@ -94,13 +94,13 @@ fn kernel_set_attribute(attribute: u32, value: i32, kernel: u64, device: i32) ->
 }
 
 fn kernel_set_cache_config(kernel: u64, config: u32, device: i32) -> Answer {
-    lock().kernel(kernel)?;
+    lock().kernels.find(kernel)?;
     check_device(device)?;
     invalid_if(config > 3)
 }
 
 fn kernel_get_function(mut state: Locked, function: OutRef<u64>, kernel: u64) -> Answer {
-    let object = state.kernel(kernel)?;
+    let object = state.kernels.find(kernel)?;
     let (library, position) = (object.library, object.spec.position);
     let module = state.module_of_library(library)?;
     function.set(state.function_of(module, position, kernel)?)

@@ -28,7 +28,7 @@ const MAX_SIZE: usize = 32_764;
 fn change(function: u64, work: impl FnOnce(&mut LegacyLaunch) -> Answer) -> Answer {
     let mut state = lock();
     state.current()?;
-    work(&mut state.function_mut(function)?.legacy)
+    work(&mut state.functions.find_mut(function)?.legacy)
 }
 
 fn set_block_shape(function: u64, x: i32, y: i32, z: i32) -> Answer {
@@ -79,7 +79,7 @@ fn set_vector(function: u64, offset: i32, data: u64, size: u32) -> Answer {
 
 fn launch(mut state: Locked, function: u64, x: i32, y: i32, stream: Stream) -> Answer {
     let target = find_target(&state, function, stream)?;
-    let legacy = &state.function(function)?.legacy;
+    let legacy = &state.functions.find(function)?.legacy;
     let size = |given: i32| u32::try_from(given).map_err(|_| INVALID_VALUE);
     let shape = Shape {
         grid: [size(x)?, size(y)?, 1],

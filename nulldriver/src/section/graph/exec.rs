@@ -6,7 +6,6 @@ use cutape_driver::types::{
     CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
     CUgraphExecUpdateResultInfo, CUgraphNodeParams,
 };
-use cutape_registry::Kind;
 
 use crate::call::answer::{
     Answer, GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if,
@@ -97,7 +96,7 @@ fn step_in(steps: &mut [Step], node: u64) -> Option<&mut Step> {
 fn steps_of(state: &State, graph: u64) -> Answer<Vec<Step>> {
     let mut steps = Vec::new();
     for handle in state.in_order(graph)? {
-        let node = state.node(handle)?;
+        let node = state.nodes.find(handle)?;
         let inner = node.work.inner_graphs().into_iter();
         let inner = inner.map(|graph| steps_of(state, graph));
         steps.push(Step {
@@ -110,40 +109,34 @@ fn steps_of(state: &State, graph: u64) -> Answer<Vec<Step>> {
     Ok(steps)
 }
 
-fn find(state: &mut State, handle: u64) -> Answer<&mut Exec> {
-    state.graphs.execs.get_mut(&handle).ok_or(INVALID_VALUE)
-}
-
 /// The step of a node, which may be in an inner graph. The node must still exist (measured).
 fn find_step(state: &mut State, exec: u64, node: u64) -> Answer<&mut Step> {
-    state.node(node)?;
-    step_in(&mut find(state, exec)?.steps, node).ok_or(INVALID_VALUE)
+    state.nodes.find(node)?;
+    step_in(&mut state.execs.find_mut(exec)?.steps, node).ok_or(INVALID_VALUE)
 }
 
 fn instantiate(mut state: Locked, exec: OutRef<u64>, graph: u64, flags: u64) -> Answer {
-    state.graph(graph)?;
+    state.graphs.find(graph)?;
     invalid_if(flags & !ALL_FLAGS != 0)?;
     reject_if(flags & DEVICE_LAUNCH != 0, NOT_SUPPORTED)?;
-    invalid_if(state.graph(graph)?.owner.is_some())?;
+    invalid_if(state.graphs.find(graph)?.owner.is_some())?;
     let steps = steps_of(&state, graph)?;
     let has_memory = state.has_memory_nodes(graph)?;
     // One at a time (measured).
     reject_if(
-        has_memory && state.graph(graph)?.instances > 0,
+        has_memory && state.graphs.find(graph)?.instances > 0,
         NOT_SUPPORTED,
     )?;
-    let objects = state.graph(graph)?.objects.clone();
+    let objects = state.graphs.find(graph)?.objects.clone();
     state.add_references(&objects);
-    let handle = state.create_handle(Kind::GraphExec)?;
-    state.graph_mut(graph)?.instances += u32::from(has_memory);
-    let made = Exec {
+    state.graphs.find_mut(graph)?.instances += u32::from(has_memory);
+    let handle = state.execs.add(Exec {
         flags: flags & !UPLOAD,
         steps,
         graph,
         has_memory,
         objects,
-    };
-    state.graphs.execs.insert(handle, made);
+    })?;
     exec.set(handle)
 }
 
@@ -165,10 +158,9 @@ fn instantiate_with(
 }
 
 fn destroy(mut state: Locked, exec: u64) -> Answer {
-    let removed = state.graphs.execs.remove(&exec).ok_or(INVALID_VALUE)?;
-    state.release(Kind::GraphExec, exec);
+    let removed = state.execs.remove(exec).ok_or(INVALID_VALUE)?;
     if removed.has_memory
-        && let Ok(graph) = state.graph_mut(removed.graph)
+        && let Ok(graph) = state.graphs.find_mut(removed.graph)
     {
         graph.instances = graph.instances.saturating_sub(1);
     }
@@ -180,17 +172,17 @@ fn destroy(mut state: Locked, exec: u64) -> Answer {
 
 fn get_flags(exec: u64, flags: Out<u64>) -> Answer {
     flags.check()?;
-    flags.set(find(&mut lock(), exec)?.flags)
+    flags.set(lock().execs.find(exec)?.flags)
 }
 
-fn upload(mut state: Locked, exec: u64, stream: Stream) -> Answer {
+fn upload(state: Locked, exec: u64, stream: Stream) -> Answer {
     state.check_uncaptured(stream)?;
-    find(&mut state, exec).map(|_| ())
+    state.execs.find(exec).map(|_| ())
 }
 
 fn launch(mut state: Locked, exec: u64, stream: Stream) -> Answer {
     state.check_stream(stream)?;
-    let object = find(&mut state, exec)?;
+    let object = state.execs.find_mut(exec)?;
     let (steps, flags) = (object.steps.clone(), object.flags);
     // A graph is not launched into a capture (measured: driver 580.159.04).
     state.refuse_capture(stream)?;
@@ -249,7 +241,7 @@ fn run(steps: &[Step]) -> Answer {
             Work::Record(event) => lock().record(*event),
             Work::Allocate(params) => {
                 let mut state = lock();
-                if let Some(allocation) = state.graphs.inactive.remove(&params.dptr) {
+                if let Some(allocation) = state.inactive.remove(&params.dptr) {
                     state.allocations.insert(params.dptr, allocation);
                 }
             }
@@ -265,7 +257,7 @@ fn run(steps: &[Step]) -> Answer {
             }
             Work::Condition { handle, kind, .. } => {
                 const IF: u32 = 0;
-                let value = lock().graphs.conditions.get(handle).copied().flatten();
+                let value = lock().conditions.get(handle).copied().flatten();
                 let value = value.unwrap_or(0) as usize;
                 // IF runs its first graph, or else its second; SWITCH the graph of that number.
                 let chosen = match *kind {
@@ -284,8 +276,8 @@ fn run(steps: &[Step]) -> Answer {
 /// Replaces the work of a step by other work of the same kind.
 fn change(exec: u64, node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -> Answer {
     let mut state = lock();
-    find(&mut state, exec)?;
-    let kind = state.node(node)?.work.kind();
+    state.execs.find(exec)?;
+    let kind = state.nodes.find(node)?.work.kind();
     let work = work(&mut state)?;
     let is_fixed = matches!(kind, ALLOCATE | FREE | CONDITION | CHILD);
     invalid_if(work.kind() != kind || is_fixed)?;
@@ -294,8 +286,8 @@ fn change(exec: u64, node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -
 }
 
 fn change_child(mut state: Locked, exec: u64, node: u64, graph: u64) -> Answer {
-    find(&mut state, exec)?;
-    state.node(node)?;
+    state.execs.find(exec)?;
+    state.nodes.find(node)?;
     let new = steps_of(&state, graph)?;
     let step = find_step(&mut state, exec, node)?;
     invalid_if(!matches!(step.work, Work::Child(_)))?;
@@ -340,9 +332,9 @@ fn update_steps(old: &mut [Step], new: Vec<Step>) -> Result<(), Failure> {
 
 fn update(exec: u64, graph: u64, report: impl FnOnce(Failure) -> Answer) -> Answer {
     let mut state = lock();
-    find(&mut state, exec)?;
+    state.execs.find(exec)?;
     let new = steps_of(&state, graph)?;
-    match update_steps(&mut find(&mut state, exec)?.steps, new) {
+    match update_steps(&mut state.execs.find_mut(exec)?.steps, new) {
         Ok(()) => report((0, 0)),
         Err(failure) => {
             report(failure)?;

@@ -58,7 +58,7 @@ fn create(graph: Out<u64>, flags: u32) -> Answer {
 
 fn destroy(mut state: Locked, graph: u64) -> Answer {
     // The graph of a node is destroyed with it.
-    invalid_if(state.graph(graph)?.owner.is_some())?;
+    invalid_if(state.graphs.find(graph)?.owner.is_some())?;
     let destructors = state.remove_graph(graph);
     drop(state);
     run_destructors(destructors);
@@ -72,16 +72,16 @@ fn clone(mut state: Locked, copy: OutRef<u64>, original: u64) -> Answer {
 }
 
 fn find_in_clone(state: Locked, node: OutRef<u64>, original: u64, graph: u64) -> Answer {
-    let nodes = &state.graph(graph)?.nodes;
+    let nodes = &state.graphs.find(graph)?.nodes;
     let found = nodes
         .iter()
-        .find(|&one| state.graphs.nodes[one].original == original);
+        .find(|&one| state.nodes[one].original == original);
     node.set(*found.ok_or(INVALID_VALUE)?)
 }
 
 fn get_type(node: u64, kind: Out<u32>) -> Answer {
     kind.check()?;
-    kind.set(lock().node(node)?.work.kind())
+    kind.set(lock().nodes.find(node)?.work.kind())
 }
 
 /// Writes a list: only its length if `list` is NULL, else as many as there is space for, the rest
@@ -101,8 +101,8 @@ fn write_list(list: Out<u64>, count: Out<u64>, handles: &[u64]) -> Answer {
 fn get_nodes(graph: u64, list: Out<u64>, count: Out<u64>, roots: bool) -> Answer {
     count.check()?;
     let state = lock();
-    let nodes = &state.graph(graph)?.nodes;
-    let wanted = |node: &&u64| !roots || state.graphs.nodes[*node].after.is_empty();
+    let nodes = &state.graphs.find(graph)?.nodes;
+    let wanted = |node: &&u64| !roots || state.nodes[*node].after.is_empty();
     let nodes: Vec<u64> = nodes.iter().filter(wanted).copied().collect();
     write_list(list, count, &nodes)
 }
@@ -138,8 +138,8 @@ fn get_edges(
     count.check()?;
     let state = lock();
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
-    for &node in &state.graph(graph)?.nodes {
-        for &source in &state.node(node)?.after {
+    for &node in &state.graphs.find(graph)?.nodes {
+        for &source in &state.nodes.find(node)?.after {
             sources.push(source);
             targets.push(node);
         }
@@ -171,15 +171,15 @@ fn write_neighbours(
 fn get_dependencies(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
     count.check()?;
     let state = lock();
-    write_neighbours(&state.node(node)?.after, list, data, count)
+    write_neighbours(&state.nodes.find(node)?.after, list, data, count)
 }
 
 fn get_dependents(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
     count.check()?;
     let state = lock();
-    let nodes = &state.graph(state.node(node)?.graph)?.nodes;
+    let nodes = &state.graphs.find(state.nodes.find(node)?.graph)?.nodes;
     let edge_to = |&other: &u64| {
-        let after = &state.graphs.nodes[&other].after;
+        let after = &state.nodes[&other].after;
         let edge = after.iter().find(|(before, _)| *before == node)?;
         Some((other, edge.1))
     };
@@ -196,13 +196,13 @@ fn connect(
     add: bool,
 ) -> Answer {
     let mut state = lock();
-    state.graph(graph)?;
+    state.graphs.find(graph)?;
     let edges = read_dependencies(from, data, count)?;
     invalid_if(count > 0 && to.is_null())?;
     let targets = to.list(count)?;
     // All edges are checked before one is changed.
     for (&(from, edge), &to) in edges.iter().zip(&targets) {
-        let (source, target) = (state.node(from)?, state.node(to)?);
+        let (source, target) = (state.nodes.find(from)?, state.nodes.find(to)?);
         let mut after = target.after.iter();
         let exists = after.any(|&(other, data)| other == from && (add || data == edge));
         let is_foreign = source.graph != graph || target.graph != graph;
@@ -212,7 +212,7 @@ fn connect(
         reject_if(!add && has_memory, NOT_SUPPORTED)?;
     }
     for (&(from, edge), &to) in edges.iter().zip(&targets) {
-        let target = state.node_mut(to)?;
+        let target = state.nodes.find_mut(to)?;
         if add {
             target.after.push((from, edge));
         } else {
@@ -224,7 +224,7 @@ fn connect(
 
 fn destroy_node(mut state: Locked, node: u64) -> Answer {
     // Memory nodes stay as long as their graph (graph memory nodes).
-    reject_if(state.node(node)?.work.is_memory(), NOT_SUPPORTED)?;
+    reject_if(state.nodes.find(node)?.work.is_memory(), NOT_SUPPORTED)?;
     let destructors = state.remove_node(node);
     drop(state);
     run_destructors(destructors);
@@ -234,11 +234,11 @@ fn destroy_node(mut state: Locked, node: u64) -> Answer {
 fn print(state: Locked, graph: u64, path: Text, _flags: u32) -> Answer {
     let path = path.get()?;
     let mut text = String::from("digraph dot {\n");
-    for (index, &node) in state.graph(graph)?.nodes.iter().enumerate() {
-        let node_of = &state.graphs.nodes[&node];
+    for (index, &node) in state.graphs.find(graph)?.nodes.iter().enumerate() {
+        let node_of = &state.nodes[&node];
         text += &format!("\"{index}\" [label=\"type {}\"];\n", node_of.work.kind());
         for (before, _) in &node_of.after {
-            let nodes = &state.graphs.graphs[&graph].nodes;
+            let nodes = &state.graphs[&graph].nodes;
             if let Some(at) = nodes.iter().position(|other| other == before) {
                 text += &format!("\"{at}\" -> \"{index}\";\n");
             }
@@ -255,8 +255,8 @@ fn get_memory_attribute(device: i32, attribute: u32, value: Out<u64>) -> Answer 
     value.check()?;
     let state = lock();
     let sizes = |with_inactive: bool| -> u64 {
-        let memory = state.graphs.addresses.iter().filter_map(|address| {
-            let inactive = state.graphs.inactive.get(address).filter(|_| with_inactive);
+        let memory = state.graph_addresses.iter().filter_map(|address| {
+            let inactive = state.inactive.get(address).filter(|_| with_inactive);
             state.allocations.get(address).or(inactive)
         });
         let on_device = memory.filter(|memory| memory.device == device);

@@ -162,12 +162,12 @@ impl NewNode {
         self.node.check()?;
         let after = read_dependencies(self.after, data, self.count)?;
         let mut state = lock();
-        state.graph(self.graph)?;
+        state.graphs.find(self.graph)?;
         let work = work(&mut state)?;
         let inner = work.inner_graphs();
         let handle = state.add_node(self.graph, after, work)?;
         for inner in inner {
-            if let Ok(inner) = state.graph_mut(inner) {
+            if let Ok(inner) = state.graphs.find_mut(inner) {
                 inner.owner = Some(handle);
             }
         }
@@ -198,11 +198,11 @@ fn add_any(
 /// Replaces the parameters of a node by others of the same kind.
 fn change(node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -> Answer {
     let mut state = lock();
-    let kind = state.node(node)?.work.kind();
+    let kind = state.nodes.find(node)?.work.kind();
     let mut work = work(&mut state)?;
     let is_fixed = matches!(kind, ALLOCATE | FREE | CONDITION);
     invalid_if(work.kind() != kind || is_fixed)?;
-    let node = state.node_mut(node)?;
+    let node = state.nodes.find_mut(node)?;
     if let (Work::Kernel(old), Work::Kernel(new)) = (&mut node.work, &mut work) {
         new.attributes = std::mem::take(&mut old.attributes);
     }
@@ -213,12 +213,12 @@ fn change(node: u64, work: impl FnOnce(&mut State) -> Answer<Work>) -> Answer {
 /// Returns what a node of one kind does.
 fn get<T>(node: u64, out: Out<T>, value: impl FnOnce(&Work) -> Option<T>) -> Answer {
     let state = lock();
-    let value = value(&state.node(node)?.work);
+    let value = value(&state.nodes.find(node)?.work);
     out.set(value.ok_or(INVALID_VALUE)?)
 }
 
 fn kernel(state: &mut State, node: u64) -> Answer<&mut KernelNode> {
-    match &mut state.node_mut(node)?.work {
+    match &mut state.nodes.find_mut(node)?.work {
         Work::Kernel(kernel) => Ok(kernel),
         _ => Err(INVALID_VALUE),
     }
@@ -263,11 +263,11 @@ fn create_condition(handle: Out<u64>, graph: u64, context: u64, value: u32, flag
     const ASSIGN: u32 = 1;
     handle.check()?;
     let mut state = lock();
-    state.graph(graph)?;
+    state.graphs.find(graph)?;
     state.check_context(context)?;
     invalid_if(flags & !ASSIGN != 0)?;
     let id = state.new_id();
     let default = (flags & ASSIGN != 0).then_some(value);
-    state.graphs.conditions.insert(id, default);
+    state.conditions.insert(id, default);
     handle.set(id)
 }

@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::Out;
 use crate::call::entry::entries;
@@ -28,19 +26,17 @@ fn create(object: Out<u64>, data: u64, destroy: u64, references: u32, flags: u32
     // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC is required.
     invalid_if(destroy == 0 || !is_counted || flags != 1)?;
     let mut state = lock();
-    let handle = state.create_handle(Kind::UserObject)?;
     let made = UserObject {
         references: references.into(),
         destroy,
         data,
     };
-    state.graphs.objects.insert(handle, made);
-    object.set(handle)
+    object.set(state.user_objects.add(made)?)
 }
 
 fn check(state: &mut State, object: u64, count: u32) -> Answer<&mut UserObject> {
     invalid_if(count == 0 || count > MAX_REFERENCES)?;
-    state.user_object(object)
+    state.user_objects.find_mut(object)
 }
 
 fn retain(object: u64, count: u32) -> Answer {
@@ -60,18 +56,23 @@ fn graph_retain(graph: u64, object: u64, count: u32, flags: u32) -> Answer {
     const MOVE: u32 = 1;
     let mut state = lock();
     check(&mut state, object, count)?;
-    state.graph(graph)?;
+    state.graphs.find(graph)?;
     invalid_if(flags & !MOVE != 0)?;
     if flags & MOVE == 0 {
         state.add_references(&HashMap::from([(object, count)]));
     }
-    *state.graph_mut(graph)?.objects.entry(object).or_default() += count;
+    *state
+        .graphs
+        .find_mut(graph)?
+        .objects
+        .entry(object)
+        .or_default() += count;
     Ok(())
 }
 
 fn graph_release(mut state: Locked, graph: u64, object: u64, count: u32) -> Answer {
     check(&mut state, object, count)?;
-    let held = state.graph_mut(graph)?.objects.get_mut(&object);
+    let held = state.graphs.find_mut(graph)?.objects.get_mut(&object);
     let held = held.filter(|held| **held >= count).ok_or(INVALID_VALUE)?;
     *held -= count;
     let destructors = state.drop_references(&HashMap::from([(object, count)]));

@@ -4,7 +4,6 @@ use cutape_driver::types::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
     CUDA_ARRAY3D_DESCRIPTOR,
 };
-use cutape_registry::Kind;
 
 use crate::call::answer::{
     Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
@@ -40,7 +39,7 @@ entries! {
         copy(Side::Part(to), Side::Part(from), size, None);
     cuMipmappedArrayCreate: create_levels;
     cuMipmappedArrayGetLevel: get_level;
-    cuMipmappedArrayDestroy: destroy_levels;
+    cuMipmappedArrayDestroy: |levels: u64| remove_levels(&mut lock(), levels);
     cuArrayGetPlane: |plane: Out<u64>, array: u64|
         check_array(plane, array).and(Err(INVALID_VALUE));
     cuArrayGetSparseProperties: |result: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: u64|
@@ -74,7 +73,7 @@ impl Side {
     fn segments(&self, state: &State, size: u64) -> Answer<Vec<Segment>> {
         match *self {
             Side::Part(Part { array, offset }) => {
-                let layout = state.array(array)?.layout();
+                let layout = state.arrays.find(array)?.layout();
                 let fits = offset
                     .checked_add(size)
                     .is_some_and(|end| end <= layout.row);
@@ -131,17 +130,14 @@ fn create_array(state: &mut State, shape: CUDA_ARRAY3D_DESCRIPTOR, levels: u64) 
     let device = state.current_device()?;
     state.check_free(device, size)?;
     let pages = Pages::anonymous(size).ok_or(OUT_OF_MEMORY)?;
-    let handle = state.create_handle(Kind::Array)?;
-    let array = Array {
+    state.arrays.add(Array {
         context,
         device,
         shape,
         pages,
         size,
         levels,
-    };
-    state.arrays.insert(handle, array);
-    Ok(handle)
+    })
 }
 
 fn create(state: Current, array: OutRef<u64>, shape: In<CUDA_ARRAY_DESCRIPTOR>) -> Answer {
@@ -163,8 +159,8 @@ fn create_3d(mut state: Current, array: OutRef<u64>, shape: In<CUDA_ARRAY3D_DESC
 
 fn destroy(mut state: Locked, array: u64) -> Answer {
     // A level is destroyed with its mipmapped array.
-    reject_if(state.array(array)?.levels != 0, INVALID_HANDLE)?;
-    state.remove_array(array);
+    reject_if(state.arrays.find(array)?.levels != 0, INVALID_HANDLE)?;
+    state.arrays.remove(array);
     Ok(())
 }
 
@@ -177,16 +173,15 @@ fn create_levels(target: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>, count: u3
     // At most down to one element (cuMipmappedArrayCreate); more levels are clamped.
     let count = count.min(longest.ilog2() + 1);
     invalid_if(count == 0)?;
-    let handle = state.create_handle(Kind::MipmappedArray)?;
-    let mut levels = Vec::new();
+    let handle = state.mipmapped.add(MipmappedArray {
+        context,
+        levels: Vec::new(),
+    })?;
     for _ in 0..count {
         match create_array(&mut state, shape, handle) {
-            Ok(level) => levels.push(level),
+            Ok(level) => state.mipmapped.find_mut(handle)?.levels.push(level),
             Err(code) => {
-                for level in levels {
-                    state.remove_array(level);
-                }
-                state.release(Kind::MipmappedArray, handle);
+                remove_levels(&mut state, handle)?;
                 return Err(code);
             }
         }
@@ -195,27 +190,23 @@ fn create_levels(target: Out<u64>, shape: In<CUDA_ARRAY3D_DESCRIPTOR>, count: u3
             *side = (*side / 2).max(usize::from(*side > 0));
         }
     }
-    let object = MipmappedArray { context, levels };
-    state.mipmapped.insert(handle, object);
     target.set(handle)
 }
 
 fn get_level(state: Locked, array: Out<u64>, levels: u64, index: u32) -> Answer {
-    let object = state.mipmapped.get(&levels).ok_or(INVALID_HANDLE)?;
+    let object = state.mipmapped.find(levels)?;
     array.set(*object.levels.get(index as usize).ok_or(INVALID_VALUE)?)
 }
 
-fn destroy_levels(mut state: Locked, levels: u64) -> Answer {
-    let object = state.mipmapped.remove(&levels).ok_or(INVALID_HANDLE)?;
-    for level in object.levels {
-        state.remove_array(level);
+fn remove_levels(state: &mut State, levels: u64) -> Answer {
+    for level in state.mipmapped.remove(levels).ok_or(INVALID_HANDLE)?.levels {
+        state.arrays.remove(level);
     }
-    state.release(Kind::MipmappedArray, levels);
     Ok(())
 }
 
 fn get_descriptor(state: Locked, shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) -> Answer {
-    let of = state.array(array)?.shape;
+    let of = state.arrays.find(array)?.shape;
     shape.set(CUDA_ARRAY_DESCRIPTOR {
         Width: of.Width,
         Height: of.Height,
@@ -225,14 +216,14 @@ fn get_descriptor(state: Locked, shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) 
 }
 
 fn get_descriptor_3d(state: Locked, shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
-    shape.set(state.array(array)?.shape)
+    shape.set(state.arrays.find(array)?.shape)
 }
 
 /// Checks a query about arrays of kinds that do not exist here (several planes, sparse, deferred
 /// mapping). Its answer is INVALID_VALUE (cuArrayGetSparseProperties).
 fn check_array<T>(result: Out<T>, array: u64) -> Answer {
     result.check()?;
-    lock().array(array).map(|_| ())
+    lock().arrays.find(array).map(|_| ())
 }
 
 /// The same about mipmapped arrays.

@@ -48,7 +48,7 @@ fn side(state: &State, operand: &CUmemcpy3DOperand, element: u64, rows: u64) -> 
         ARRAY_OPERAND => {
             // SAFETY: by the type the union holds `array`; any bits are numbers.
             let array = unsafe { operand.op.array };
-            state.array(array.array as u64)?;
+            state.arrays.find(array.array as u64)?;
             side.memory = ARRAY;
             side.array = array.array as u64;
             let x = (array.offset.x as u64).checked_mul(element);
@@ -67,7 +67,7 @@ fn element(state: &State, operation: &CUDA_MEMCPY3D_BATCH_OP) -> Answer<u64> {
         if operand.type_.0 == ARRAY_OPERAND {
             // SAFETY: by the type the union holds `array`; any bits are numbers.
             let array = unsafe { operand.op.array.array };
-            return Ok(state.array(array as u64)?.element());
+            return Ok(state.arrays.find(array as u64)?.element());
         }
     }
     Ok(1)

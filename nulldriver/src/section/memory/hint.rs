@@ -109,7 +109,7 @@ fn peer_attribute(value: Out<i32>, attribute: u32, from: i32, to: i32) -> Answer
 
 /// No module here has texture or surface references, which only old toolkits compile.
 fn reference(state: Locked, found: Out<u64>, module: u64, name: Text) -> Answer {
-    state.module(module)?;
+    state.modules.find(module)?;
     found.check()?;
     name.get()?;
     Err(NOT_FOUND)

@@ -6,7 +6,6 @@
 use cutape_driver::types::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUmemAccessDesc, CUmemLocation, CUmemPoolProps,
 };
-use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, valid_if};
 use crate::call::argument::{In, Out, OutRef, Stream};
@@ -39,7 +38,7 @@ entries! {
     cuMemPoolCreate: create;
     cuMemPoolDestroy: destroy;
     // Blocks are released as soon as they are unused, so there is nothing to trim.
-    cuMemPoolTrimTo: |pool: u64| lock().pool(pool).map(|_| ());
+    cuMemPoolTrimTo: |pool: u64| lock().pools.find(pool).map(|_| ());
     cuMemPoolGetAttribute: get_attribute;
     cuMemPoolSetAttribute: set_attribute;
     cuMemPoolSetAccess: set_access;
@@ -54,9 +53,7 @@ fn default_pool(state: &mut State, device: i32) -> Answer<u64> {
     if let Some((&pool, _)) = found {
         return Ok(pool);
     }
-    let pool = state.create_handle(Kind::MemoryPool)?;
-    state.pools.insert(pool, Pool::new(device, true));
-    Ok(pool)
+    state.pools.add(Pool::new(device, true))
 }
 
 fn current_pool(state: &mut State, device: i32) -> Answer<u64> {
@@ -97,7 +94,7 @@ fn device_of(location: In<CUmemLocation>, kind: u32) -> Answer<i32> {
 
 fn set_current(mut state: Locked, device: i32, pool: u64) -> Answer {
     check_device(device)?;
-    invalid_if(state.pool(pool)?.device != device)?;
+    invalid_if(state.pools.find(pool)?.device != device)?;
     state.primaries[device as usize].pool = Some(pool);
     Ok(())
 }
@@ -118,7 +115,7 @@ fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer
     state.current()?;
     state.check_stream(stream)?;
     address.check()?;
-    state.pool(pool)?;
+    state.pools.find(pool)?;
     if let Some(site) = state.capture_of(stream)? {
         return capture_allocation(&mut state, site, address, size);
     }
@@ -156,23 +153,19 @@ fn create(mut state: Locked, pool: OutRef<u64>, properties: In<CUmemPoolProps>) 
     let (kind, location) = (properties.allocType.0, properties.location.type_.0);
     invalid_if(kind != PINNED || location != DEVICE || properties.handleTypes.0 > 1)?;
     check_device(properties.location.id)?;
-    let handle = state.create_handle(Kind::MemoryPool)?;
-    let object = Pool::new(properties.location.id, false);
-    state.pools.insert(handle, object);
-    pool.set(handle)
+    pool.set(state.pools.add(Pool::new(properties.location.id, false))?)
 }
 
 fn destroy(mut state: Locked, pool: u64) -> Answer {
     // The default pool cannot be destroyed (measured INVALID_VALUE).
-    invalid_if(state.pool(pool)?.is_default)?;
-    state.pools.remove(&pool);
-    state.release(Kind::MemoryPool, pool);
+    invalid_if(state.pools.find(pool)?.is_default)?;
+    state.pools.remove(pool);
     Ok(())
 }
 
 fn get_attribute(state: Locked, pool: u64, attribute: u32, value: OutRef<u32>) -> Answer {
     let used = used(&state, pool);
-    let object = state.pool(pool)?;
+    let object = state.pools.find(pool)?;
     let wide = match attribute {
         1..=3 => return value.set(object.reuse[attribute as usize - 1]),
         4 => object.release_threshold,
@@ -188,7 +181,7 @@ fn get_attribute(state: Locked, pool: u64, attribute: u32, value: OutRef<u32>) -
 fn set_attribute(mut state: Locked, pool: u64, attribute: u32, value: In<u32>) -> Answer {
     let low = value.get()?;
     let used = used(&state, pool);
-    let object = state.pools.get_mut(&pool).ok_or(INVALID_VALUE)?;
+    let object = state.pools.find_mut(pool)?;
     match attribute {
         1..=3 => object.reuse[attribute as usize - 1] = u32::from(low != 0),
         4 => object.release_threshold = u64::from(low) | u64::from(value.get_at(1)?) << 32,
@@ -200,7 +193,7 @@ fn set_attribute(mut state: Locked, pool: u64, attribute: u32, value: In<u32>) -
 }
 
 fn set_access(mut state: Locked, pool: u64, list: In<CUmemAccessDesc>, count: usize) -> Answer {
-    let device = state.pool(pool)?.device;
+    let device = state.pools.find(pool)?.device;
     invalid_if(count > 4096)?;
     let mut accesses = Vec::new();
     for access in list.list(count)? {
@@ -219,7 +212,7 @@ fn set_access(mut state: Locked, pool: u64, list: In<CUmemAccessDesc>, count: us
 
 fn get_access(state: Locked, flags: OutRef<u32>, pool: u64, location: In<CUmemLocation>) -> Answer {
     let location = location.get()?;
-    let pool = state.pool(pool)?;
+    let pool = state.pools.find(pool)?;
     invalid_if(location.type_.0 != DEVICE)?;
     check_device(location.id)?;
     flags.set(match location.id == pool.device {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cutape_driver::types::{CUmemAccessDesc, CUmemAllocationProp, CUmemLocation};
-use cutape_registry::Kind;
 
 use crate::call::answer::{
     Answer, INVALID_VALUE, NOT_PERMITTED, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
@@ -31,12 +30,8 @@ entries! {
     cuMemGetAccess: get_access;
     cuMemGetAllocationGranularity: get_allocation_granularity;
     cuMemGetAllocationPropertiesFromHandle: |result: Out<CUmemAllocationProp>, handle: u64|
-        result.set_with(|| Ok(find(&mut lock(), handle)?.properties));
+        result.set_with(|| Ok(lock().memory_handles.find(handle)?.properties));
     cuMemRetainAllocationHandle: retain;
-}
-
-fn find(state: &mut State, handle: u64) -> Answer<&mut MemoryHandle> {
-    state.memory_handles.get_mut(&handle).ok_or(INVALID_VALUE)
 }
 
 /// The bases of mappings that make up exactly this range.
@@ -93,29 +88,25 @@ fn create(handle: Out<u64>, size: u64, properties: In<CUmemAllocationProp>, flag
     valid_if(is_whole(size) && flags == 0 && properties.requestedHandleTypes.0 <= 1)?;
     state.check_free(device_of(&properties).unwrap_or(0), size)?;
     let memory = Arc::new(Physical::new(size).ok_or(OUT_OF_MEMORY)?);
-    let key = state.create_handle(Kind::Allocation)?;
-    let object = MemoryHandle {
+    handle.set(state.memory_handles.add(MemoryHandle {
         memory,
         properties,
         references: 1,
-    };
-    state.memory_handles.insert(key, object);
-    handle.set(key)
+    })?)
 }
 
 fn release(mut state: Locked, handle: u64) -> Answer {
-    let object = find(&mut state, handle)?;
+    let object = state.memory_handles.find_mut(handle)?;
     object.references -= 1;
     if object.references == 0 {
         // Mappings keep the memory itself alive.
-        state.memory_handles.remove(&handle);
-        state.release(Kind::Allocation, handle);
+        state.memory_handles.remove(handle);
     }
     Ok(())
 }
 
 fn map(mut state: Locked, address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Answer {
-    let object = find(&mut state, handle)?;
+    let object = state.memory_handles.find_mut(handle)?;
     let (memory, properties) = (Arc::clone(&object.memory), object.properties);
     // The offset must be zero for now (cuMemMap).
     let fits = size <= memory.size && offset == 0;

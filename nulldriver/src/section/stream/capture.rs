@@ -80,7 +80,7 @@ fn begin_to_graph(
     mode: u32,
 ) -> Answer {
     let after = read_dependencies(nodes, data, count)?;
-    lock().graph(graph)?;
+    lock().graphs.find(graph)?;
     begin(stream, Some((graph, after)), mode)
 }
 
@@ -128,7 +128,7 @@ fn reached_from(state: &State, last: &[Dependency]) -> HashSet<u64> {
     let mut queue: Vec<u64> = last.iter().map(|node| node.0).collect();
     while let Some(node) = queue.pop() {
         if reached.insert(node)
-            && let Ok(node) = state.node(node)
+            && let Ok(node) = state.nodes.find(node)
         {
             queue.extend(node.after.iter().map(|node| node.0));
         }

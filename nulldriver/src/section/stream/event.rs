@@ -1,7 +1,5 @@
 //! Event Management. A recorded event is complete at once.
 
-use cutape_registry::Kind;
-
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
 };
@@ -24,17 +22,14 @@ entries! {
 }
 
 fn create(mut state: Current, event: OutRef<u64>, flags: u32) -> Answer {
-    let context = state.context;
     // BLOCKING_SYNC, DISABLE_TIMING, INTERPROCESS; the last only without timing.
     invalid_if(flags > 7 || flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0)?;
-    let handle = state.create_handle(Kind::Event)?;
     let object = Event {
-        context,
+        context: state.context,
         flags,
         recorded: None,
     };
-    state.events.insert(handle, object);
-    event.set(handle)
+    event.set(state.events.add(object)?)
 }
 
 fn record(mut state: Locked, event: u64, stream: Stream, flags: u32) -> Answer {
@@ -64,9 +59,8 @@ fn query(event: u64) -> Answer {
 
 fn destroy(mut state: Locked, event: u64) -> Answer {
     state.event(event)?;
-    state.events.remove(&event);
+    state.events.remove(event);
     state.note_captured_event(event, None);
-    state.release(Kind::Event, event);
     Ok(())
 }
 

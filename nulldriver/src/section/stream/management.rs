@@ -1,7 +1,6 @@
 //! Stream Management. Streams are always idle: work is done when it is enqueued.
 
 use cutape_driver::types::CUstreamAttrValue;
-use cutape_registry::Kind;
 
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if, valid_if,
@@ -62,11 +61,10 @@ fn object(state: &State, stream: Stream) -> Answer<Option<&StreamObject>> {
 
 fn destroy(mut state: Locked, stream: u64) -> Answer {
     reject_if(stream <= PER_THREAD, INVALID_HANDLE)?;
-    if state.streams.remove(&stream).is_none() {
+    if state.streams.remove(stream).is_none() {
         crash::segmentation_fault();
     }
     state.end_stream(stream);
-    state.release(Kind::Stream, stream);
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 //! kept and returned.
 
 use cutape_driver::types::{CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC};
-use cutape_registry::Kind;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if, valid_if};
 use crate::call::argument::{In, Out, OutRef};
@@ -10,21 +9,21 @@ use crate::call::entry::entries;
 use crate::object::array::element_bytes;
 use crate::object::device::{PITCH_ALIGNMENT, TEXTURE_ALIGNMENT};
 use crate::object::texture::{FLAGS, Surface, Texture};
-use crate::state::{Current, Locked, State, lock};
+use crate::state::{Current, State, lock};
 
 entries! {
     cuTexObjectCreate: create;
     cuTexObjectDestroy: destroy;
-    cuTexObjectGetResourceDesc: |result: Out<CUDA_RESOURCE_DESC>, texture: u64|
-        result.set(find(&lock(), texture)?.resource);
-    cuTexObjectGetTextureDesc: |result: Out<CUDA_TEXTURE_DESC>, texture: u64|
-        result.set(find(&lock(), texture)?.sampler);
-    cuTexObjectGetResourceViewDesc: |result: Out<CUDA_RESOURCE_VIEW_DESC>, texture: u64|
-        result.set(find(&lock(), texture)?.view.ok_or(INVALID_VALUE)?);
+    cuTexObjectGetResourceDesc: |state: Current, result: Out<CUDA_RESOURCE_DESC>, texture: u64|
+        result.set(state.textures.find(texture)?.resource);
+    cuTexObjectGetTextureDesc: |state: Current, result: Out<CUDA_TEXTURE_DESC>, texture: u64|
+        result.set(state.textures.find(texture)?.sampler);
+    cuTexObjectGetResourceViewDesc: |state: Current, result: Out<CUDA_RESOURCE_VIEW_DESC>, texture: u64|
+        result.set(state.textures.find(texture)?.view.ok_or(INVALID_VALUE)?);
     cuSurfObjectCreate: create_surface;
     cuSurfObjectDestroy: destroy_surface;
-    cuSurfObjectGetResourceDesc: |result: Out<CUDA_RESOURCE_DESC>, surface: u64|
-        result.set(find_surface(&lock(), surface)?.resource);
+    cuSurfObjectGetResourceDesc: |state: Current, result: Out<CUDA_RESOURCE_DESC>, surface: u64|
+        result.set(state.surfaces.find(surface)?.resource);
 }
 
 // CUresourcetype.
@@ -32,11 +31,6 @@ const ARRAY: u32 = 0;
 const MIPMAPPED: u32 = 1;
 const LINEAR: u32 = 2;
 const PITCHED: u32 = 3;
-
-fn find(state: &State, texture: u64) -> Answer<&Texture> {
-    state.current()?;
-    state.textures.get(&texture).ok_or(INVALID_VALUE)
-}
 
 /// What the manual requires of a texture's resource. The code for a destroyed array is assumed.
 fn check_resource(state: &State, resource: &CUDA_RESOURCE_DESC) -> Answer {
@@ -105,34 +99,27 @@ fn create(
     sampler: In<CUDA_TEXTURE_DESC>,
     view: In<CUDA_RESOURCE_VIEW_DESC>,
 ) -> Answer {
-    let context = state.context;
     let (resource, sampler) = (resource.get()?, sampler.get()?);
     check_resource(&state, &resource)?;
     check_sampler(&sampler)?;
     // Only an array can have a view (cuTexObjectCreate).
     let is_array = matches!(resource.resType.0, ARRAY | MIPMAPPED);
     invalid_if(!view.is_null() && !is_array)?;
-    let handle = state.create_handle(Kind::TextureObject)?;
     let object = Texture {
-        context,
+        context: state.context,
         resource,
         sampler,
         view: view.get().ok(),
     };
-    state.textures.insert(handle, object);
-    texture.set(handle)
+    texture.set(state.textures.add(object)?)
 }
 
-fn destroy(mut state: Locked, texture: u64) -> Answer {
-    find(&state, texture)?;
-    state.textures.remove(&texture);
-    state.release(Kind::TextureObject, texture);
-    Ok(())
-}
-
-fn find_surface(state: &State, surface: u64) -> Answer<&Surface> {
-    state.current()?;
-    state.surfaces.get(&surface).ok_or(INVALID_VALUE)
+fn destroy(mut state: Current, texture: u64) -> Answer {
+    state
+        .textures
+        .remove(texture)
+        .ok_or(INVALID_VALUE)
+        .map(drop)
 }
 
 fn create_surface(surface: Out<u64>, resource: In<CUDA_RESOURCE_DESC>) -> Answer {
@@ -149,14 +136,13 @@ fn create_surface(surface: Out<u64>, resource: In<CUDA_RESOURCE_DESC>) -> Answer
     // The array must be created for surfaces (cuSurfObjectCreate).
     let is_valid = resource.resType.0 == ARRAY && resource.flags == 0 && array.is_some();
     valid_if(is_valid)?;
-    let handle = state.create_handle(Kind::SurfaceObject)?;
-    state.surfaces.insert(handle, Surface { context, resource });
-    surface.set(handle)
+    surface.set(state.surfaces.add(Surface { context, resource })?)
 }
 
-fn destroy_surface(mut state: Locked, surface: u64) -> Answer {
-    find_surface(&state, surface)?;
-    state.surfaces.remove(&surface);
-    state.release(Kind::SurfaceObject, surface);
-    Ok(())
+fn destroy_surface(mut state: Current, surface: u64) -> Answer {
+    state
+        .surfaces
+        .remove(surface)
+        .ok_or(INVALID_VALUE)
+        .map(drop)
 }

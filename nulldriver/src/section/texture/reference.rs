@@ -3,38 +3,28 @@
 //! exist.
 
 use cutape_driver::types::CUDA_ARRAY_DESCRIPTOR;
-use cutape_registry::Kind;
 
-use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if, require, valid_if};
+use crate::call::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, invalid_if, valid_if};
 use crate::call::argument::{In, Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::array::element_bytes;
 use crate::object::device::{PITCH_ALIGNMENT, TEXTURE_ALIGNMENT};
-use crate::object::texture::{Binding, FLAGS, TextureReference};
+use crate::object::texture::{Bound, FLAGS, TextureReference};
 use crate::section::texture::object::pitched_size;
-use crate::state::{Current, Locked, State, lock};
+use crate::state::{Current, State, lock};
 
 entries! {
     cuTexRefCreate: create;
     cuTexRefDestroy: destroy;
     cuTexRefSetArray: set_array;
-    cuTexRefGetArray: |result: Out<u64>, reference: u64|
-        get_bound(result, reference, |binding| match binding {
-            Binding::Array(array) => Some(array),
-            _ => None,
-        });
+    cuTexRefGetArray: |state: Current, result: OutRef<u64>, reference: u64|
+        get_bound(&state, *result, reference, Bound::Array);
     cuTexRefSetMipmappedArray: set_mipmapped;
-    cuTexRefGetMipmappedArray: |result: Out<u64>, reference: u64|
-        get_bound(result, reference, |binding| match binding {
-            Binding::Mipmapped(array) => Some(array),
-            _ => None,
-        });
+    cuTexRefGetMipmappedArray: |state: Current, result: OutRef<u64>, reference: u64|
+        get_bound(&state, *result, reference, Bound::Mipmapped);
     [symbol] cuTexRefSetAddress_v2: set_address;
-    [symbol] cuTexRefGetAddress_v2: |result: Out<u64>, reference: u64|
-        get_bound(result, reference, |binding| match binding {
-            Binding::Address(address) => Some(address),
-            _ => None,
-        });
+    [symbol] cuTexRefGetAddress_v2: |state: Current, result: OutRef<u64>, reference: u64|
+        get_bound(&state, *result, reference, Bound::Address);
     [symbol] cuTexRefSetAddress2D_v2: set_address_2d;
     [symbol] cuTexRefSetAddress2D_v3: set_address_2d;
     cuTexRefSetFormat: set_format;
@@ -43,43 +33,36 @@ entries! {
     cuTexRefGetAddressMode: get_mode;
     cuTexRefSetFilterMode: |reference: u64, mode: u32|
         set(reference, mode <= 1, |object| object.filter = mode);
-    cuTexRefGetFilterMode: |mode: Out<u32>, reference: u64|
-        get(mode, reference, |object| object.filter);
+    cuTexRefGetFilterMode: |state: Current, mode: Out<u32>, reference: u64|
+        mode.set(state.texture_references.find(reference)?.filter);
     cuTexRefSetMipmapFilterMode: |reference: u64, mode: u32|
         set(reference, mode <= 1, |object| object.mipmap_filter = mode);
-    cuTexRefGetMipmapFilterMode: |mode: Out<u32>, reference: u64|
-        get(mode, reference, |object| object.mipmap_filter);
+    cuTexRefGetMipmapFilterMode: |state: Current, mode: Out<u32>, reference: u64|
+        mode.set(state.texture_references.find(reference)?.mipmap_filter);
     cuTexRefSetMaxAnisotropy: |reference: u64, most: u32|
         set(reference, true, |object| object.anisotropy = most);
-    cuTexRefGetMaxAnisotropy: |most: Out<u32>, reference: u64|
-        get(most, reference, |object| object.anisotropy);
+    cuTexRefGetMaxAnisotropy: |state: Current, most: Out<u32>, reference: u64|
+        most.set(state.texture_references.find(reference)?.anisotropy);
     cuTexRefSetFlags: |reference: u64, flags: u32|
         set(reference, flags & !FLAGS == 0, |object| object.flags = flags);
-    cuTexRefGetFlags: |flags: Out<u32>, reference: u64|
-        get(flags, reference, |object| object.flags);
+    cuTexRefGetFlags: |state: Current, flags: Out<u32>, reference: u64|
+        flags.set(state.texture_references.find(reference)?.flags);
     cuTexRefSetBorderColor: set_border;
-    cuTexRefGetBorderColor: |color: Out<[u32; 4]>, reference: u64|
-        get(color, reference, |object| object.border);
+    cuTexRefGetBorderColor: |state: Current, color: Out<[u32; 4]>, reference: u64|
+        color.set(state.texture_references.find(reference)?.border);
     // Setters that take floats are NOT_SUPPORTED (a float is passed in a vector register, which is
     // not read), so these values are always 0.
-    cuTexRefGetMipmapLevelBias: |bias: Out<u32>, reference: u64| get(bias, reference, |_| 0);
+    cuTexRefGetMipmapLevelBias: |state: Current, bias: Out<u32>, reference: u64|
+        bias.set(state.texture_references.find(reference).map(|_| 0)?);
     cuTexRefGetMipmapLevelClamp: get_clamp;
     cuSurfRefSetArray: || lock().current().and(Err(INVALID_HANDLE));
     cuSurfRefGetArray: || lock().current().and(Err(INVALID_HANDLE));
 }
 
-fn find(state: &mut State, handle: u64) -> Answer<&mut TextureReference> {
-    state.current()?;
-    let found = state.texture_references.get_mut(&handle);
-    found.ok_or(INVALID_VALUE)
-}
-
 fn create(mut state: Current, reference: OutRef<u64>) -> Answer {
-    let context = state.context;
-    let handle = state.create_handle(Kind::TextureReference)?;
     let object = TextureReference {
-        context,
-        binding: Binding::None,
+        context: state.context,
+        binding: None,
         format: (0x20, 1),
         address_modes: [1; 3],
         filter: 0,
@@ -88,15 +71,15 @@ fn create(mut state: Current, reference: OutRef<u64>) -> Answer {
         flags: 0,
         border: [0; 4],
     };
-    state.texture_references.insert(handle, object);
-    reference.set(handle)
+    reference.set(state.texture_references.add(object)?)
 }
 
-fn destroy(mut state: Locked, reference: u64) -> Answer {
-    find(&mut state, reference)?;
-    state.texture_references.remove(&reference);
-    state.release(Kind::TextureReference, reference);
-    Ok(())
+fn destroy(mut state: Current, reference: u64) -> Answer {
+    state
+        .texture_references
+        .remove(reference)
+        .ok_or(INVALID_VALUE)
+        .map(drop)
 }
 
 /// `CU_TRSA_OVERRIDE_FORMAT` is the one flag, and it is required.
@@ -104,52 +87,54 @@ fn check_override(flags: u32) -> Answer {
     valid_if(flags == 1)
 }
 
-fn set_array(mut state: Locked, reference: u64, array: u64, flags: u32) -> Answer {
+fn set_array(mut state: Current, reference: u64, array: u64, flags: u32) -> Answer {
     check_override(flags)?;
-    state.array(array)?;
-    find(&mut state, reference)?.binding = Binding::Array(array);
+    state.arrays.find(array)?;
+    state.texture_references.find_mut(reference)?.binding = Some((Bound::Array, array));
     Ok(())
 }
 
-fn set_mipmapped(mut state: Locked, reference: u64, array: u64, flags: u32) -> Answer {
+fn set_mipmapped(mut state: Current, reference: u64, array: u64, flags: u32) -> Answer {
     check_override(flags)?;
-    require(state.mipmapped.contains_key(&array), INVALID_HANDLE)?;
-    find(&mut state, reference)?.binding = Binding::Mipmapped(array);
+    state.mipmapped.find(array)?;
+    state.texture_references.find_mut(reference)?.binding = Some((Bound::Mipmapped, array));
     Ok(())
 }
 
 /// Returns what a reference is bound to, if it is of the kind asked for.
-fn get_bound(
-    result: Out<u64>,
-    reference: u64,
-    value: impl FnOnce(Binding) -> Option<u64>,
-) -> Answer {
-    result.check()?;
-    let value = value(find(&mut lock(), reference)?.binding);
-    result.set(value.ok_or(INVALID_VALUE)?)
+fn get_bound(state: &State, result: Out<u64>, reference: u64, wanted: Bound) -> Answer {
+    match state.texture_references.find(reference)?.binding {
+        Some((kind, bound)) if kind == wanted => result.set(bound),
+        _ => Err(INVALID_VALUE),
+    }
 }
 
 /// The offset is the distance of the address from the next lower aligned one; without an output for
 /// it, the address must be aligned.
-fn set_address(offset: Out<u64>, reference: u64, address: u64, size: u64) -> Answer {
-    let mut state = lock();
-    find(&mut state, reference)?;
+fn set_address(
+    mut state: Current,
+    offset: Out<u64>,
+    reference: u64,
+    address: u64,
+    size: u64,
+) -> Answer {
+    state.texture_references.find(reference)?;
     let below = address % TEXTURE_ALIGNMENT;
     invalid_if(offset.is_null() && below != 0)?;
     state.device_range(address, size)?;
-    find(&mut state, reference)?.binding = Binding::Address(address);
+    state.texture_references.find_mut(reference)?.binding = Some((Bound::Address, address));
     offset.set_if(below);
     Ok(())
 }
 
 fn set_address_2d(
-    mut state: Locked,
+    mut state: Current,
     reference: u64,
     shape: In<CUDA_ARRAY_DESCRIPTOR>,
     address: u64,
     pitch: u64,
 ) -> Answer {
-    find(&mut state, reference)?;
+    state.texture_references.find(reference)?;
     let shape = shape.get()?;
     let element = element_bytes(shape.Format.0, shape.NumChannels)?;
     let (width, height) = (shape.Width as u64, shape.Height as u64);
@@ -158,35 +143,38 @@ fn set_address_2d(
         address.is_multiple_of(TEXTURE_ALIGNMENT) && pitch.is_multiple_of(PITCH_ALIGNMENT);
     valid_if(is_aligned)?;
     state.device_range(address, size)?;
-    find(&mut state, reference)?.binding = Binding::Address(address);
+    state.texture_references.find_mut(reference)?.binding = Some((Bound::Address, address));
     Ok(())
 }
 
-fn set_format(mut state: Locked, reference: u64, format: u32, channels: i32) -> Answer {
-    let object = find(&mut state, reference)?;
+fn set_format(mut state: Current, reference: u64, format: u32, channels: i32) -> Answer {
+    let object = state.texture_references.find_mut(reference)?;
     let count = u32::try_from(channels).map_err(|_| INVALID_VALUE)?;
     element_bytes(format, count)?;
     object.format = (format, channels);
     Ok(())
 }
 
-fn get_format(mut state: Locked, format: Out<u32>, channels: Out<i32>, reference: u64) -> Answer {
-    let of = find(&mut state, reference)?.format;
+fn get_format(state: Current, format: Out<u32>, channels: Out<i32>, reference: u64) -> Answer {
+    let of = state.texture_references.find(reference)?.format;
     // Either pointer alone is enough.
     format.set_if(of.0);
     channels.set_if(of.1);
     Ok(())
 }
 
-fn set_mode(mut state: Locked, reference: u64, dimension: i32, mode: u32) -> Answer {
-    let object = find(&mut state, reference)?;
+fn set_mode(mut state: Current, reference: u64, dimension: i32, mode: u32) -> Answer {
+    let object = state.texture_references.find_mut(reference)?;
     invalid_if(mode > 3)?;
     *mode_of(object, dimension)? = mode;
     Ok(())
 }
 
-fn get_mode(mut state: Locked, mode: Out<u32>, reference: u64, dimension: i32) -> Answer {
-    mode.set(*mode_of(find(&mut state, reference)?, dimension)?)
+fn get_mode(mut state: Current, mode: Out<u32>, reference: u64, dimension: i32) -> Answer {
+    mode.set(*mode_of(
+        state.texture_references.find_mut(reference)?,
+        dimension,
+    )?)
 }
 
 /// The address mode of one of the three dimensions.
@@ -198,25 +186,21 @@ fn mode_of(object: &mut TextureReference, dimension: i32) -> Answer<&mut u32> {
 /// Sets a member if the value is valid.
 fn set(reference: u64, is_valid: bool, set: impl FnOnce(&mut TextureReference)) -> Answer {
     let mut state = lock();
-    let object = find(&mut state, reference)?;
+    state.current()?;
+    let object = state.texture_references.find_mut(reference)?;
     valid_if(is_valid)?;
     set(object);
     Ok(())
 }
 
-fn get<T>(out: Out<T>, reference: u64, member: impl FnOnce(&TextureReference) -> T) -> Answer {
-    let mut state = lock();
-    out.set(member(find(&mut state, reference)?))
-}
-
-fn set_border(mut state: Locked, reference: u64, color: In<[u32; 4]>) -> Answer {
+fn set_border(mut state: Current, reference: u64, color: In<[u32; 4]>) -> Answer {
     let color = color.get()?;
-    find(&mut state, reference)?.border = color;
+    state.texture_references.find_mut(reference)?.border = color;
     Ok(())
 }
 
-fn get_clamp(lowest: Out<u32>, highest: Out<u32>, reference: u64) -> Answer {
-    find(&mut lock(), reference)?;
+fn get_clamp(state: Current, lowest: Out<u32>, highest: Out<u32>, reference: u64) -> Answer {
+    state.texture_references.find(reference)?;
     lowest.check()?;
     highest.set(0)?;
     lowest.set(0)
