@@ -151,12 +151,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Writes a value that is computed only if the pointer is not NULL, which is `INVALID_VALUE`.
-    pub(crate) fn set_with(self, value: impl FnOnce() -> Answer<T>) -> Answer {
-        self.check()?;
-        self.set(value()?)
-    }
-
     /// Writes the value unless the pointer is NULL.
     pub(crate) fn set_if(self, value: T) {
         self.set_at(0, value);
@@ -247,6 +241,19 @@ impl<T: Copy> In<T> {
     /// The first `count` elements; NULL is `INVALID_VALUE` unless there are none.
     pub(crate) fn list(self, count: usize) -> Answer<Vec<T>> {
         (0..count).map(|index| self.get_at(index)).collect()
+    }
+}
+
+/// An argument that only the newer variants of a function have.
+#[derive(Clone, Copy)]
+pub(crate) struct Newer<T, const IS_NEWER: bool>(pub(crate) Option<T>);
+
+impl<T: Argument, const IS_NEWER: bool> Argument for Newer<T, IS_NEWER> {
+    const WORDS: usize = if IS_NEWER { T::WORDS } else { 0 };
+
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        let argument = IS_NEWER.then(|| T::read(call, index));
+        argument.transpose().map(Newer)
     }
 }
 

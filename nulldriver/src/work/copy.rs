@@ -34,40 +34,37 @@ pub(crate) type Extent = [u64; 3];
 /// Memory that is written, and the memory that is read for it.
 pub(crate) type Moves = Vec<(Vec<Segment>, Vec<Segment>)>;
 
-/// Destination, source and extent of a struct of the three-dimensional copies.
-macro_rules! sides {
-    ($copy:expr) => {{
-        let c = $copy;
-        let to = crate::work::copy::Pitched {
-            memory: c.dstMemoryType.0,
-            host: c.dstHost as u64,
-            device: c.dstDevice,
-            array: c.dstArray as u64,
-            x: c.dstXInBytes as u64,
-            y: c.dstY as u64,
-            z: c.dstZ as u64,
-            pitch: c.dstPitch as u64,
-            height: c.dstHeight as u64,
-        };
-        let from = crate::work::copy::Pitched {
-            memory: c.srcMemoryType.0,
-            host: c.srcHost as u64,
-            device: c.srcDevice,
-            array: c.srcArray as u64,
-            x: c.srcXInBytes as u64,
-            y: c.srcY as u64,
-            z: c.srcZ as u64,
-            pitch: c.srcPitch as u64,
-            height: c.srcHeight as u64,
-        };
-        let extent = [c.WidthInBytes as u64, c.Height as u64, c.Depth as u64];
-        (to, from, extent)
-    }};
+/// Destination, source and extent of a three-dimensional copy.
+pub(crate) fn sides(copy: &CUDA_MEMCPY3D) -> (Pitched, Pitched, Extent) {
+    let to = Pitched {
+        memory: copy.dstMemoryType.0,
+        host: copy.dstHost as u64,
+        device: copy.dstDevice,
+        array: copy.dstArray as u64,
+        x: copy.dstXInBytes as u64,
+        y: copy.dstY as u64,
+        z: copy.dstZ as u64,
+        pitch: copy.dstPitch as u64,
+        height: copy.dstHeight as u64,
+    };
+    let from = Pitched {
+        memory: copy.srcMemoryType.0,
+        host: copy.srcHost as u64,
+        device: copy.srcDevice,
+        array: copy.srcArray as u64,
+        x: copy.srcXInBytes as u64,
+        y: copy.srcY as u64,
+        z: copy.srcZ as u64,
+        pitch: copy.srcPitch as u64,
+        height: copy.srcHeight as u64,
+    };
+    let extent = [copy.WidthInBytes, copy.Height, copy.Depth];
+    (to, from, extent.map(|length| length as u64))
 }
-pub(crate) use sides;
 
-/// A row of one side.
-enum Row {
+/// Memory without gaps: a row, or one side of a linear copy.
+#[derive(Clone, Copy)]
+pub(crate) enum Row {
     Device(u64),
     /// The host side of a host copy, or either side of a unified one.
     Any(u64),
@@ -76,7 +73,7 @@ enum Row {
 }
 
 impl Row {
-    fn segments(self, state: &State, size: u64) -> Answer<Vec<Segment>> {
+    pub(crate) fn segments(self, state: &State, size: u64) -> Answer<Vec<Segment>> {
         match self {
             Row::Device(address) => state.device_range(address, size),
             Row::Any(address) => state.any_range(address, size),
@@ -174,7 +171,7 @@ pub(crate) fn moves(
 pub(crate) fn volume_moves(state: &State, copy: &CUDA_MEMCPY3D) -> Answer<Moves> {
     let has_reserved = !copy.reserved0.is_null() || !copy.reserved1.is_null();
     invalid_if(copy.srcLOD != 0 || copy.dstLOD != 0 || has_reserved)?;
-    let (to, from, extent) = sides!(copy);
+    let (to, from, extent) = sides(copy);
     moves(state, to, from, extent)
 }
 

@@ -10,6 +10,7 @@ use cutape_driver::types::CUresult;
 
 use crate::call::answer::{Answer, OUT_OF_MEMORY, SUCCESS, valid_if};
 use crate::object::graph::Destructors;
+use crate::state::Locked;
 
 /// A function and its arguments.
 #[derive(Clone, Copy)]
@@ -55,12 +56,14 @@ pub(crate) fn run(function: HostFunction) -> Answer {
     finished.recv().map_err(|_| OUT_OF_MEMORY)
 }
 
-/// Runs destructors of user objects; the state must not be locked.
-pub(crate) fn run_destructors(destructors: Destructors) {
+/// Unlocks the state and runs destructors of user objects.
+pub(crate) fn run_destructors(state: Locked, destructors: Destructors) -> Answer {
+    drop(state);
     for (entry, data) in destructors.0 {
         // A destructor has no result.
         let _ = run(HostFunction::Function { entry, data });
     }
+    Ok(())
 }
 
 fn work(jobs: &Receiver<Job>) {

@@ -3,7 +3,8 @@
 use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_HOST_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY2D,
-    CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNodeParams,
+    CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2,
+    CUgraphNodeParams,
 };
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if, valid_if};
@@ -65,6 +66,14 @@ pub(crate) fn widen_copy(copy: CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
         srcXInBytes srcY srcMemoryType srcHost srcDevice srcArray srcPitch
         dstXInBytes dstY dstMemoryType dstHost dstDevice dstArray dstPitch WidthInBytes Height;
         srcHeight: copy.Height, dstHeight: copy.Height, Depth: 1, ..CUDA_MEMCPY3D::default())
+}
+
+/// A copy between contexts as one without them.
+pub(crate) fn widen_peer(copy: CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
+    from_fields!(CUDA_MEMCPY3D from copy;
+        srcXInBytes srcY srcZ srcMemoryType srcHost srcDevice srcArray srcPitch srcHeight
+        dstXInBytes dstY dstZ dstMemoryType dstHost dstDevice dstArray dstPitch dstHeight
+        WidthInBytes Height Depth; ..CUDA_MEMCPY3D::default())
 }
 
 /// A kernel launch, checked like one.

@@ -20,18 +20,17 @@ entries! {
     cuLibraryGetKernelCount: |count: Out<u32>, library: u64|
         count.set(lock().libraries.find(library)?.code.order.len() as u32);
     cuLibraryEnumerateKernels: enumerate_kernels;
-    cuLibraryGetModule: |module: Out<u64>, library: u64| module.set_with(|| {
-        let mut state = lock();
+    cuLibraryGetModule: |mut state: Locked, module: OutRef<u64>, library: u64| {
         state.libraries.find(library)?;
-        state.module_of_library(library)
-    });
+        module.set(state.module_of_library(library)?)
+    };
     cuLibraryGetGlobal: |address: Out<u64>, size: Out<usize>, library: u64, name: Text|
         get_variable(address, size, library, name, false);
     cuLibraryGetManaged: |address: Out<u64>, size: Out<usize>, library: u64, name: Text|
         get_variable(address, size, library, name, true);
     // The device has no unified function pointers (attribute 129 is 0).
-    cuLibraryGetUnifiedFunction: |function: Out<u64>, library: u64|
-        function.set_with(|| lock().libraries.find(library).and(Err(NOT_FOUND)));
+    cuLibraryGetUnifiedFunction: |function: OutRef<u64>, library: u64|
+        function.set(lock().libraries.find(library).and(Err(NOT_FOUND))?);
 }
 
 arguments! {

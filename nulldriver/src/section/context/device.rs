@@ -5,7 +5,7 @@ use cutape_driver::types::{CUdevprop, CUuuid};
 use crate::call::answer::{
     Answer, INVALID_DEVICE, NO_DEVICE, NOT_INITIALIZED, invalid_if, reject_if,
 };
-use crate::call::argument::{Out, Text, positive};
+use crate::call::argument::{Out, OutRef, Text, positive};
 use crate::call::entry::entries;
 use crate::object::device::{
     MAX_PITCH, MULTIPROCESSORS, PITCH_ALIGNMENT, SHARED, SHARED_DEFAULT, SHARED_OPT_IN,
@@ -17,28 +17,29 @@ use crate::state;
 entries! {
     cuInit: init;
     cuDriverGetVersion: |version: Out<i32>| version.set(settings::get().version);
-    cuDeviceGet: |device: Out<i32>, ordinal: i32|
-        device.set_with(|| check_device(ordinal).map(|()| ordinal));
+    cuDeviceGet: |device: OutRef<i32>, ordinal: i32|
+        device.set(check_device(ordinal).map(|()| ordinal)?);
     cuDeviceGetCount: |count: Out<i32>| count.set(settings::get().devices);
     cuDeviceGetName: get_name;
     cuDeviceGetUuid: get_uuid;
-    cuDeviceTotalMem: |bytes: Out<usize>, device: i32|
-        bytes.set_with(|| check_device(device).map(|()| settings::get().memory as usize));
+    cuDeviceTotalMem: |bytes: OutRef<usize>, device: i32|
+        bytes.set(check_device(device).map(|()| settings::get().memory as usize)?);
     cuDeviceGetAttribute: get_attribute;
     cuDeviceGetProperties: get_properties;
     cuDeviceComputeCapability: compute_capability;
     cuDeviceGetPCIBusId: get_bus_id;
     cuDeviceGetByPCIBusId: by_bus_id;
     // As over NVLink; a device is not its own peer.
-    cuDeviceCanAccessPeer: |answer: Out<i32>, device: i32, peer: i32| answer.set_with(|| {
+    cuDeviceCanAccessPeer: |answer: OutRef<i32>, device: i32, peer: i32| {
         check_device(device)?;
         check_device(peer)?;
-        Ok(i32::from(device != peer))
-    });
-    cuDeviceGetExecAffinitySupport: |answer: Out<i32>, kind: u32, device: i32| answer.set_with(|| {
+        answer.set(i32::from(device != peer))
+    };
+    cuDeviceGetExecAffinitySupport: |answer: OutRef<i32>, kind: u32, device: i32| {
         check_device(device)?;
-        invalid_if(kind > 0).map(|()| 0)
-    });
+        invalid_if(kind > 0)?;
+        answer.set(0)
+    };
 }
 
 const NAME: &str = "cutape null device";
@@ -173,8 +174,7 @@ fn get_name(name: Out<u8>, length: i32, device: i32) -> Answer {
     write_text(name, length, NAME)
 }
 
-fn get_uuid(uuid: Out<CUuuid>, device: i32) -> Answer {
-    uuid.check()?;
+fn get_uuid(uuid: OutRef<CUuuid>, device: i32) -> Answer {
     check_device(device)?;
     // A device with another compute capability is another device.
     let (major, minor) = settings::get().capability(device);
@@ -185,8 +185,7 @@ fn get_uuid(uuid: Out<CUuuid>, device: i32) -> Answer {
     })
 }
 
-fn get_attribute(value: Out<i32>, number: u32, device: i32) -> Answer {
-    value.check()?;
+fn get_attribute(value: OutRef<i32>, number: u32, device: i32) -> Answer {
     let list = cutape_registry::enumeration("CUdevice_attribute");
     let name = list.and_then(|list| list.name_of(i64::from(number)));
     invalid_if(name.is_none_or(|name| name == "CU_DEVICE_ATTRIBUTE_MAX"))?;
@@ -200,8 +199,7 @@ fn get_attribute(value: Out<i32>, number: u32, device: i32) -> Answer {
     })
 }
 
-fn get_properties(properties: Out<CUdevprop>, device: i32) -> Answer {
-    properties.check()?;
+fn get_properties(properties: OutRef<CUdevprop>, device: i32) -> Answer {
     check_device(device)?;
     properties.set(CUdevprop {
         maxThreadsPerBlock: attribute(1),
@@ -217,9 +215,7 @@ fn get_properties(properties: Out<CUdevprop>, device: i32) -> Answer {
     })
 }
 
-fn compute_capability(major: Out<i32>, minor: Out<i32>, device: i32) -> Answer {
-    major.check()?;
-    minor.check()?;
+fn compute_capability(major: OutRef<i32>, minor: OutRef<i32>, device: i32) -> Answer {
     check_device(device)?;
     let capability = settings::get().capability(device);
     major.set_if(i32::from(capability.0));
@@ -235,8 +231,7 @@ fn get_bus_id(text: Out<u8>, length: i32, device: i32) -> Answer {
     write_text(text, length, &bus_id(device))
 }
 
-fn by_bus_id(device: Out<i32>, text: Text) -> Answer {
-    device.check()?;
+fn by_bus_id(device: OutRef<i32>, text: Text) -> Answer {
     let wanted = text.get()?;
     // The domain and the function may be left out.
     let matches = |ordinal: &i32| {

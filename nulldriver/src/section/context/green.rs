@@ -12,30 +12,28 @@ use crate::object::stream::NON_BLOCKING;
 use crate::state::{Locked, State, lock};
 
 entries! {
-    cuDeviceGetDevResource: |device: i32, target: Out<CUdevResource>, kind: u32|
-        target.set_with(|| check_device(device).and_then(|()| resource_of(kind, MULTIPROCESSORS)));
+    cuDeviceGetDevResource: |device: i32, target: OutRef<CUdevResource>, kind: u32|
+        target.set(check_device(device).and_then(|()| resource_of(kind, MULTIPROCESSORS))?);
     cuCtxGetDevResource: of_context;
-    cuGreenCtxGetDevResource: |green: u64, target: Out<CUdevResource>, kind: u32|
-        target.set_with(|| resource_of(kind, lock().green_contexts.find(green)?.multiprocessors));
+    cuGreenCtxGetDevResource: |green: u64, target: OutRef<CUdevResource>, kind: u32|
+        target.set(resource_of(kind, lock().green_contexts.find(green)?.multiprocessors)?);
     cuDevSmResourceSplitByCount: split;
     cuDevResourceGenerateDesc: describe;
     cuGreenCtxCreate: create;
     cuGreenCtxDestroy: destroy;
-    cuCtxFromGreenCtx: |context: Out<u64>, green: u64|
-        context.set_with(|| Ok(lock().green_contexts.find(green)?.context));
+    cuCtxFromGreenCtx: |context: OutRef<u64>, green: u64|
+        context.set(lock().green_contexts.find(green)?.context);
     cuGreenCtxStreamCreate: create_stream;
-    cuStreamGetGreenCtx: |stream: Stream, green: Out<u64>| green.set_with(|| {
-        let state = lock();
+    cuStreamGetGreenCtx: |state: Locked, stream: Stream, green: OutRef<u64>| {
         let context = state.stream_context(stream)?;
-        Ok(find_by_context(&state, context).map_or(0, |(handle, _)| handle))
-    });
+        green.set(find_by_context(&state, context).map_or(0, |(handle, _)| handle))
+    };
     cuGreenCtxRecordEvent: record;
-    cuGreenCtxWaitEvent: |green: u64, event: u64| {
-        let state = lock();
+    cuGreenCtxWaitEvent: |state: Locked, green: u64, event: u64| {
         state.green_contexts.find(green)?;
         state.event(event).map(|_| ())
     };
-    cuGreenCtxGetId: |green: u64, id: Out<u64>| id.set_with(|| Ok(lock().green_contexts.find(green)?.id));
+    cuGreenCtxGetId: |green: u64, id: OutRef<u64>| id.set(lock().green_contexts.find(green)?.id);
 }
 
 /// `CU_DEV_RESOURCE_TYPE_SM`.

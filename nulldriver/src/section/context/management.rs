@@ -21,10 +21,10 @@ entries! {
     [symbol] cuCtxCreate_v2: create;
     [symbol] cuCtxCreate_v3: create_with_affinity;
     cuCtxDestroy: destroy;
-    cuCtxAttach: |context: Out<u64>, flags: u32| context.set_with(|| {
+    cuCtxAttach: |context: OutRef<u64>, flags: u32| {
         invalid_if(flags != 0)?;
-        lock().current()
-    });
+        context.set(lock().current()?)
+    };
     // Attachments are no longer counted; the context must be alive.
     cuCtxDetach: |context: u64| require(lock().contexts.contains_key(&context), INVALID_CONTEXT);
     cuCtxPushCurrent: push;

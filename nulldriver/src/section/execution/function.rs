@@ -18,18 +18,18 @@ entries! {
         lock().functions.find(function)?;
         invalid_if(config > 2)
     };
-    cuFuncGetModule: |module: Out<u64>, function: u64|
-        module.set_with(|| Ok(lock().functions.find(function)?.module));
-    cuFuncGetName: |name: Out<u64>, function: u64| name.set_with(|| {
+    cuFuncGetModule: |module: OutRef<u64>, function: u64|
+        module.set(lock().functions.find(function)?.module);
+    cuFuncGetName: |name: OutRef<u64>, function: u64| {
         invalid_if(function == 0)?;
-        Ok(lock().functions.find(function)?.spec.name.as_ptr() as u64)
-    });
+        name.set(lock().functions.find(function)?.spec.name.as_ptr() as u64)
+    };
     cuFuncGetParamInfo: |function: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
         invalid_if(function == 0)?;
         param_info(&lock().functions.find(function)?.spec, index, offset, size)
     };
-    cuFuncIsLoaded: |loading: Out<u32>, function: u64|
-        loading.set_with(|| Ok(u32::from(lock().functions.find(function)?.is_loaded)));
+    cuFuncIsLoaded: |loading: OutRef<u32>, function: u64|
+        loading.set(u32::from(lock().functions.find(function)?.is_loaded));
     cuFuncLoad: |function: u64| {
         lock().functions.find_mut(function)?.is_loaded = true;
         Ok(())
@@ -37,16 +37,16 @@ entries! {
     cuKernelGetAttribute: kernel_get_attribute;
     cuKernelSetAttribute: kernel_set_attribute;
     cuKernelSetCacheConfig: kernel_set_cache_config;
-    cuKernelGetName: |name: Out<u64>, kernel: u64| name.set_with(|| {
+    cuKernelGetName: |name: OutRef<u64>, kernel: u64| {
         invalid_if(kernel == 0)?;
-        Ok(lock().kernels.find(kernel)?.spec.name.as_ptr() as u64)
-    });
+        name.set(lock().kernels.find(kernel)?.spec.name.as_ptr() as u64)
+    };
     cuKernelGetParamInfo: |kernel: u64, index: usize, offset: Out<usize>, size: Out<usize>| {
         invalid_if(kernel == 0)?;
         param_info(&lock().kernels.find(kernel)?.spec, index, offset, size)
     };
-    cuKernelGetLibrary: |library: Out<u64>, kernel: u64|
-        library.set_with(|| Ok(lock().kernels.find(kernel)?.library));
+    cuKernelGetLibrary: |library: OutRef<u64>, kernel: u64|
+        library.set(lock().kernels.find(kernel)?.library);
     cuKernelGetFunction: kernel_get_function;
 }
 

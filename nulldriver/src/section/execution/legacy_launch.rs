@@ -18,7 +18,8 @@ entries! {
     cuParamSetf: |function: u64, offset: i32| set_bytes(function, offset, &[0; 4]);
     cuParamSetv: set_vector;
     cuLaunch: |state: Locked, function: u64| launch(state, function, 1, 1, Stream(LEGACY));
-    cuLaunchGrid: |state: Locked, function: u64, x: i32, y: i32| launch(state, function, x, y, Stream(LEGACY));
+    cuLaunchGrid: |state: Locked, function: u64, x: i32, y: i32|
+        launch(state, function, x, y, Stream(LEGACY));
     cuLaunchGridAsync: launch;
 }
 

@@ -165,13 +165,10 @@ fn destroy(mut state: Locked, exec: u64) -> Answer {
         graph.instances = graph.instances.saturating_sub(1);
     }
     let destructors = state.drop_references(&removed.objects);
-    drop(state);
-    run_destructors(destructors);
-    Ok(())
+    run_destructors(state, destructors)
 }
 
-fn get_flags(exec: u64, flags: Out<u64>) -> Answer {
-    flags.check()?;
+fn get_flags(exec: u64, flags: OutRef<u64>) -> Answer {
     flags.set(lock().execs.find(exec)?.flags)
 }
 
@@ -356,7 +353,6 @@ fn set_enabled(exec: u64, node: u64, enabled: u32) -> Answer {
     Ok(())
 }
 
-fn get_enabled(exec: u64, node: u64, enabled: Out<u32>) -> Answer {
-    enabled.check()?;
+fn get_enabled(exec: u64, node: u64, enabled: OutRef<u32>) -> Answer {
     enabled.set(switchable(&mut lock(), exec, node)?.is_enabled.into())
 }

@@ -1,7 +1,7 @@
 //! Graph Management: graphs, their nodes and the edges between them.
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if};
-use crate::call::argument::{In, Out, OutRef, Text};
+use crate::call::argument::{In, Newer, Out, OutRef, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::graph::{Dependency, Edge, MAX_COUNT, read_dependencies};
@@ -14,35 +14,18 @@ entries! {
     cuGraphClone: clone;
     cuGraphNodeFindInClone: find_in_clone;
     cuGraphNodeGetType: get_type;
-    cuGraphGetNodes: |graph: u64, list: Out<u64>, count: Out<u64>|
-        get_nodes(graph, list, count, false);
-    cuGraphGetRootNodes: |graph: u64, list: Out<u64>, count: Out<u64>|
-        get_nodes(graph, list, count, true);
-    [symbol] cuGraphGetEdges: |graph: u64, from: Out<u64>, to: Out<u64>, count: Out<u64>|
-        get_edges(graph, from, to, None, count);
-    [symbol] cuGraphGetEdges_v2:
-        |graph: u64, from: Out<u64>, to: Out<u64>, data: Out<Edge>, count: Out<u64>|
-        get_edges(graph, from, to, Some(data), count);
-    [symbol] cuGraphNodeGetDependencies: |node: u64, list: Out<u64>, count: Out<u64>|
-        get_dependencies(node, list, None, count);
-    [symbol] cuGraphNodeGetDependencies_v2:
-        |node: u64, list: Out<u64>, data: Out<Edge>, count: Out<u64>|
-        get_dependencies(node, list, Some(data), count);
-    [symbol] cuGraphNodeGetDependentNodes: |node: u64, list: Out<u64>, count: Out<u64>|
-        get_dependents(node, list, None, count);
-    [symbol] cuGraphNodeGetDependentNodes_v2:
-        |node: u64, list: Out<u64>, data: Out<Edge>, count: Out<u64>|
-        get_dependents(node, list, Some(data), count);
-    [symbol] cuGraphAddDependencies: |graph: u64, from: In<u64>, to: In<u64>, count: usize|
-        connect(graph, from, to, In::at(0), count, true);
-    [symbol] cuGraphAddDependencies_v2:
-        |graph: u64, from: In<u64>, to: In<u64>, data: In<Edge>, count: usize|
-        connect(graph, from, to, data, count, true);
-    [symbol] cuGraphRemoveDependencies: |graph: u64, from: In<u64>, to: In<u64>, count: usize|
-        connect(graph, from, to, In::at(0), count, false);
-    [symbol] cuGraphRemoveDependencies_v2:
-        |graph: u64, from: In<u64>, to: In<u64>, data: In<Edge>, count: usize|
-        connect(graph, from, to, data, count, false);
+    cuGraphGetNodes: get_nodes::<false>;
+    cuGraphGetRootNodes: get_nodes::<true>;
+    [symbol] cuGraphGetEdges: get_edges::<false>;
+    [symbol] cuGraphGetEdges_v2: get_edges::<true>;
+    [symbol] cuGraphNodeGetDependencies: get_dependencies::<false>;
+    [symbol] cuGraphNodeGetDependencies_v2: get_dependencies::<true>;
+    [symbol] cuGraphNodeGetDependentNodes: get_dependents::<false>;
+    [symbol] cuGraphNodeGetDependentNodes_v2: get_dependents::<true>;
+    [symbol] cuGraphAddDependencies: connect::<true, false>;
+    [symbol] cuGraphAddDependencies_v2: connect::<true, true>;
+    [symbol] cuGraphRemoveDependencies: connect::<false, false>;
+    [symbol] cuGraphRemoveDependencies_v2: connect::<false, true>;
     cuGraphDestroyNode: destroy_node;
     cuGraphDebugDotPrint: print;
     cuDeviceGraphMemTrim: |device: i32| check_device(device);
@@ -50,8 +33,7 @@ entries! {
     cuDeviceSetGraphMemAttribute: set_memory_attribute;
 }
 
-fn create(graph: Out<u64>, flags: u32) -> Answer {
-    graph.check()?;
+fn create(graph: OutRef<u64>, flags: u32) -> Answer {
     invalid_if(flags != 0)?;
     graph.set(lock().create_graph(None)?)
 }
@@ -60,9 +42,7 @@ fn destroy(mut state: Locked, graph: u64) -> Answer {
     // The graph of a node is destroyed with it.
     invalid_if(state.graphs.find(graph)?.owner.is_some())?;
     let destructors = state.remove_graph(graph);
-    drop(state);
-    run_destructors(destructors);
-    Ok(())
+    run_destructors(state, destructors)
 }
 
 fn clone(mut state: Locked, copy: OutRef<u64>, original: u64) -> Answer {
@@ -79,8 +59,7 @@ fn find_in_clone(state: Locked, node: OutRef<u64>, original: u64, graph: u64) ->
     node.set(*found.ok_or(INVALID_VALUE)?)
 }
 
-fn get_type(node: u64, kind: Out<u32>) -> Answer {
-    kind.check()?;
+fn get_type(node: u64, kind: OutRef<u32>) -> Answer {
     kind.set(lock().nodes.find(node)?.work.kind())
 }
 
@@ -98,13 +77,16 @@ fn write_list(list: Out<u64>, count: Out<u64>, handles: &[u64]) -> Answer {
     count.set(handles.len().min(space) as u64)
 }
 
-fn get_nodes(graph: u64, list: Out<u64>, count: Out<u64>, roots: bool) -> Answer {
-    count.check()?;
-    let state = lock();
+fn get_nodes<const ROOTS: bool>(
+    state: Locked,
+    graph: u64,
+    list: Out<u64>,
+    count: OutRef<u64>,
+) -> Answer {
     let nodes = &state.graphs.find(graph)?.nodes;
-    let wanted = |node: &&u64| !roots || state.nodes[*node].after.is_empty();
+    let wanted = |node: &&u64| !ROOTS || state.nodes[*node].after.is_empty();
     let nodes: Vec<u64> = nodes.iter().filter(wanted).copied().collect();
-    write_list(list, count, &nodes)
+    write_list(list, *count, &nodes)
 }
 
 /// Writes the data of edges, at most `count`. Functions without edge data refuse edges that have
@@ -128,15 +110,14 @@ fn space_of(list: Out<u64>, count: Out<u64>) -> Answer<usize> {
     }
 }
 
-fn get_edges(
+fn get_edges<const HAS_DATA: bool>(
+    state: Locked,
     graph: u64,
     from: Out<u64>,
     to: Out<u64>,
-    data: Option<Out<Edge>>,
-    count: Out<u64>,
+    data: Newer<Out<Edge>, HAS_DATA>,
+    count: OutRef<u64>,
 ) -> Answer {
-    count.check()?;
-    let state = lock();
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
     for &node in &state.graphs.find(graph)?.nodes {
         for &source in &state.nodes.find(node)?.after {
@@ -147,13 +128,13 @@ fn get_edges(
     invalid_if(from.is_null() != to.is_null())?;
     let space = count.get()?;
     let edges = sources.iter().map(|source| source.1);
-    write_edges(data, space_of(from, count)?, edges)?;
+    write_edges(data.0, space_of(from, *count)?, edges)?;
     if !from.is_null() {
         let sources: Vec<u64> = sources.iter().map(|source| source.0).collect();
-        write_list(from, count, &sources)?;
+        write_list(from, *count, &sources)?;
         count.set(space)?;
     }
-    write_list(to, count, &targets)
+    write_list(to, *count, &targets)
 }
 
 fn write_neighbours(
@@ -168,15 +149,23 @@ fn write_neighbours(
     write_list(list, count, &nodes)
 }
 
-fn get_dependencies(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
-    count.check()?;
-    let state = lock();
-    write_neighbours(&state.nodes.find(node)?.after, list, data, count)
+fn get_dependencies<const HAS_DATA: bool>(
+    state: Locked,
+    node: u64,
+    list: Out<u64>,
+    data: Newer<Out<Edge>, HAS_DATA>,
+    count: OutRef<u64>,
+) -> Answer {
+    write_neighbours(&state.nodes.find(node)?.after, list, data.0, *count)
 }
 
-fn get_dependents(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out<u64>) -> Answer {
-    count.check()?;
-    let state = lock();
+fn get_dependents<const HAS_DATA: bool>(
+    state: Locked,
+    node: u64,
+    list: Out<u64>,
+    data: Newer<Out<Edge>, HAS_DATA>,
+    count: OutRef<u64>,
+) -> Answer {
     let nodes = &state.graphs.find(state.nodes.find(node)?.graph)?.nodes;
     let edge_to = |&other: &u64| {
         let after = &state.nodes[&other].after;
@@ -184,36 +173,36 @@ fn get_dependents(node: u64, list: Out<u64>, data: Option<Out<Edge>>, count: Out
         Some((other, edge.1))
     };
     let dependents: Vec<Dependency> = nodes.iter().filter_map(edge_to).collect();
-    write_neighbours(&dependents, list, data, count)
+    write_neighbours(&dependents, list, data.0, *count)
 }
 
-fn connect(
+/// Adds edges or removes them.
+fn connect<const ADD: bool, const HAS_DATA: bool>(
+    mut state: Locked,
     graph: u64,
     from: In<u64>,
     to: In<u64>,
-    data: In<Edge>,
+    data: Newer<In<Edge>, HAS_DATA>,
     count: usize,
-    add: bool,
 ) -> Answer {
-    let mut state = lock();
     state.graphs.find(graph)?;
-    let edges = read_dependencies(from, data, count)?;
+    let edges = read_dependencies(from, data.0.unwrap_or(In::at(0)), count)?;
     invalid_if(count > 0 && to.is_null())?;
     let targets = to.list(count)?;
     // All edges are checked before one is changed.
     for (&(from, edge), &to) in edges.iter().zip(&targets) {
         let (source, target) = (state.nodes.find(from)?, state.nodes.find(to)?);
         let mut after = target.after.iter();
-        let exists = after.any(|&(other, data)| other == from && (add || data == edge));
+        let exists = after.any(|&(other, data)| other == from && (ADD || data == edge));
         let is_foreign = source.graph != graph || target.graph != graph;
-        invalid_if(is_foreign || from == to || exists == add)?;
+        invalid_if(is_foreign || from == to || exists == ADD)?;
         // Edges of memory nodes stay.
         let has_memory = source.work.is_memory() || target.work.is_memory();
-        reject_if(!add && has_memory, NOT_SUPPORTED)?;
+        reject_if(!ADD && has_memory, NOT_SUPPORTED)?;
     }
     for (&(from, edge), &to) in edges.iter().zip(&targets) {
         let target = state.nodes.find_mut(to)?;
-        if add {
+        if ADD {
             target.after.push((from, edge));
         } else {
             target.after.retain(|(other, _)| *other != from);
@@ -226,9 +215,7 @@ fn destroy_node(mut state: Locked, node: u64) -> Answer {
     // Memory nodes stay as long as their graph (graph memory nodes).
     reject_if(state.nodes.find(node)?.work.is_memory(), NOT_SUPPORTED)?;
     let destructors = state.remove_node(node);
-    drop(state);
-    run_destructors(destructors);
-    Ok(())
+    run_destructors(state, destructors)
 }
 
 fn print(state: Locked, graph: u64, path: Text, _flags: u32) -> Answer {

@@ -18,6 +18,16 @@ type KernelParams = CUDA_KERNEL_NODE_PARAMS;
 type KernelParamsV1 = CUDA_KERNEL_NODE_PARAMS_v1;
 type BatchParams = CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+/// What a node of one kind does, of any other kind nothing.
+macro_rules! only {
+    ($work:pat => $value:expr) => {
+        |work| match work {
+            $work => Some($value),
+            _ => None,
+        }
+    };
+}
+
 entries! {
     [symbol] cuGraphAddKernelNode: |new: NewNode, p: In<KernelParamsV1>|
         new.add(|state| node::kernel(state, node::widen_kernel(p.get()?)));
@@ -42,10 +52,7 @@ entries! {
     cuGraphAddMemcpyNode: |new: NewNode, p: In<CUDA_MEMCPY3D>, context: u64|
         new.add(|state| node::copy(state, p.get()?, context));
     cuGraphMemcpyNodeGetParams: |node: u64, out: Out<CUDA_MEMCPY3D>|
-        get(node, out, |work| match work {
-            Work::Copy(params) => Some(*params),
-            _ => None,
-        });
+        get(node, out, only!(Work::Copy(params) => *params));
     cuGraphMemcpyNodeSetParams: |node: u64, p: In<CUDA_MEMCPY3D>|
         change(node, |state| {
             let context = state.current()?;
@@ -55,10 +62,7 @@ entries! {
     cuGraphAddMemsetNode: |new: NewNode, p: In<CUDA_MEMSET_NODE_PARAMS>, context: u64|
         new.add(|state| node::memset(state, node::widen_memset(p.get()?, context)));
     cuGraphMemsetNodeGetParams: |node: u64, out: Out<CUDA_MEMSET_NODE_PARAMS>|
-        get(node, out, |work| match work {
-            Work::Memset(params) => Some(node::narrow_memset(params)),
-            _ => None,
-        });
+        get(node, out, only!(Work::Memset(params) => node::narrow_memset(params)));
     cuGraphMemsetNodeSetParams: |node: u64, p: In<CUDA_MEMSET_NODE_PARAMS>|
         change(node, |state| {
             let context = state.current()?;
@@ -68,10 +72,7 @@ entries! {
     cuGraphAddHostNode: |new: NewNode, p: In<CUDA_HOST_NODE_PARAMS>|
         new.add(|_| node::host(p.get()?));
     cuGraphHostNodeGetParams: |node: u64, out: Out<[u64; 2]>|
-        get(node, out, |work| match work {
-            Work::Host { entry, data } => Some([*entry, *data]),
-            _ => None,
-        });
+        get(node, out, only!(Work::Host { entry, data } => [*entry, *data]));
     cuGraphHostNodeSetParams: |node: u64, p: In<CUDA_HOST_NODE_PARAMS>|
         change(node, |_| node::host(p.get()?));
 
@@ -80,38 +81,26 @@ entries! {
     cuGraphAddChildGraphNode: |new: NewNode, child: u64|
         new.add(|state| node::child(state, new.graph, child));
     cuGraphChildGraphNodeGetGraph: |node: u64, out: Out<u64>|
-        get(node, out, |work| match work {
-            Work::Child(graph) => Some(*graph),
-            _ => None,
-        });
+        get(node, out, only!(Work::Child(graph) => *graph));
 
     cuGraphAddEventRecordNode: |new: NewNode, event: u64|
         new.add(|state| node::record(state, event));
     cuGraphEventRecordNodeGetEvent: |node: u64, out: Out<u64>|
-        get(node, out, |work| match work {
-            Work::Record(event) => Some(*event),
-            _ => None,
-        });
+        get(node, out, only!(Work::Record(event) => *event));
     cuGraphEventRecordNodeSetEvent: |node: u64, event: u64|
         change(node, |state| node::record(state, event));
 
     cuGraphAddEventWaitNode: |new: NewNode, event: u64|
         new.add(|state| node::wait(state, event));
     cuGraphEventWaitNodeGetEvent: |node: u64, out: Out<u64>|
-        get(node, out, |work| match work {
-            Work::Wait(event) => Some(*event),
-            _ => None,
-        });
+        get(node, out, only!(Work::Wait(event) => *event));
     cuGraphEventWaitNodeSetEvent: |node: u64, event: u64|
         change(node, |state| node::wait(state, event));
 
     cuGraphAddBatchMemOpNode: |new: NewNode, p: In<BatchParams>|
         new.add(|state| node::batch(state, p.get()?));
     cuGraphBatchMemOpNodeGetParams: |node: u64, out: Out<BatchParams>|
-        get(node, out, |work| match work {
-            Work::Batch(batch) => Some(batch.params()),
-            _ => None,
-        });
+        get(node, out, only!(Work::Batch(batch) => batch.params()));
     cuGraphBatchMemOpNodeSetParams: |node: u64, p: In<BatchParams>|
         change(node, |state| node::batch(state, p.get()?));
 
@@ -121,17 +110,11 @@ entries! {
         p.set(params)
     };
     cuGraphMemAllocNodeGetParams: |node: u64, out: Out<CUDA_MEM_ALLOC_NODE_PARAMS>|
-        get(node, out, |work| match work {
-            Work::Allocate(params) => Some(**params),
-            _ => None,
-        });
+        get(node, out, only!(Work::Allocate(params) => **params));
     cuGraphAddMemFreeNode: |new: NewNode, address: u64|
         new.add(|state| node::free(state, address));
     cuGraphMemFreeNodeGetParams: |node: u64, out: Out<u64>|
-        get(node, out, |work| match work {
-            Work::Free(address) => Some(*address),
-            _ => None,
-        });
+        get(node, out, only!(Work::Free(address) => *address));
 
     cuGraphConditionalHandleCreate: create_condition;
     [symbol] cuGraphAddNode: |new: NewNode, params: Out<CUgraphNodeParams>|
@@ -144,7 +127,8 @@ entries! {
 }
 
 arguments! {
-    /// Where a new node goes: the output for its handle, its graph, and the nodes that it comes after.
+    /// Where a new node goes: the output for its handle, its graph, and the nodes that it comes
+    /// after.
     struct NewNode {
         node: Out<u64>,
         graph: u64,

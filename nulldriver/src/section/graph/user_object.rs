@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
-use crate::call::argument::Out;
+use crate::call::argument::OutRef;
 use crate::call::entry::entries;
 use crate::object::graph::UserObject;
 use crate::state::{Locked, State, lock};
@@ -20,8 +20,7 @@ entries! {
 
 const MAX_REFERENCES: u32 = i32::MAX as u32;
 
-fn create(object: Out<u64>, data: u64, destroy: u64, references: u32, flags: u32) -> Answer {
-    object.check()?;
+fn create(object: OutRef<u64>, data: u64, destroy: u64, references: u32, flags: u32) -> Answer {
     let is_counted = (1..=MAX_REFERENCES).contains(&references);
     // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC is required.
     invalid_if(destroy == 0 || !is_counted || flags != 1)?;
@@ -47,9 +46,7 @@ fn retain(object: u64, count: u32) -> Answer {
 fn release(mut state: Locked, object: u64, count: u32) -> Answer {
     check(&mut state, object, count)?;
     let destructors = state.drop_references(&HashMap::from([(object, count)]));
-    drop(state);
-    run_destructors(destructors);
-    Ok(())
+    run_destructors(state, destructors)
 }
 
 fn graph_retain(graph: u64, object: u64, count: u32, flags: u32) -> Answer {
@@ -76,7 +73,5 @@ fn graph_release(mut state: Locked, graph: u64, object: u64, count: u32) -> Answ
     let held = held.filter(|held| **held >= count).ok_or(INVALID_VALUE)?;
     *held -= count;
     let destructors = state.drop_references(&HashMap::from([(object, count)]));
-    drop(state);
-    run_destructors(destructors);
-    Ok(())
+    run_destructors(state, destructors)
 }

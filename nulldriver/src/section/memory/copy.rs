@@ -5,9 +5,10 @@ use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
 use crate::call::answer::{Answer, INVALID_CONTEXT, invalid_if, require};
 use crate::call::argument::{In, Stream, arguments};
 use crate::call::entry::entries;
-use crate::object::memory::{Segment, move_bytes};
+use crate::object::memory::move_bytes;
 use crate::state::{Current, State, lock};
 use crate::work::batch::{MAX_COUNT, read_starts};
+use crate::work::copy::Row::{self, Any, Array, Device};
 use crate::work::copy::{DEVICE, HOST, UNIFIED, apply, moves, sides, volume_moves};
 use crate::work::node;
 
@@ -43,39 +44,17 @@ entries! {
         volume_peer(state, copy)
     };
     cuMemcpyBatchAsync: batch;
-    [symbol] cuMemcpyBatchAsync: |state: Current, lists: Lists, starts: Starts, _fail: u64, stream: Stream|
+    [symbol] cuMemcpyBatchAsync:
+        |state: Current, lists: Lists, starts: Starts, _fail: u64, stream: Stream|
         batch(state, lists, starts, stream);
 }
 
-/// One side of a linear copy.
-#[derive(Clone, Copy)]
-enum Side {
-    Device(u64),
-    /// The host side of a host copy, or either side of a unified one.
-    Any(u64),
-}
-use Side::{Any, Device};
-
-impl Side {
-    fn segments(self, state: &State, size: u64) -> Answer<Vec<Segment>> {
-        match self {
-            Device(address) => state.device_range(address, size),
-            Any(address) => state.any_range(address, size),
-        }
-    }
-
-    fn address(self) -> u64 {
-        let (Device(address) | Any(address)) = self;
-        address
-    }
-
-    /// `CUmemorytype` beside another side.
-    fn kind(self, other: Side) -> u32 {
-        match (self, other) {
-            (Device(_), _) => DEVICE,
-            (_, Device(_)) => HOST,
-            _ => UNIFIED,
-        }
+/// Address and `CUmemorytype` of one side of a linear copy beside the other side.
+fn place_of(side: Row, other: Row) -> (u64, u32) {
+    match (side, other) {
+        (Device(address), _) => (address, DEVICE),
+        (Any(address) | Array(address), Device(_)) => (address, HOST),
+        (Any(address) | Array(address), _) => (address, UNIFIED),
     }
 }
 
@@ -103,7 +82,7 @@ fn check_contexts(state: &State, contexts: [u64; 2]) -> Answer {
     require(is_alive, INVALID_CONTEXT)
 }
 
-fn copy(state: &State, to: Side, from: Side, size: u64) -> Answer {
+fn copy(state: &State, to: Row, from: Row, size: u64) -> Answer {
     state.current()?;
     if size > 0 {
         let target = to.segments(state, size)?;
@@ -112,21 +91,21 @@ fn copy(state: &State, to: Side, from: Side, size: u64) -> Answer {
     Ok(())
 }
 
-fn linear(to: Side, from: Side, size: u64) -> Answer {
+fn linear(to: Row, from: Row, size: u64) -> Answer {
     copy(&lock(), to, from, size)
 }
 
-fn linear_on(stream: Stream, to: Side, from: Side, size: u64) -> Answer {
+fn linear_on(stream: Stream, to: Row, from: Row, size: u64) -> Answer {
     let mut state = lock();
     state.check_stream(stream)?;
     let Some(site) = state.capture_of(stream)? else {
         return copy(&state, to, from, size);
     };
     let mut params = CUDA_MEMCPY3D::default();
-    params.srcMemoryType.0 = from.kind(to);
-    params.dstMemoryType.0 = to.kind(from);
-    (params.srcHost, params.srcDevice) = (from.address() as *const _, from.address());
-    (params.dstHost, params.dstDevice) = (to.address() as *mut _, to.address());
+    (params.srcDevice, params.srcMemoryType.0) = place_of(from, to);
+    (params.dstDevice, params.dstMemoryType.0) = place_of(to, from);
+    params.srcHost = params.srcDevice as *const _;
+    params.dstHost = params.dstDevice as *mut _;
     (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
     let work = node::copy(&state, params, state.current()?)?;
     state.add_captured(site, work)
@@ -159,7 +138,7 @@ fn plane_on(copy: In<CUDA_MEMCPY2D>, stream: Stream) -> Answer {
 fn volume_peer(state: Current, copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {
     let copy = copy.get()?;
     check_contexts(&state, [copy.srcContext as u64, copy.dstContext as u64])?;
-    let (to, from, extent) = sides!(copy);
+    let (to, from, extent) = sides(&node::widen_peer(copy));
     apply(&moves(&state, to, from, extent)?);
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::call::answer::{
     Answer, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, invalid_if, reject_if,
 };
-use crate::call::argument::{In, Out, Stream, Text};
+use crate::call::argument::{In, Out, OutRef, Stream, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::memory::{Location, NOWHERE};
@@ -97,8 +97,7 @@ fn range_attributes(
     Ok(())
 }
 
-fn peer_attribute(value: Out<i32>, attribute: u32, from: i32, to: i32) -> Answer {
-    value.check()?;
+fn peer_attribute(value: OutRef<i32>, attribute: u32, from: i32, to: i32) -> Answer {
     check_device(from)?;
     check_device(to)?;
     reject_if(from == to, INVALID_DEVICE)?;

@@ -16,7 +16,8 @@ entries! {
     cuMemAllocPitch: alloc_pitch;
     cuMemFree: free;
     cuMemGetAddressRange: get_address_range;
-    cuMemAllocHost: |state: Current, address: OutRef<u64>, size: u64| host_alloc(state, address, size, 0);
+    cuMemAllocHost: |state: Current, address: OutRef<u64>, size: u64|
+        host_alloc(state, address, size, 0);
     cuMemFreeHost: free_host;
     cuMemHostAlloc: host_alloc;
     cuMemHostGetDevicePointer: host_get_device_pointer;

@@ -17,17 +17,17 @@ use crate::state::{Current, Locked, State, lock};
 use crate::work::node;
 
 entries! {
-    cuDeviceGetDefaultMemPool: |pool: Out<u64>, device: i32|
-        pool.set_with(|| default_pool(&mut lock(), device));
-    cuDeviceGetMemPool: |pool: Out<u64>, device: i32|
-        pool.set_with(|| current_pool(&mut lock(), device));
-    cuMemGetDefaultMemPool: |pool: Out<u64>, location: In<CUmemLocation>, kind: u32| {
+    cuDeviceGetDefaultMemPool: |pool: OutRef<u64>, device: i32|
+        pool.set(default_pool(&mut lock(), device)?);
+    cuDeviceGetMemPool: |pool: OutRef<u64>, device: i32|
+        pool.set(current_pool(&mut lock(), device)?);
+    cuMemGetDefaultMemPool: |pool: OutRef<u64>, location: In<CUmemLocation>, kind: u32| {
         let device = device_of(location, kind)?;
-        pool.set_with(|| default_pool(&mut lock(), device))
+        pool.set(default_pool(&mut lock(), device)?)
     };
-    cuMemGetMemPool: |pool: Out<u64>, location: In<CUmemLocation>, kind: u32| {
+    cuMemGetMemPool: |pool: OutRef<u64>, location: In<CUmemLocation>, kind: u32| {
         let device = device_of(location, kind)?;
-        pool.set_with(|| current_pool(&mut lock(), device))
+        pool.set(current_pool(&mut lock(), device)?)
     };
     cuMemSetMemPool: |state: Locked, location: In<CUmemLocation>, kind: u32, pool: u64|
         set_current(state, device_of(location, kind)?, pool);
@@ -75,9 +75,8 @@ fn allocate_from(state: &mut State, pool: u64, size: u64) -> Answer<u64> {
     valid_if(size != 0)?;
     let address = state.allocate(size, Purpose::Pool(pool), 0)?;
     let used = used(state, pool);
-    if let Some(pool) = state.pools.get_mut(&pool) {
-        pool.high = pool.high.max(used);
-    }
+    let pool = state.pools.find_mut(pool)?;
+    pool.high = pool.high.max(used);
     Ok(address)
 }
 
@@ -204,9 +203,7 @@ fn set_access(mut state: Locked, pool: u64, list: In<CUmemAccessDesc>, count: us
         invalid_if(location.id == device && flags != READ_WRITE)?;
         accesses.push((location.id, flags));
     }
-    if let Some(pool) = state.pools.get_mut(&pool) {
-        pool.peers.extend(accesses);
-    }
+    state.pools.find_mut(pool)?.peers.extend(accesses);
     Ok(())
 }
 

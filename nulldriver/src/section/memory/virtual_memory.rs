@@ -29,8 +29,8 @@ entries! {
     cuMemSetAccess: set_access;
     cuMemGetAccess: get_access;
     cuMemGetAllocationGranularity: get_allocation_granularity;
-    cuMemGetAllocationPropertiesFromHandle: |result: Out<CUmemAllocationProp>, handle: u64|
-        result.set_with(|| Ok(lock().memory_handles.find(handle)?.properties));
+    cuMemGetAllocationPropertiesFromHandle: |result: OutRef<CUmemAllocationProp>, handle: u64|
+        result.set(lock().memory_handles.find(handle)?.properties);
     cuMemRetainAllocationHandle: retain;
 }
 
@@ -200,11 +200,10 @@ fn get_access(flags: Out<u64>, location: In<CUmemLocation>, address: u64) -> Ans
 }
 
 fn get_allocation_granularity(
-    size: Out<usize>,
+    size: OutRef<usize>,
     properties: In<CUmemAllocationProp>,
     option: u32,
 ) -> Answer {
-    size.check()?;
     check_properties(&properties.get()?)?;
     // Minimum or recommended: both 2 MiB.
     invalid_if(option > 1)?;

@@ -7,7 +7,7 @@ use crate::call::answer::{
     STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
     STREAM_CAPTURE_WRONG_THREAD, invalid_if, reject_if,
 };
-use crate::call::argument::{Argument, Call, In, LEGACY, Out, OutRef, Stream};
+use crate::call::argument::{In, LEGACY, Newer, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, replace_mode, this_thread};
 use crate::object::graph::{Dependency, Edge, read_dependencies};
@@ -20,18 +20,11 @@ entries! {
     cuStreamBeginCaptureToGraph: begin_to_graph;
     cuStreamEndCapture: end;
     cuStreamIsCapturing: is_capturing;
-    [symbol] cuStreamGetCaptureInfo: |stream: Stream, status: Out<u32>, id: Out<u64>|
-        info(stream, status, id, Outputs::none());
-    [symbol] cuStreamGetCaptureInfo_v2:
-        |stream: Stream, status: Out<u32>, id: Out<u64>, outputs: Outputs<false>|
-        info(stream, status, id, outputs);
-    [symbol] cuStreamGetCaptureInfo_v3:
-        |stream: Stream, status: Out<u32>, id: Out<u64>, outputs: Outputs<true>|
-        info(stream, status, id, outputs);
-    [symbol] cuStreamUpdateCaptureDependencies:
-        |stream: Stream, nodes: In<u64>, count: usize, flags: u32|
-        update(stream, nodes, In::at(0), count, flags);
-    [symbol] cuStreamUpdateCaptureDependencies_v2: update;
+    [symbol] cuStreamGetCaptureInfo: info::<false, false>;
+    [symbol] cuStreamGetCaptureInfo_v2: info::<true, false>;
+    [symbol] cuStreamGetCaptureInfo_v3: info::<true, true>;
+    [symbol] cuStreamUpdateCaptureDependencies: update::<false>;
+    [symbol] cuStreamUpdateCaptureDependencies_v2: update::<true>;
     cuThreadExchangeStreamCaptureMode: exchange_mode;
 }
 
@@ -116,8 +109,7 @@ fn end(mut state: Locked, stream: Stream, graph: Out<u64>) -> Answer {
     graph.set(0)?;
     if is_own {
         let destructors = state.remove_graph(made);
-        drop(state);
-        run_destructors(destructors);
+        run_destructors(state, destructors)?;
     }
     Err(failure)
 }
@@ -160,49 +152,16 @@ fn is_capturing(state: Locked, stream: Stream, status: OutRef<u32>) -> Answer {
     status.set(status_of(&state, stream)?)
 }
 
-/// Optional outputs of `cuStreamGetCaptureInfo`; those of the third version have edge data.
-struct Outputs<const WITH_DATA: bool> {
-    graph: Out<u64>,
-    nodes: Out<u64>,
-    data: Out<u64>,
-    count: Out<u64>,
-}
-
-impl Outputs<false> {
-    fn none() -> Self {
-        Outputs {
-            graph: Out::at(0),
-            nodes: Out::at(0),
-            data: Out::at(0),
-            count: Out::at(0),
-        }
-    }
-}
-
-impl<const WITH_DATA: bool> Argument for Outputs<WITH_DATA> {
-    const WORDS: usize = 3 + WITH_DATA as usize;
-
-    fn read(call: &Call, index: usize) -> Answer<Self> {
-        Ok(Outputs {
-            graph: Out::read(call, index)?,
-            nodes: Out::read(call, index + 1)?,
-            data: match WITH_DATA {
-                true => Out::read(call, index + 2)?,
-                false => Out::at(0),
-            },
-            count: Out::read(call, index + 2 + usize::from(WITH_DATA))?,
-        })
-    }
-}
-
-fn info<const WITH_DATA: bool>(
+/// The optional outputs of `cuStreamGetCaptureInfo`; the first version has none.
+fn info<const HAS_OUTPUTS: bool, const HAS_DATA: bool>(
+    mut state: Locked,
     stream: Stream,
-    status: Out<u32>,
+    status: OutRef<u32>,
     id: Out<u64>,
-    outputs: Outputs<WITH_DATA>,
+    [graph, nodes_at]: [Newer<Out<u64>, HAS_OUTPUTS>; 2],
+    data_at: Newer<Out<u64>, HAS_DATA>,
+    count: Newer<Out<u64>, HAS_OUTPUTS>,
 ) -> Answer {
-    let mut state = lock();
-    status.check()?;
     let now = status_of(&state, stream)?;
     status.set(now)?;
     if now != ACTIVE {
@@ -213,29 +172,42 @@ fn info<const WITH_DATA: bool>(
     let captures = state.captures.get_mut();
     let (number, after) = captures.streams[&key].clone();
     let has_data = after.iter().any(|(_, edge)| *edge != Edge::default());
-    let is_lossy = has_data && outputs.data.is_null() && !outputs.nodes.is_null();
+    let is_given = |out: Out<u64>| !out.is_null();
+    let is_lossy = has_data && !data_at.0.is_some_and(is_given) && nodes_at.0.is_some_and(is_given);
     invalid_if(is_lossy)?;
     let capture = captures.open.get_mut(&number).ok_or(ILLEGAL_STATE)?;
     id.set_if(number);
-    outputs.graph.set_if(capture.graph);
     let nodes: Box<[u64]> = after.iter().map(|(node, _)| *node).collect();
     let data: Box<[u64]> = after
         .iter()
         .map(|(_, edge)| u64::from_le_bytes(*edge))
         .collect();
-    outputs.nodes.set_if(nodes.as_ptr() as u64);
-    outputs.data.set_if(data.as_ptr() as u64);
-    outputs.count.set_if(nodes.len() as u64);
+    for (out, value) in [
+        (graph.0, capture.graph),
+        (nodes_at.0, nodes.as_ptr() as u64),
+        (data_at.0, data.as_ptr() as u64),
+        (count.0, nodes.len() as u64),
+    ] {
+        if let Some(out) = out {
+            out.set_if(value);
+        }
+    }
     capture.lent.extend([nodes, data]);
     Ok(())
 }
 
-fn update(stream: Stream, nodes: In<u64>, data: In<Edge>, count: usize, flags: u32) -> Answer {
+fn update<const HAS_DATA: bool>(
+    mut state: Locked,
+    stream: Stream,
+    nodes: In<u64>,
+    data: Newer<In<Edge>, HAS_DATA>,
+    count: usize,
+    flags: u32,
+) -> Answer {
     const ADD: u32 = 0;
     const SET: u32 = 1;
-    let mut state = lock();
     state.check_stream(stream)?;
-    let new = read_dependencies(nodes, data, count)?;
+    let new = read_dependencies(nodes, data.0.unwrap_or(In::at(0)), count)?;
     let key = state.capture_of(stream)?.ok_or(ILLEGAL_STATE)?;
     let captures = state.captures.get_mut();
     let graph = captures.open[&captures.streams[&key].0].graph;

@@ -17,7 +17,8 @@ use crate::state::{Current, Locked, State, lock};
 use crate::work::memory_operation::{self, Value};
 
 entries! {
-    cuStreamCreate: |state: Current, stream: OutRef<u64>, flags: u32| create(state, stream, flags, 0);
+    cuStreamCreate: |state: Current, stream: OutRef<u64>, flags: u32|
+        create(state, stream, flags, 0);
     cuStreamCreateWithPriority: create;
     cuStreamDestroy: destroy;
     cuStreamGetPriority: |stream: Stream, priority: Out<i32>|

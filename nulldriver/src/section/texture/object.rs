@@ -18,7 +18,8 @@ entries! {
         result.set(state.textures.find(texture)?.resource);
     cuTexObjectGetTextureDesc: |state: Current, result: Out<CUDA_TEXTURE_DESC>, texture: u64|
         result.set(state.textures.find(texture)?.sampler);
-    cuTexObjectGetResourceViewDesc: |state: Current, result: Out<CUDA_RESOURCE_VIEW_DESC>, texture: u64|
+    cuTexObjectGetResourceViewDesc:
+        |state: Current, result: Out<CUDA_RESOURCE_VIEW_DESC>, texture: u64|
         result.set(state.textures.find(texture)?.view.ok_or(INVALID_VALUE)?);
     cuSurfObjectCreate: create_surface;
     cuSurfObjectDestroy: destroy_surface;
