@@ -244,16 +244,20 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// An argument that only the newer variants of a function have.
-#[derive(Clone, Copy)]
-pub(crate) struct Newer<T, const IS_NEWER: bool>(pub(crate) Option<T>);
+/// `Extra<Stream, ASYNC>` is the last argument of an asynchronous function.
+pub(crate) const ASYNC: bool = true;
+pub(crate) const SYNC: bool = false;
 
-impl<T: Argument, const IS_NEWER: bool> Argument for Newer<T, IS_NEWER> {
-    const WORDS: usize = if IS_NEWER { T::WORDS } else { 0 };
+/// An argument that only some variants of a function have.
+#[derive(Clone, Copy)]
+pub(crate) struct Extra<T, const IS_GIVEN: bool>(pub(crate) Option<T>);
+
+impl<T: Argument, const IS_GIVEN: bool> Argument for Extra<T, IS_GIVEN> {
+    const WORDS: usize = if IS_GIVEN { T::WORDS } else { 0 };
 
     fn read(call: &Call, index: usize) -> Answer<Self> {
-        let argument = IS_NEWER.then(|| T::read(call, index));
-        argument.transpose().map(Newer)
+        let argument = IS_GIVEN.then(|| T::read(call, index));
+        argument.transpose().map(Extra)
     }
 }
 

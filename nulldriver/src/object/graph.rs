@@ -64,11 +64,6 @@ pub(crate) struct UserObject {
     pub(crate) data: u64,
 }
 
-/// Destructors of user objects (function and argument), to be run while the state is not locked.
-#[must_use]
-#[derive(Default)]
-pub(crate) struct Destructors(pub(crate) Vec<(u64, u64)>);
-
 /// Reads dependencies and the data of their edges, which may be missing.
 pub(crate) fn read_dependencies(
     nodes: In<u64>,

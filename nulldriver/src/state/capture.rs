@@ -52,6 +52,16 @@ impl State {
         Ok(None)
     }
 
+    /// Checks the stream of a function that may have none, and returns the capture that its work
+    /// goes into.
+    pub(crate) fn site_of(&self, stream: Option<Stream>) -> Answer<Option<Key>> {
+        let Some(stream) = stream else {
+            return Ok(None);
+        };
+        self.check_stream(stream)?;
+        self.capture_of(stream)
+    }
+
     /// Invalidates the captures of a context that blocking streams take part in; whether there are
     /// any.
     fn invalidate_blocking(&self, context: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::call::answer::{Answer, invalid_if};
-use crate::object::graph::{Dependency, Destructors, Graph, Node};
+use crate::object::graph::{Dependency, Graph, Node};
 use crate::object::work::Work;
 use crate::state::store::State;
 
@@ -95,10 +95,9 @@ impl State {
     }
 
     /// Removes a node from its graph, with the graphs in it.
-    pub(crate) fn remove_node(&mut self, handle: u64) -> Destructors {
-        let mut destructors = Destructors::default();
+    pub(crate) fn remove_node(&mut self, handle: u64) {
         let Some(node) = self.nodes.remove(handle) else {
-            return destructors;
+            return;
         };
         if let Some(graph) = self.graphs.get_mut(&node.graph) {
             graph.nodes.retain(|&other| other != handle);
@@ -109,22 +108,19 @@ impl State {
             }
         }
         for inner in node.work.inner_graphs() {
-            destructors.0.extend(self.remove_graph(inner).0);
+            self.remove_graph(inner);
         }
-        destructors
     }
 
     /// Destroys a graph and everything in it.
-    pub(crate) fn remove_graph(&mut self, handle: u64) -> Destructors {
-        let mut destructors = Destructors::default();
+    pub(crate) fn remove_graph(&mut self, handle: u64) {
         let Some(graph) = self.graphs.remove(handle) else {
-            return destructors;
+            return;
         };
         for node in graph.nodes {
-            destructors.0.extend(self.remove_node(node).0);
+            self.remove_node(node);
         }
-        destructors.0.extend(self.drop_references(&graph.objects).0);
-        destructors
+        self.drop_references(&graph.objects);
     }
 
     /// Whether a graph has nodes that allocate or free, in inner graphs too.
@@ -170,18 +166,16 @@ impl State {
     }
 
     /// Drops references to user objects.
-    pub(crate) fn drop_references(&mut self, objects: &HashMap<u64, u32>) -> Destructors {
-        let mut destructors = Destructors::default();
+    pub(crate) fn drop_references(&mut self, objects: &HashMap<u64, u32>) {
         for (&handle, &count) in objects {
             let Ok(object) = self.user_objects.find_mut(handle) else {
                 continue;
             };
             object.references = object.references.saturating_sub(u64::from(count));
             if object.references == 0 {
-                destructors.0.push((object.destroy, object.data));
+                self.destructors.push((object.destroy, object.data));
                 self.user_objects.remove(handle);
             }
         }
-        destructors
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) nodes: Table<Node>,
     pub(crate) execs: Table<Exec>,
     pub(crate) user_objects: Table<UserObject>,
+    /// Destructors of ended user objects with their arguments; `run_destructors` takes them.
+    pub(crate) destructors: Vec<(u64, u64)>,
     /// By handle of a condition: the default value, if one is assigned at each launch.
     pub(crate) conditions: HashMap<u64, Option<u32>>,
     /// Memory of allocation nodes while it is not allocated.

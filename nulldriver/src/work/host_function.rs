@@ -9,7 +9,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cutape_driver::types::CUresult;
 
 use crate::call::answer::{Answer, OUT_OF_MEMORY, SUCCESS, valid_if};
-use crate::object::graph::Destructors;
 use crate::state::Locked;
 
 /// A function and its arguments.
@@ -56,10 +55,11 @@ pub(crate) fn run(function: HostFunction) -> Answer {
     finished.recv().map_err(|_| OUT_OF_MEMORY)
 }
 
-/// Unlocks the state and runs destructors of user objects.
-pub(crate) fn run_destructors(state: Locked, destructors: Destructors) -> Answer {
+/// Unlocks the state and runs the destructors of ended user objects.
+pub(crate) fn run_destructors(mut state: Locked) -> Answer {
+    let destructors = std::mem::take(&mut state.destructors);
     drop(state);
-    for (entry, data) in destructors.0 {
+    for (entry, data) in destructors {
         // A destructor has no result.
         let _ = run(HostFunction::Function { entry, data });
     }

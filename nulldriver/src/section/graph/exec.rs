@@ -164,8 +164,8 @@ fn destroy(mut state: Locked, exec: u64) -> Answer {
     {
         graph.instances = graph.instances.saturating_sub(1);
     }
-    let destructors = state.drop_references(&removed.objects);
-    run_destructors(state, destructors)
+    state.drop_references(&removed.objects);
+    run_destructors(state)
 }
 
 fn get_flags(exec: u64, flags: OutRef<u64>) -> Answer {

@@ -1,7 +1,7 @@
 //! Graph Management: graphs, their nodes and the edges between them.
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if};
-use crate::call::argument::{In, Newer, Out, OutRef, Text};
+use crate::call::argument::{Extra, In, Out, OutRef, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::graph::{Dependency, Edge, MAX_COUNT, read_dependencies};
@@ -41,8 +41,8 @@ fn create(graph: OutRef<u64>, flags: u32) -> Answer {
 fn destroy(mut state: Locked, graph: u64) -> Answer {
     // The graph of a node is destroyed with it.
     invalid_if(state.graphs.find(graph)?.owner.is_some())?;
-    let destructors = state.remove_graph(graph);
-    run_destructors(state, destructors)
+    state.remove_graph(graph);
+    run_destructors(state)
 }
 
 fn clone(mut state: Locked, copy: OutRef<u64>, original: u64) -> Answer {
@@ -115,7 +115,7 @@ fn get_edges<const HAS_DATA: bool>(
     graph: u64,
     from: Out<u64>,
     to: Out<u64>,
-    data: Newer<Out<Edge>, HAS_DATA>,
+    data: Extra<Out<Edge>, HAS_DATA>,
     count: OutRef<u64>,
 ) -> Answer {
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
@@ -153,7 +153,7 @@ fn get_dependencies<const HAS_DATA: bool>(
     state: Locked,
     node: u64,
     list: Out<u64>,
-    data: Newer<Out<Edge>, HAS_DATA>,
+    data: Extra<Out<Edge>, HAS_DATA>,
     count: OutRef<u64>,
 ) -> Answer {
     write_neighbours(&state.nodes.find(node)?.after, list, data.0, *count)
@@ -163,7 +163,7 @@ fn get_dependents<const HAS_DATA: bool>(
     state: Locked,
     node: u64,
     list: Out<u64>,
-    data: Newer<Out<Edge>, HAS_DATA>,
+    data: Extra<Out<Edge>, HAS_DATA>,
     count: OutRef<u64>,
 ) -> Answer {
     let nodes = &state.graphs.find(state.nodes.find(node)?.graph)?.nodes;
@@ -182,7 +182,7 @@ fn connect<const ADD: bool, const HAS_DATA: bool>(
     graph: u64,
     from: In<u64>,
     to: In<u64>,
-    data: Newer<In<Edge>, HAS_DATA>,
+    data: Extra<In<Edge>, HAS_DATA>,
     count: usize,
 ) -> Answer {
     state.graphs.find(graph)?;
@@ -214,8 +214,8 @@ fn connect<const ADD: bool, const HAS_DATA: bool>(
 fn destroy_node(mut state: Locked, node: u64) -> Answer {
     // Memory nodes stay as long as their graph (graph memory nodes).
     reject_if(state.nodes.find(node)?.work.is_memory(), NOT_SUPPORTED)?;
-    let destructors = state.remove_node(node);
-    run_destructors(state, destructors)
+    state.remove_node(node);
+    run_destructors(state)
 }
 
 fn print(state: Locked, graph: u64, path: Text, _flags: u32) -> Answer {

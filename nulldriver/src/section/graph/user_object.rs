@@ -45,8 +45,8 @@ fn retain(object: u64, count: u32) -> Answer {
 
 fn release(mut state: Locked, object: u64, count: u32) -> Answer {
     check(&mut state, object, count)?;
-    let destructors = state.drop_references(&HashMap::from([(object, count)]));
-    run_destructors(state, destructors)
+    state.drop_references(&HashMap::from([(object, count)]));
+    run_destructors(state)
 }
 
 fn graph_retain(graph: u64, object: u64, count: u32, flags: u32) -> Answer {
@@ -72,6 +72,6 @@ fn graph_release(mut state: Locked, graph: u64, object: u64, count: u32) -> Answ
     let held = state.graphs.find_mut(graph)?.objects.get_mut(&object);
     let held = held.filter(|held| **held >= count).ok_or(INVALID_VALUE)?;
     *held -= count;
-    let destructors = state.drop_references(&HashMap::from([(object, count)]));
-    run_destructors(state, destructors)
+    state.drop_references(&HashMap::from([(object, count)]));
+    run_destructors(state)
 }

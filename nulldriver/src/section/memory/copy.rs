@@ -3,7 +3,7 @@
 use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
 
 use crate::call::answer::{Answer, INVALID_CONTEXT, invalid_if, require};
-use crate::call::argument::{In, Stream, arguments};
+use crate::call::argument::{ASYNC, Extra, In, SYNC, Stream, arguments};
 use crate::call::entry::entries;
 use crate::object::memory::move_bytes;
 use crate::state::{Current, State, lock};
@@ -13,31 +13,31 @@ use crate::work::copy::{DEVICE, HOST, UNIFIED, apply, moves, sides, volume_moves
 use crate::work::node;
 
 entries! {
-    cuMemcpy: |to: u64, from: u64, size: u64| linear(Any(to), Any(from), size);
-    cuMemcpyHtoD: |to: u64, from: u64, size: u64| linear(Device(to), Any(from), size);
-    cuMemcpyDtoH: |to: u64, from: u64, size: u64| linear(Any(to), Device(from), size);
-    cuMemcpyDtoD: |to: u64, from: u64, size: u64| linear(Device(to), Device(from), size);
+    cuMemcpy: |to: u64, from: u64, size: u64| linear(None, Any(to), Any(from), size);
+    cuMemcpyHtoD: |to: u64, from: u64, size: u64| linear(None, Device(to), Any(from), size);
+    cuMemcpyDtoH: |to: u64, from: u64, size: u64| linear(None, Any(to), Device(from), size);
+    cuMemcpyDtoD: |to: u64, from: u64, size: u64| linear(None, Device(to), Device(from), size);
     cuMemcpyAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear_on(stream, Any(to), Any(from), size);
+        linear(Some(stream), Any(to), Any(from), size);
     cuMemcpyHtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear_on(stream, Device(to), Any(from), size);
+        linear(Some(stream), Device(to), Any(from), size);
     cuMemcpyDtoHAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear_on(stream, Any(to), Device(from), size);
+        linear(Some(stream), Any(to), Device(from), size);
     cuMemcpyDtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear_on(stream, Device(to), Device(from), size);
+        linear(Some(stream), Device(to), Device(from), size);
     cuMemcpyPeer: |sides: PeerSides, size: u64| {
         sides.check()?;
-        linear(Device(sides.to), Device(sides.from), size)
+        linear(None, Device(sides.to), Device(sides.from), size)
     };
     cuMemcpyPeerAsync: |sides: PeerSides, size: u64, stream: Stream| {
         sides.check()?;
-        linear_on(stream, Device(sides.to), Device(sides.from), size)
+        linear(Some(stream), Device(sides.to), Device(sides.from), size)
     };
-    cuMemcpy2D: plane;
-    cuMemcpy2DUnaligned: plane;
-    cuMemcpy2DAsync: plane_on;
-    cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>| volume(&lock(), || copy.get());
-    cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, stream: Stream| volume_on(stream, || copy.get());
+    cuMemcpy2D: plane::<SYNC>;
+    cuMemcpy2DUnaligned: plane::<SYNC>;
+    cuMemcpy2DAsync: plane::<ASYNC>;
+    cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>| volume(None, || copy.get());
+    cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, stream: Stream| volume(Some(stream), || copy.get());
     cuMemcpy3DPeer: volume_peer;
     cuMemcpy3DPeerAsync: |state: Current, copy: In<CUDA_MEMCPY3D_PEER>, stream: Stream| {
         state.check_uncaptured(stream)?;
@@ -82,57 +82,45 @@ fn check_contexts(state: &State, contexts: [u64; 2]) -> Answer {
     require(is_alive, INVALID_CONTEXT)
 }
 
-fn copy(state: &State, to: Row, from: Row, size: u64) -> Answer {
-    state.current()?;
+fn linear(stream: Option<Stream>, to: Row, from: Row, size: u64) -> Answer {
+    let mut state = lock();
+    let site = state.site_of(stream)?;
+    let context = state.current()?;
+    if let Some(site) = site {
+        let mut params = CUDA_MEMCPY3D::default();
+        (params.srcDevice, params.srcMemoryType.0) = place_of(from, to);
+        (params.dstDevice, params.dstMemoryType.0) = place_of(to, from);
+        params.srcHost = params.srcDevice as *const _;
+        params.dstHost = params.dstDevice as *mut _;
+        (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
+        let work = node::copy(&state, params, context)?;
+        return state.add_captured(site, work);
+    }
     if size > 0 {
-        let target = to.segments(state, size)?;
-        move_bytes(&target, &from.segments(state, size)?);
+        let target = to.segments(&state, size)?;
+        move_bytes(&target, &from.segments(&state, size)?);
     }
     Ok(())
 }
 
-fn linear(to: Row, from: Row, size: u64) -> Answer {
-    copy(&lock(), to, from, size)
-}
-
-fn linear_on(stream: Stream, to: Row, from: Row, size: u64) -> Answer {
+fn volume(stream: Option<Stream>, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
     let mut state = lock();
-    state.check_stream(stream)?;
-    let Some(site) = state.capture_of(stream)? else {
-        return copy(&state, to, from, size);
-    };
-    let mut params = CUDA_MEMCPY3D::default();
-    (params.srcDevice, params.srcMemoryType.0) = place_of(from, to);
-    (params.dstDevice, params.dstMemoryType.0) = place_of(to, from);
-    params.srcHost = params.srcDevice as *const _;
-    params.dstHost = params.dstDevice as *mut _;
-    (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
-    let work = node::copy(&state, params, state.current()?)?;
-    state.add_captured(site, work)
-}
-
-fn volume(state: &State, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
-    state.current()?;
-    apply(&volume_moves(state, &copy()?)?);
+    let site = state.site_of(stream)?;
+    let context = state.current()?;
+    let copy = copy()?;
+    if let Some(site) = site {
+        let work = node::copy(&state, copy, context)?;
+        return state.add_captured(site, work);
+    }
+    apply(&volume_moves(&state, &copy)?);
     Ok(())
 }
 
-fn volume_on(stream: Stream, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
-    let mut state = lock();
-    state.check_stream(stream)?;
-    let Some(site) = state.capture_of(stream)? else {
-        return volume(&state, copy);
-    };
-    let work = node::copy(&state, copy()?, state.current()?)?;
-    state.add_captured(site, work)
-}
-
-fn plane(copy: In<CUDA_MEMCPY2D>) -> Answer {
-    volume(&lock(), || copy.get().map(node::widen_copy))
-}
-
-fn plane_on(copy: In<CUDA_MEMCPY2D>, stream: Stream) -> Answer {
-    volume_on(stream, || copy.get().map(node::widen_copy))
+fn plane<const IS_ASYNC: bool>(
+    copy: In<CUDA_MEMCPY2D>,
+    Extra(stream): Extra<Stream, IS_ASYNC>,
+) -> Answer {
+    volume(stream, || copy.get().map(node::widen_copy))
 }
 
 fn volume_peer(state: Current, copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {

@@ -7,7 +7,7 @@ use crate::call::answer::{
     STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
     STREAM_CAPTURE_WRONG_THREAD, invalid_if, reject_if,
 };
-use crate::call::argument::{In, LEGACY, Newer, Out, OutRef, Stream};
+use crate::call::argument::{Extra, In, LEGACY, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, replace_mode, this_thread};
 use crate::object::graph::{Dependency, Edge, read_dependencies};
@@ -108,8 +108,8 @@ fn end(mut state: Locked, stream: Stream, graph: Out<u64>) -> Answer {
     };
     graph.set(0)?;
     if is_own {
-        let destructors = state.remove_graph(made);
-        run_destructors(state, destructors)?;
+        state.remove_graph(made);
+        run_destructors(state)?;
     }
     Err(failure)
 }
@@ -158,9 +158,9 @@ fn info<const HAS_OUTPUTS: bool, const HAS_DATA: bool>(
     stream: Stream,
     status: OutRef<u32>,
     id: Out<u64>,
-    [graph, nodes_at]: [Newer<Out<u64>, HAS_OUTPUTS>; 2],
-    data_at: Newer<Out<u64>, HAS_DATA>,
-    count: Newer<Out<u64>, HAS_OUTPUTS>,
+    [graph, nodes_at]: [Extra<Out<u64>, HAS_OUTPUTS>; 2],
+    data_at: Extra<Out<u64>, HAS_DATA>,
+    count: Extra<Out<u64>, HAS_OUTPUTS>,
 ) -> Answer {
     let now = status_of(&state, stream)?;
     status.set(now)?;
@@ -200,7 +200,7 @@ fn update<const HAS_DATA: bool>(
     mut state: Locked,
     stream: Stream,
     nodes: In<u64>,
-    data: Newer<In<Edge>, HAS_DATA>,
+    data: Extra<In<Edge>, HAS_DATA>,
     count: usize,
     flags: u32,
 ) -> Answer {
