@@ -11,9 +11,11 @@ use crate::work::compile::{compile, compile_file};
 
 entries! {
     cuModuleLoad: load_file;
-    cuModuleLoadData: load_data;
-    cuModuleLoadDataEx: load_data_with;
-    cuModuleLoadFatBinary: load_data;
+    cuModuleLoadData: |state: Current, module: OutRef<u64>, image: u64|
+        load_data(state, module, image, 0, In::at(0), In::at(0));
+    cuModuleLoadDataEx: load_data;
+    cuModuleLoadFatBinary: |state: Current, module: OutRef<u64>, image: u64|
+        load_data(state, module, image, 0, In::at(0), In::at(0));
     cuModuleUnload: unload;
     cuModuleGetLoadingMode: get_loading_mode;
     cuModuleGetFunction: get_function;
@@ -28,12 +30,7 @@ fn load_file(mut state: Current, module: OutRef<u64>, path: Text) -> Answer {
     module.set(state.load_module(code, 0)?)
 }
 
-fn load_data(mut state: Current, module: OutRef<u64>, image: u64) -> Answer {
-    let code = compile(image, &mut Options::none(), state.capability())?;
-    module.set(state.load_module(code, 0)?)
-}
-
-fn load_data_with(
+fn load_data(
     mut state: Current,
     module: OutRef<u64>,
     image: u64,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use cutape_driver::types::CUuuid;
+use cutape_registry::Function;
 
 use crate::call::answer::{Answer, NOT_FOUND, invalid_if};
 use crate::call::argument::{AddressOf, In, Out, OutRef, Text};
@@ -33,64 +34,33 @@ enum Status {
     VersionNotSufficient = 2,
 }
 
-/// Variants of a name: (version, symbol).
-#[derive(Default)]
-struct Family {
-    plain: Vec<(i32, &'static str)>,
-    per_thread: Vec<(i32, &'static str)>,
-}
-
-static FAMILIES: LazyLock<HashMap<&'static str, Family>> = LazyLock::new(|| {
-    let mut families: HashMap<&str, Family> = HashMap::new();
-    for line in VERSIONS.lines() {
-        let Some((symbol, version)) = line.split_once(' ') else {
-            continue;
-        };
-        let Ok(version) = version.parse() else {
-            continue;
-        };
-        let whole = symbol
-            .strip_suffix("_ptsz")
-            .or_else(|| symbol.strip_suffix("_ptds"));
-        let name = without_version(whole.unwrap_or(symbol));
-        let family = families.entry(name).or_default();
-        let list = if whole.is_some() {
-            &mut family.per_thread
-        } else {
-            &mut family.plain
-        };
-        list.push((version, symbol));
+/// The variants of each documented name, with the version of the API that introduced them.
+static VARIANTS: LazyLock<HashMap<&str, Vec<(i32, &Function)>>> = LazyLock::new(|| {
+    let mut variants: HashMap<&str, Vec<_>> = HashMap::new();
+    let parse = |line: &str| {
+        let (symbol, version) = line.split_once(' ')?;
+        Some((version.parse().ok()?, cutape_registry::function(symbol)?))
+    };
+    for (version, function) in VERSIONS.lines().filter_map(parse) {
+        let of_name = variants.entry(function.base).or_default();
+        of_name.push((version, function));
     }
-    families
+    variants
 });
 
-fn without_version(name: &str) -> &str {
-    match name.rsplit_once("_v") {
-        Some((base, digits))
-            if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            base
-        }
-        _ => name,
-    }
-}
-
 /// The symbol that a name means for a version of the API.
-fn resolve(name: &str, version: i32, flags: u64) -> Result<&'static str, Status> {
-    let family = FAMILIES.get(name).ok_or(Status::NotFound)?;
-    let newest = |list: &[(i32, &'static str)]| {
-        list.iter()
-            .filter(|variant| variant.0 <= version)
+fn resolve(name: &str, version: i32, flags: u64) -> Result<&'static Function, Status> {
+    let variants = VARIANTS.get(name).ok_or(Status::NotFound)?;
+    let newest = |per_thread| {
+        let known = variants.iter().filter(|variant| variant.0 <= version);
+        known
+            .filter(|variant| variant.1.per_thread == per_thread)
             .max_by_key(|variant| variant.0)
-            .map(|variant| variant.1)
     };
-    let per_thread = if flags & PER_THREAD != 0 {
-        newest(&family.per_thread)
-    } else {
-        None
-    };
-    per_thread
-        .or_else(|| newest(&family.plain))
+    let per_thread = newest(true).filter(|_| flags & PER_THREAD != 0);
+    let found = per_thread.or_else(|| newest(false));
+    found
+        .map(|variant| variant.1)
         .ok_or(Status::VersionNotSufficient)
 }
 
@@ -111,10 +81,7 @@ fn look_up(
     invalid_if(flags & !FLAGS != 0 || flags == FLAGS || version < 2000)?;
     // A driver knows no symbol newer than itself.
     let symbol = resolve(&name, version.min(settings::get().version), flags);
-    let entry = symbol
-        .ok()
-        .and_then(cutape_registry::function)
-        .and_then(|function| address_of(function.id));
+    let entry = symbol.ok().and_then(|function| address_of(function.id));
     address.set_if(entry.map_or(0, |pointer| pointer as u64));
     Ok(symbol.err().unwrap_or(Status::Success))
 }
@@ -173,7 +140,7 @@ mod tests {
         ];
         for (name, version, flags, expected) in rows {
             assert_eq!(
-                resolve(name, version, flags),
+                resolve(name, version, flags).map(|function| function.name),
                 expected,
                 "{name} {version} {flags}"
             );

@@ -7,12 +7,14 @@ use std::sync::LazyLock;
 use cutape_registry::enumeration;
 
 use crate::call::answer::{Answer, valid_if};
-use crate::call::argument::Out;
+use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 
 entries! {
-    cuGetErrorName: get_name;
-    cuGetErrorString: get_string;
+    cuGetErrorName: |code: u32, text: OutRef<u64>|
+        answer(TEXTS.get(&code).map(|texts| &texts.0), *text);
+    cuGetErrorString: |code: u32, text: OutRef<u64>|
+        answer(TEXTS.get(&code).map(|texts| &texts.1), *text);
 }
 
 /// Name and description of every code, as C strings that live as long as the process.
@@ -37,17 +39,8 @@ static TEXTS: LazyLock<HashMap<u32, (CString, CString)>> = LazyLock::new(|| {
     texts
 });
 
-fn get_name(code: u32, text: Out<u64>) -> Answer {
-    answer(TEXTS.get(&code).map(|texts| &texts.0), text)
-}
-
-fn get_string(code: u32, text: Out<u64>) -> Answer {
-    answer(TEXTS.get(&code).map(|texts| &texts.1), text)
-}
-
 /// An unknown code gives NULL and INVALID_VALUE (cuGetErrorName).
 fn answer(found: Option<&CString>, text: Out<u64>) -> Answer {
-    text.check()?;
     text.set_if(found.map_or(0, |string| string.as_ptr() as u64));
     valid_if(found.is_some())
 }

@@ -7,7 +7,7 @@ use cutape_driver::types::{
 
 use crate::call::answer::{
     Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
-    require, valid_if,
+    valid_if,
 };
 use crate::call::argument::{In, Out, OutRef, Stream, arguments};
 use crate::call::entry::entries;
@@ -40,18 +40,21 @@ entries! {
     cuMipmappedArrayCreate: create_levels;
     cuMipmappedArrayGetLevel: get_level;
     cuMipmappedArrayDestroy: |levels: u64| remove_levels(&mut lock(), levels);
-    cuArrayGetPlane: |plane: Out<u64>, array: u64|
-        check_array(plane, array).and(Err(INVALID_VALUE));
-    cuArrayGetSparseProperties: |result: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: u64|
-        check_array(result, array).and(Err(INVALID_VALUE));
+    // No array has several planes, is sparse or is mapped later: INVALID_VALUE
+    // (cuArrayGetSparseProperties).
+    cuArrayGetPlane: |_plane: OutRef<u64>, array: u64|
+        lock().arrays.find(array).and(Err(INVALID_VALUE));
+    cuArrayGetSparseProperties: |_result: OutRef<CUDA_ARRAY_SPARSE_PROPERTIES>, array: u64|
+        lock().arrays.find(array).and(Err(INVALID_VALUE));
     cuArrayGetMemoryRequirements:
-        |result: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: u64, device: i32|
-        check_array(result, array).and(check_device(device)).and(Err(INVALID_VALUE));
-    cuMipmappedArrayGetSparseProperties: |result: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, levels: u64|
-        check_levels(result, levels).and(Err(INVALID_VALUE));
+        |_result: OutRef<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: u64, device: i32|
+        lock().arrays.find(array).and(check_device(device)).and(Err(INVALID_VALUE));
+    cuMipmappedArrayGetSparseProperties:
+        |_result: OutRef<CUDA_ARRAY_SPARSE_PROPERTIES>, levels: u64|
+        lock().mipmapped.find(levels).and(Err(INVALID_VALUE));
     cuMipmappedArrayGetMemoryRequirements:
-        |result: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, levels: u64, device: i32|
-        check_levels(result, levels).and(check_device(device)).and(Err(INVALID_VALUE));
+        |_result: OutRef<CUDA_ARRAY_MEMORY_REQUIREMENTS>, levels: u64, device: i32|
+        lock().mipmapped.find(levels).and(check_device(device)).and(Err(INVALID_VALUE));
 }
 
 arguments! {
@@ -217,18 +220,4 @@ fn get_descriptor(state: Locked, shape: Out<CUDA_ARRAY_DESCRIPTOR>, array: u64) 
 
 fn get_descriptor_3d(state: Locked, shape: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: u64) -> Answer {
     shape.set(state.arrays.find(array)?.shape)
-}
-
-/// Checks a query about arrays of kinds that do not exist here (several planes, sparse, deferred
-/// mapping). Its answer is INVALID_VALUE (cuArrayGetSparseProperties).
-fn check_array<T>(result: Out<T>, array: u64) -> Answer {
-    result.check()?;
-    lock().arrays.find(array).map(|_| ())
-}
-
-/// The same about mipmapped arrays.
-fn check_levels<T>(result: Out<T>, levels: u64) -> Answer {
-    result.check()?;
-    let is_known = lock().mipmapped.contains_key(&levels);
-    require(is_known, INVALID_HANDLE)
 }

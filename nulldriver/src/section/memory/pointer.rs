@@ -90,16 +90,10 @@ fn value_of(state: &State, attribute: u32, address: u64) -> Answer<u64> {
         return valid_if(has_value).map(|()| 0);
     };
     Ok(match attribute {
-        1 => info.context, // CONTEXT
-        2 => {
-            if info.device.is_some() {
-                2
-            } else {
-                1
-            }
-        } // MEMORY_TYPE
-        3 => address,      // DEVICE_POINTER
-        4 if info.is_host_accessible => address, // HOST_POINTER
+        1 => info.context,                                   // CONTEXT
+        2 => u64::from(1 + u8::from(info.device.is_some())), // MEMORY_TYPE: host, device
+        3 => address,                                        // DEVICE_POINTER
+        4 if info.is_host_accessible => address,             // HOST_POINTER
         4 => return Err(INVALID_VALUE),
         SYNC_MEMOPS => u64::from(info.sync_memops),
         7 | 20 => info.id, // BUFFER_ID, MEMORY_BLOCK_ID
