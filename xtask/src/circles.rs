@@ -101,9 +101,7 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
         checked.insert(name);
     }
     if let Some(unknown) = packages.iter().find(|name| !checked.contains(**name)) {
-        return Err(Failure::new(format!(
-            "{unknown} is not a crate of this workspace"
-        )));
+        return Err(failure!("{unknown} is not a crate of this workspace"));
     }
     if problems.is_empty() {
         return Ok(());
@@ -112,8 +110,7 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+    let failed = |error: &dyn std::fmt::Display| failure!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     toml::from_str(&text).map_err(|error| failed(&error))
 }
@@ -142,19 +139,15 @@ fn edges(
     }
     let said = output(&mut command)?;
     if !said.status.success() {
-        return Err(Failure::new(format!(
+        return Err(failure!(
             "{} failed ({}): {}",
             shown(&command),
             said.status,
             String::from_utf8_lossy(&said.stderr).trim()
-        )));
+        ));
     }
-    read(&String::from_utf8_lossy(&said.stdout)).ok_or_else(|| {
-        Failure::new(format!(
-            "{} printed an edge in an unknown form",
-            shown(&command)
-        ))
-    })
+    read(&String::from_utf8_lossy(&said.stdout))
+        .ok_or_else(|| failure!("{} printed an edge in an unknown form", shown(&command)))
 }
 
 /// The edges between modules in a graph in the DOT language, whose lines are `"a" [label=...]; //

@@ -1,13 +1,12 @@
 //! `coverage`: what is recorded, replayed and called by a test program, by section of the manual.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
-use crate::Failure;
 use crate::members::Facts;
 use crate::semantics::{self, Class};
 use crate::signatures::{Function, Signatures, Types, base_name};
+use crate::{Failure, files};
 
 const PROGRAMS: &str = "tests/programs";
 
@@ -81,21 +80,16 @@ pub(crate) fn run(root: &Path) -> Result<(), Failure> {
 
 /// Collects the documented names that the C files below a folder call, except the generated header.
 fn calls_below(folder: &Path, called: &mut BTreeSet<String>) -> Result<(), Failure> {
-    let listing = fs::read_dir(folder)
-        .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
-    for entry in listing.flatten() {
-        let path = entry.path();
+    for path in files::list(folder) {
         if path.is_dir() {
             if !path.ends_with("include") {
                 calls_below(&path, called)?;
             }
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "c" || extension == "h")
+        } else if ["c", "h"]
+            .iter()
+            .any(|end| files::has_extension(&path, end))
         {
-            let text = fs::read_to_string(&path)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            called.extend(calls(&text));
+            called.extend(calls(&files::read(&path)?));
         }
     }
     Ok(())
@@ -104,26 +98,16 @@ fn calls_below(folder: &Path, called: &mut BTreeSet<String>) -> Result<(), Failu
 /// The documented names that a C text calls, or contains as a string, outside comments.
 fn calls(text: &str) -> BTreeSet<String> {
     let text = without_comments(text);
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = BTreeSet::new();
-    let mut rest = text.as_str();
-    let mut before = ' ';
-    while let Some(first) = rest.chars().next() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(rest.len());
-        if end == 0 {
-            before = first;
-            rest = &rest[first.len_utf8()..];
-            continue;
-        }
-        let (word, after) = rest.split_at(end);
+    for (start, _) in text.match_indices("cu") {
+        let (before, rest) = text.split_at(start);
+        let (word, after) = rest.split_at(rest.find(|c| !is_in_word(c)).unwrap_or(rest.len()));
         let is_call = after.trim_start().starts_with('(');
-        let is_string = before == '"' && after.starts_with('"');
-        if word.starts_with("cu") && (is_call || is_string) {
+        let is_string = before.ends_with('"') && after.starts_with('"');
+        if !before.ends_with(is_in_word) && (is_call || is_string) {
             found.insert(base_name(word).to_owned());
         }
-        rest = after;
-        before = ' ';
     }
     found
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::Failure;
 use crate::step::{cargo, is_installed, output, run, shown, target};
+use crate::{Failure, files};
 
 /// The rule that `check` must find broken.
 const RULE: &str = "link-cubin-after-destroy";
@@ -28,15 +28,11 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
         "cutape-audit",
         "cutape-nulldriver",
     ] {
-        run(&mut cargo(
-            root,
-            &["build", "--quiet", "--package", package],
-        ))?;
+        run(cargo(root, "build --quiet --package").arg(package))?;
     }
     let built = target(root).join("debug");
     let folder = built.join("demo");
-    fs::create_dir_all(&folder)
-        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
+    files::make_folder(&folder)?;
     let demo = Demo {
         root,
         cutape: built.join("cutape"),
@@ -58,8 +54,7 @@ impl Demo<'_> {
         let _ = fs::remove_file(&trace);
         let driver = self.folder.join("libcuda.so.1");
         let _ = fs::remove_file(&driver);
-        fs::copy(built.join("libcutape_null.so"), &driver)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", driver.display())))?;
+        files::copy(&built.join("libcutape_null.so"), &driver)?;
 
         println!("\nA C program that links two PTX inputs and runs the result. It has one bug.");
         let mut compile = self.command("cc");
@@ -124,10 +119,7 @@ impl Demo<'_> {
         if output.status.code() == Some(code) {
             return Ok(output);
         }
-        Err(Failure::new(format!(
-            "{}; expected status {code}",
-            output.status
-        )))
+        Err(failure!("{}; expected status {code}", output.status))
     }
 }
 
@@ -135,7 +127,7 @@ impl Demo<'_> {
 /// the module's load.
 fn is_explained(text: &str) -> Result<(), Failure> {
     if !text.contains(RULE) {
-        return Err(Failure::new(format!("the finding {RULE} is missing")));
+        return Err(failure!("the finding {RULE} is missing"));
     }
     let chain = text
         .lines()
@@ -144,11 +136,9 @@ fn is_explained(text: &str) -> Result<(), Failure> {
         .collect::<String>();
     let mut rest = chain.as_str();
     for word in CHAIN {
-        let at = rest.find(word).ok_or_else(|| {
-            Failure::new(format!(
-                "the finding's chain does not name `{word}`: {chain}"
-            ))
-        })?;
+        let at = rest
+            .find(word)
+            .ok_or_else(|| failure!("the finding's chain does not name `{word}`: {chain}"))?;
         rest = &rest[at + word.len()..];
     }
     Ok(())

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::Failure;
 use crate::step::{self, output, run};
+use crate::{Failure, files};
 
 /// The version that the crate frida-gum is made for.
 pub(crate) const VERSION: &str = "17.9.5";
@@ -29,21 +29,11 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
     make.args(["-m", "venv", "--clear"]).arg(&folder);
     let mut install = Command::new(&python);
     install
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--retries",
-            "1",
-        ])
+        .args("-m pip install --quiet --disable-pip-version-check --retries 1".split(' '))
         .arg(wheel);
     for command in [&mut make, &mut install] {
         run(command).map_err(|failure| {
-            Failure::new(format!(
-                "cannot install Frida {VERSION}: {failure}; set {WHEEL} to its wheel"
-            ))
+            failure!("cannot install Frida {VERSION}: {failure}; set {WHEEL} to its wheel")
         })?;
     }
     works(root, &python)?;
@@ -53,16 +43,16 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
 /// Fails unless that Python can bring Frida's agent into another process.
 fn works(root: &Path, python: &Path) -> Result<(), Failure> {
     if !python.is_file() {
-        return Err(Failure::new(format!("{}: no such file", python.display())));
+        return Err(files::failed(python, "no such file"));
     }
     let tried = output(Command::new(python).arg(program(root)).arg("--try"))?;
     if tried.status.success() {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(failure!(
         "Frida cannot enter a process: {}",
         String::from_utf8_lossy(&tried.stderr).trim()
-    )))
+    ))
 }
 
 fn program(root: &Path) -> PathBuf {
@@ -90,7 +80,7 @@ impl Bridge {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| Failure::new(format!("{}: {error}", python.display())))?;
+            .map_err(|error| files::failed(python, error))?;
         let mut bridge = Self { process, socket };
         if bridge.line()? != "ready\n" {
             return Err(Failure::new("bridge.py ended; its output has the reason"));
@@ -129,7 +119,7 @@ impl Bridge {
             // A buffer of one byte keeps nothing that a later call would miss.
             BufReader::with_capacity(1, stdout)
                 .read_line(&mut line)
-                .map_err(|error| Failure::new(format!("bridge.py: {error}")))?;
+                .map_err(|error| failure!("bridge.py: {error}"))?;
         }
         Ok(line)
     }

@@ -3,13 +3,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Failure;
 use crate::frida::{self, Bridge};
 use crate::step::{self, cargo, run};
+use crate::{Failure, files};
 
 /// Names the folder of frida-gum's development kit: the prebuilt library and its header.
 const DEVKIT: &str = "CUTAPE_GUM_DEVKIT";
@@ -41,10 +40,10 @@ impl Library {
         };
         for file in ["libfrida-gum.a", "frida-gum.h"] {
             if !folder.join(file).is_file() {
-                return Err(Failure::new(format!(
+                return Err(failure!(
                     "{DEVKIT}: no {file} in {}; set it to the folder of frida-gum-devkit",
                     folder.display()
-                )));
+                ));
             }
         }
         println!("using frida-gum in {}", folder.display());
@@ -56,19 +55,9 @@ impl Library {
         let work = work(root)?;
         let mut build = cargo(
             root,
-            &[
-                "rustc",
-                "--quiet",
-                "-p",
-                "cutape-interposer",
-                "--features",
-                "gum",
-                "--profile",
-                profile,
-                "--",
-                "-L",
-            ],
+            "rustc --quiet -p cutape-interposer --features gum --profile",
         );
+        build.args([profile, "--", "-L"]);
         match self {
             Self::Devkit(folder) => {
                 build.arg(native(folder));
@@ -90,8 +79,7 @@ impl Library {
         let built = step::target(root)
             .join(folder)
             .join("libcutape_interposer.so");
-        fs::copy(&built, output).map_err(|error| failed(&built, &error))?;
-        Ok(())
+        files::copy(&built, output)
     }
 
     /// Compiles the bridge or the stub into a folder of its own.
@@ -101,7 +89,7 @@ impl Library {
             _ => "engine",
         };
         let folder = work.join(name);
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        files::make_folder(&folder)?;
         let object = folder.join("object.o");
         run(Command::new("cc")
             .args(["-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-c"])
@@ -143,11 +131,7 @@ pub(crate) fn test_with_frida(root: &Path) -> Result<(), Failure> {
 /// Measures a call with each backend, gum with Frida's Python package.
 pub(crate) fn bench_with_frida(root: &Path) -> Result<(), Failure> {
     let (bridge, variables) = bridged(root, "shim")?;
-    let done = run(cargo(
-        root,
-        &["bench", "-p", "cutape-benches", "--bench", "backends"],
-    )
-    .envs(variables));
+    let done = run(cargo(root, "bench -p cutape-benches --bench backends").envs(variables));
     bridge.finish().and(done)
 }
 
@@ -178,32 +162,18 @@ fn tests(
     words: &[&str],
     variables: &[(&'static str, OsString)],
 ) -> Result<(), Failure> {
-    let words = [
-        &[
-            "test",
-            "--quiet",
-            "-p",
-            "cutape-tests",
-            "--test",
-            test,
-            "--",
-        ][..],
-        words,
-    ];
-    run(cargo(root, &words.concat()).envs(variables.iter().cloned()))
+    let mut command = cargo(root, "test --quiet -p cutape-tests --test");
+    command.args([test, "--"]).args(words);
+    run(command.envs(variables.iter().cloned()))
 }
 
 /// The folder in which this task builds.
 fn work(root: &Path) -> Result<PathBuf, Failure> {
     let work = step::target(root).join("gum");
-    fs::create_dir_all(&work).map_err(|error| failed(&work, &error))?;
+    files::make_folder(&work)?;
     Ok(work)
 }
 
 fn native(folder: &Path) -> String {
     format!("native={}", folder.display())
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Failure, step};
+use crate::{Failure, files, step};
 
 const BASELINE: &str = "benches/instructions.txt";
 const LOOPS: [&str; 12] = [
@@ -46,11 +46,8 @@ pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
         let added = bench
             .per_call(call, true)?
             .checked_sub(bench.per_call(call, false)?);
-        let added = added.ok_or_else(|| {
-            Failure::new(format!(
-                "{call}: fewer instructions with recording than without"
-            ))
-        })?;
+        let added = added
+            .ok_or_else(|| failure!("{call}: fewer instructions with recording than without"))?;
         counts.insert(call, added);
     }
     let path = root.join(BASELINE);
@@ -59,7 +56,7 @@ pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
             .iter()
             .map(|(call, count)| format!("{call} {count}\n"));
         let text = format!("{compiler}\n{}", lines.collect::<String>());
-        fs::write(&path, &text).map_err(|error| failed(&path, &error))?;
+        files::write(&path, &text)?;
         print!("{text}");
         return Ok(());
     }
@@ -67,7 +64,7 @@ pub(crate) fn run(root: &Path, is_update: bool) -> Result<(), Failure> {
 }
 
 fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<(), Failure> {
-    let text = fs::read_to_string(path).map_err(|error| failed(path, &error))?;
+    let text = files::read(path)?;
     let mut lines = text.lines();
     let known = lines.next().unwrap_or_default();
     if known != compiler {
@@ -84,9 +81,9 @@ fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<
         };
         let before: u64 = before
             .parse()
-            .map_err(|_| Failure::new(format!("{BASELINE}: not a count: {line}")))?;
+            .map_err(|_| failure!("{BASELINE}: not a count: {line}"))?;
         let Some(&now) = counts.get(call) else {
-            return Err(Failure::new(format!("{BASELINE}: unknown call {call}")));
+            return Err(failure!("{BASELINE}: unknown call {call}"));
         };
         println!("{call:<8} {before:>5} -> {now:>5} instructions that recording adds to a call");
         if now * 100 > before * (100 + ALLOWANCE) {
@@ -96,11 +93,11 @@ fn compare(path: &Path, compiler: &str, counts: &BTreeMap<&str, u64>) -> Result<
     if grown.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(failure!(
         "recording adds over {ALLOWANCE} % more instructions than in {BASELINE}: {}; reduce them, \
          or run `cargo xtask instructions --update` and give the reason in the commit",
         grown.join(", ")
-    )))
+    ))
 }
 
 /// The version of the compiler.
@@ -108,10 +105,6 @@ fn compiler() -> Result<String, Failure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = step::output(Command::new(rustc).arg("--version"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
 }
 
 struct Bench {
@@ -124,39 +117,19 @@ impl Bench {
     /// Builds the library as it is shipped, a stub driver, and a program that calls the driver in a
     /// loop.
     fn build(root: &Path) -> Result<Self, Failure> {
-        let package = [
-            "build",
-            "--quiet",
-            "--profile",
-            "shim",
-            "-p",
-            "cutape-interposer",
-        ];
-        step::run(&mut step::cargo(root, &package))?;
+        let build = "build --quiet --profile shim -p cutape-interposer";
+        step::run(&mut step::cargo(root, build))?;
         let target = step::target(root);
         let folder = target.join("instructions");
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
-        let library = folder.join("libcuda.so.1");
-        let built = target.join("shim/libcutape_interposer.so");
-        fs::copy(&built, &library).map_err(|error| failed(&built, &error))?;
-        // In a folder of its own, where the bare program finds it by its SONAME.
         let bare = folder.join("bare");
-        fs::create_dir_all(&bare).map_err(|error| failed(&bare, &error))?;
+        files::make_folder(&bare)?;
+        let built = target.join("shim/libcutape_interposer.so");
+        files::copy(&built, &folder.join("libcuda.so.1"))?;
+        // In a folder of its own, where the bare program finds it by its SONAME.
         let (driver, program) = (bare.join("libcuda.so.1"), folder.join("call_cost"));
-        let compile = |source: &str, file: &Path| {
-            let mut command = Command::new("cc");
-            command
-                .current_dir(root)
-                .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Werror"])
-                .arg("-Itests/programs/include")
-                .arg(source)
-                .arg("-o")
-                .arg(file);
-            command
-        };
-        let mut command = compile("benches/programs/stub_driver.c", &driver);
+        let mut command = step::cc(root, "-O2", "benches/programs/stub_driver.c", &driver);
         step::run(command.args(["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"]))?;
-        let mut command = compile("tests/gpu/bench/call_cost.c", &program);
+        let mut command = step::cc(root, "-O2", "tests/gpu/bench/call_cost.c", &program);
         step::run(command.arg(&driver).arg("-pthread"))?;
         Ok(Self {
             folder,
@@ -199,7 +172,7 @@ impl Bench {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         said.lines()
             .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok())
-            .ok_or_else(|| Failure::new(format!("valgrind: no count in its output:\n{said}")))
+            .ok_or_else(|| failure!("valgrind: no count in its output:\n{said}"))
     }
 }
 

@@ -1,11 +1,19 @@
 //! Build tasks of the project. `cargo xtask` lists them.
 
+/// A `Failure` with a message that is made as by `format!`.
+macro_rules! failure {
+    ($($message:tt)*) => {
+        crate::Failure::new(format!($($message)*))
+    };
+}
+
 mod ci;
 mod circles;
 mod codegen;
 mod coverage;
 mod demo;
 mod families;
+mod files;
 mod frida;
 mod gum;
 #[cfg(feature = "import")]

@@ -2,12 +2,11 @@
 //! of attribute values.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
-use crate::Failure;
 use crate::kinds::{handle_kind, is_address, known_kind};
 use crate::signatures::{FlatField, Shape, Struct, Types, flat};
+use crate::{Failure, files};
 
 /// The folder of semantics, from the root of the repository.
 pub(crate) const SEMANTICS: &str = "registry/semantics";
@@ -280,10 +279,10 @@ fn meaning_of(words: &str) -> Result<String, String> {
 
 fn read(root: &Path, name: &str) -> Result<BTreeMap<String, BTreeMap<String, String>>, Failure> {
     let path = root.join(SEMANTICS).join(name);
-    let Ok(text) = fs::read_to_string(&path) else {
-        return Ok(BTreeMap::new());
-    };
-    toml::from_str(&text).map_err(|error| Failure::new(format!("{SEMANTICS}/{name}: {error}")))
+    match path.exists() {
+        true => files::read_toml(&path),
+        false => Ok(BTreeMap::new()),
+    }
 }
 
 #[cfg(test)]

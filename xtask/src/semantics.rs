@@ -1,16 +1,15 @@
 //! Reads `registry/semantics` and `registry/rules`, and joins them to the signatures.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::Failure;
-use crate::families;
 use crate::members::{ATTRIBUTES, Facts, SEMANTICS, STRUCTS};
 use crate::roles::{self, Role};
 use crate::signatures::{Function, Shape, Signatures, Types};
+use crate::{families, files};
 
 const KINDS: &str = "kinds.toml";
 /// Enums that cuda.h has as macros which begin with that name.
@@ -376,26 +375,16 @@ fn check_flags(types: &Types<'_>, function: &Function, name: &str) -> Result<(),
 
 /// Name from the root and text of each TOML file of a folder, sorted; empty if there is no folder.
 fn toml_files(root: &Path, folder: &str) -> Result<Vec<(String, String)>, Failure> {
-    let Ok(listing) = fs::read_dir(root.join(folder)) else {
-        return Ok(Vec::new());
-    };
-    let mut paths: Vec<PathBuf> = listing
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
+    let paths = files::list(&root.join(folder)).into_iter();
+    paths
+        .filter(|path| files::has_extension(path, "toml"))
+        .map(|path| {
+            Ok((
+                format!("{folder}/{}", files::name(&path)),
+                files::read(&path)?,
+            ))
         })
-        .collect();
-    paths.sort();
-    let mut files = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.push((format!("{folder}/{name}"), text));
-    }
-    Ok(files)
+        .collect()
 }
 
 /// The line of a function's table, or of its name in a list.

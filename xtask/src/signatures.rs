@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::Failure;
+use crate::{Failure, files};
 
 /// The documented name: without `_ptsz`/`_ptds` and without `_vN`.
 pub(crate) fn base_name(symbol: &str) -> &str {
@@ -141,7 +141,9 @@ impl Signatures {
     pub(crate) fn load(root: &Path) -> Result<Self, Failure> {
         let mut all = Signatures::default();
         for name in HEADERS.into_iter().chain(OTHERS) {
-            let mut file: Signatures = read(&root.join(FOLDER).join(format!("{name}.toml")))?;
+            let mut file: Signatures =
+                files::read_toml(&root.join(FOLDER).join(format!("{name}.toml")))
+                    .map_err(|failure| failure!("{failure}; run `cargo xtask import`"))?;
             for function in &mut file.functions {
                 name.clone_into(&mut function.header);
             }
@@ -155,10 +157,11 @@ impl Signatures {
         all.functions.sort_by_key(|function| function.id);
         for (position, function) in all.functions.iter().enumerate() {
             if usize::from(function.id) != position {
-                return Err(Failure::new(format!(
+                return Err(failure!(
                     "{FOLDER}: ids are not 0, 1, 2, ...: {} has {} at position {position}",
-                    function.name, function.id
-                )));
+                    function.name,
+                    function.id
+                ));
             }
         }
         Ok(all)
@@ -290,16 +293,6 @@ pub(crate) fn number(name: &str) -> Option<&'static str> {
 /// The bytes in a width word.
 pub(crate) fn width_bytes(width: &str) -> Option<u32> {
     width.get(1..)?.parse().ok()
-}
-
-fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!(
-            "{}: {error}; run `cargo xtask import`",
-            path.display()
-        ))
-    })?;
-    toml::from_str(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// A member with a dotted name and its offset in the whole struct.

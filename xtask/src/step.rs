@@ -1,14 +1,29 @@
 //! Commands that a task runs. The message of a failed one has the command line.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Failure;
 
-/// The cargo that runs this task, in the root of the repository.
-pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
+/// The cargo that runs this task, in the root of the repository. `words` has no quoted ones.
+pub(crate) fn cargo(root: &Path, words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(words).current_dir(root);
+    command.args(words.split(' ')).current_dir(root);
+    command
+}
+
+/// A compiler for C programs that include the header of the test programs; the caller adds
+/// libraries.
+pub(crate) fn cc(root: &Path, level: &str, source: impl AsRef<OsStr>, output: &Path) -> Command {
+    let mut command = Command::new("cc");
+    command
+        .current_dir(root)
+        .args(["-std=gnu11", level, "-g", "-Wall", "-Werror"])
+        .arg("-Itests/programs/include")
+        .arg(source)
+        .arg("-o")
+        .arg(output);
     command
 }
 
@@ -25,10 +40,10 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(failure!(
         "failed ({status}); run it again: {}",
         shown(command)
-    )))
+    ))
 }
 
 /// Runs it and returns its output.
@@ -39,10 +54,10 @@ pub(crate) fn output(command: &mut Command) -> Result<Output, Failure> {
 }
 
 fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
-    Failure::new(format!(
+    failure!(
         "cannot run {}: {error}",
         command.get_program().to_string_lossy()
-    ))
+    )
 }
 
 /// Whether a program is in PATH. `libclang`: whether bindgen finds the library. `frida`: whether

@@ -45,7 +45,7 @@ pub(crate) fn install(root: &Path) -> Result<(), Failure> {
             println!("{name} {version} is installed");
             continue;
         }
-        let mut install = cargo(root, &["install", "--quiet", "--locked", "--debug"]);
+        let mut install = cargo(root, "install --quiet --locked --debug");
         install.env("CARGO_PROFILE_DEV_DEBUG", "0");
         if name == "cargo-modules" {
             for library in HOT {

@@ -275,11 +275,11 @@ fn defaults(input: &Input<'_>, text: &mut String) -> Result<(), Failure> {
                 _ => entry.symbol.clone(),
             };
             if !symbols.contains(symbol.as_str()) {
-                return Err(Failure::new(format!(
+                return Err(failure!(
                     "registry/signatures/macros.toml: {} stands for {symbol}, which no header \
                      declares",
                     entry.base
-                )));
+                ));
             }
             if symbol != entry.base {
                 let _ = writeln!(text, "#define {} {symbol}", entry.base);

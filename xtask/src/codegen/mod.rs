@@ -9,6 +9,7 @@ mod text;
 use std::fs;
 use std::path::Path;
 
+use crate::files;
 use crate::members::Facts;
 use crate::semantics::{self, Meaning};
 use crate::signatures::{Function, Signatures, Types};
@@ -43,26 +44,20 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<(), Failure> {
         if check {
             continue;
         }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
-                .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
-        }
-        fs::write(&path, text)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        files::write(&path, text)?;
     }
     let left_over = pages::left_over(root, &files);
     for name in &left_over {
         stale.push(name.as_str());
         if !check {
-            fs::remove_file(root.join(name))
-                .map_err(|error| Failure::new(format!("{name}: {error}")))?;
+            fs::remove_file(root.join(name)).map_err(|error| failure!("{name}: {error}"))?;
         }
     }
     if check && !stale.is_empty() {
-        return Err(Failure::new(format!(
+        return Err(failure!(
             "stale, run `cargo xtask codegen`: {}",
             stale.join(" ")
-        )));
+        ));
     }
     println!(
         "{} generated files, {}",

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use super::Input;
 use crate::Failure;
+use crate::files;
 use crate::semantics::{Class, Rule, word};
 
 /// The folder of the rule pages; it holds nothing else.
@@ -17,8 +17,8 @@ const BANNER: &str =
 const NOT_REPLAYED: &str = "docs/not-replayed.md";
 /// Lines of the pages are no longer than that, outside tables.
 const WIDTH: usize = 100;
-/// Folders of test programs that break rules.
-const PROGRAMS: [&str; 3] = ["rules", "misuse", "demo"];
+/// Folders of test programs that break rules, sorted.
+const PROGRAMS: [&str; 3] = ["demo", "misuse", "rules"];
 
 /// The index, and a page for each rule.
 pub(super) fn rules(root: &Path, rules: &[Rule]) -> Result<Vec<(String, String)>, Failure> {
@@ -33,17 +33,12 @@ pub(super) fn rules(root: &Path, rules: &[Rule]) -> Result<Vec<(String, String)>
 }
 
 /// Pages of rules that were removed: files of that folder that are not among the generated ones.
-pub(super) fn left_over(root: &Path, files: &[(String, String)]) -> Vec<String> {
-    let Ok(listing) = fs::read_dir(root.join(FOLDER)) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> = listing
-        .flatten()
-        .map(|entry| format!("{FOLDER}/{}", entry.file_name().to_string_lossy()))
-        .filter(|name| name.ends_with(".md") && !files.iter().any(|file| file.0 == *name))
-        .collect();
-    names.sort();
-    names
+pub(super) fn left_over(root: &Path, generated: &[(String, String)]) -> Vec<String> {
+    let pages = files::list(&root.join(FOLDER)).into_iter();
+    pages
+        .map(|path| format!("{FOLDER}/{}", files::name(&path)))
+        .filter(|name| name.ends_with(".md") && !generated.iter().any(|file| file.0 == *name))
+        .collect()
 }
 
 /// The programs that break each rule on purpose, by rule id: they have a line `// expect: ID`.
@@ -51,17 +46,12 @@ fn examples(root: &Path) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let mut examples: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in PROGRAMS {
         let folder = format!("tests/programs/{group}");
-        // The tests generate pages in a folder without programs.
-        let Ok(listing) = fs::read_dir(root.join(&folder)) else {
-            continue;
-        };
-        for entry in listing.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
+        for path in files::list(&root.join(&folder)) {
+            let name = files::name(&path);
             if !name.ends_with(".c") {
                 continue;
             }
-            let text = fs::read_to_string(entry.path())
-                .map_err(|error| Failure::new(format!("{folder}/{name}: {error}")))?;
+            let text = files::read(&path)?;
             let ids = text
                 .lines()
                 .take_while(|line| line.starts_with("//"))
@@ -75,7 +65,6 @@ fn examples(root: &Path) -> Result<BTreeMap<String, Vec<String>>, Failure> {
             }
         }
     }
-    examples.values_mut().for_each(|programs| programs.sort());
     Ok(examples)
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Toolkit;
-use crate::Failure;
+use crate::step::run;
+use crate::{Failure, files};
 
 /// Version, requirement, digest, and the folder of the headers in the wheel; oldest first.
 const WHEELS: [(&str, &str, &str, &str); 2] = [
@@ -57,21 +58,12 @@ pub(super) fn toolkits(work: &Path) -> Result<Vec<Toolkit>, Failure> {
         let folder = work.join(version);
         let include = folder.join(inside);
         if !include.join("cuda.h").is_file() {
-            std::fs::create_dir_all(&folder).map_err(|error| wrote(&folder, &error))?;
             let pinned = folder.join("requirements.txt");
-            std::fs::write(&pinned, format!("{requirement} --hash=sha256:{digest}\n"))
-                .map_err(|error| wrote(&pinned, &error))?;
-            let download = [
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--require-hashes",
-            ];
+            files::write(&pinned, &format!("{requirement} --hash=sha256:{digest}\n"))?;
+            let download = "-m pip download --quiet --no-deps --require-hashes";
             python(
                 Command::new("python3")
-                    .args(download)
+                    .args(download.split(' '))
                     .arg("-d")
                     .arg(&folder)
                     .arg("-r")
@@ -97,34 +89,17 @@ pub(super) fn write_stubs(work: &Path) -> Result<PathBuf, Failure> {
                #include <cudaVDPAU.h>\n#include <cudaProfiler.h>\n";
     let own = [("cudaProfiler.h", PROFILER), ("cuda_everything.h", all)];
     for (name, text) in STUBS.into_iter().chain(own) {
-        let path = folder.join(name);
-        let parent = path.parent().unwrap_or(&folder);
-        std::fs::create_dir_all(parent).map_err(|error| wrote(parent, &error))?;
-        std::fs::write(&path, text).map_err(|error| wrote(&path, &error))?;
+        files::write(&folder.join(name), text)?;
     }
     Ok(folder)
 }
 
 fn wheel(folder: &Path) -> Result<PathBuf, Failure> {
-    let entries = std::fs::read_dir(folder).map_err(|error| wrote(folder, &error))?;
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .ok_or_else(|| Failure::new(format!("{}: pip downloaded no wheel", folder.display())))
+    let mut files = files::list(folder).into_iter();
+    let wheel = files.find(|path| files::has_extension(path, "whl"));
+    wheel.ok_or_else(|| files::failed(folder, "pip downloaded no wheel"))
 }
 
 fn python(command: &mut Command) -> Result<(), Failure> {
-    let status = command.status().map_err(|error| {
-        Failure::new(format!("python3: {error}; import needs python3 with pip"))
-    })?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::new(format!("{command:?} failed: {status}")))
-    }
-}
-
-fn wrote(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
+    run(command).map_err(|failure| failure!("{failure}; import needs python3 with pip"))
 }

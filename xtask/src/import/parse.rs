@@ -76,7 +76,7 @@ pub(super) fn bindings(
     }
     let bindings = builder
         .generate()
-        .map_err(|error| Failure::new(format!("bindgen on CUDA {}: {error}", toolkit.version)))?;
+        .map_err(|error| failure!("bindgen on CUDA {}: {error}", toolkit.version))?;
     Ok(bindings.to_string())
 }
 
@@ -93,8 +93,7 @@ fn compiler_includes() -> Vec<String> {
 
 /// Reads bindgen's output.
 pub(super) fn read(text: &str) -> Result<Reading, Failure> {
-    let file = syn::parse_file(text)
-        .map_err(|error| Failure::new(format!("bindgen's output: {error}")))?;
+    let file = syn::parse_file(text).map_err(|error| failure!("bindgen's output: {error}"))?;
     let mut layouts: HashMap<String, Layout> = HashMap::new();
     let mut structs: Vec<(&syn::Ident, &str, &Fields)> = Vec::new();
     let mut unions: Vec<Fields> = Vec::new();
@@ -204,7 +203,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
         }
         let layout = layouts
             .get(&tag)
-            .ok_or_else(|| Failure::new(format!("no layout of struct {tag}")))?;
+            .ok_or_else(|| failure!("no layout of struct {tag}"))?;
         let mut members = Vec::new();
         for field in fields {
             let Some(ident) = &field.ident else { continue };
@@ -214,9 +213,9 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
                 continue;
             }
             if name.starts_with("_bitfield") {
-                return Err(Failure::new(format!(
+                return Err(failure!(
                     "struct {tag} has bit fields, which a trace cannot describe"
-                )));
+                ));
             }
             // bindgen asserts no offset of an anonymous member: `finish` computes it.
             let anonymous = name.starts_with("__bindgen_anon");
@@ -224,7 +223,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
                 Some(offset) => *offset,
                 None if kind == "union" => 0,
                 None if anonymous => UNPLACED,
-                None => return Err(Failure::new(format!("no offset of {tag}.{name}"))),
+                None => return Err(failure!("no offset of {tag}.{name}")),
             };
             let shown = if anonymous {
                 ""
@@ -316,19 +315,18 @@ fn finish(reading: &mut Reading) -> Result<(), Failure> {
         let mut end = 0_u32;
         for (member, known) in entry.members.iter_mut().zip(&known.members) {
             member.3 = types.size(&known.1).ok_or_else(|| {
-                Failure::new(format!(
+                failure!(
                     "{}.{} has type {} of unknown size",
-                    entry.name, known.0, known.1
-                ))
+                    entry.name,
+                    known.0,
+                    known.1
+                )
             })?;
             if member.2 == UNPLACED {
                 let align = match types.shape(&known.1) {
                     Some(crate::signatures::Shape::Struct(inner)) => inner.align,
                     _ => {
-                        return Err(Failure::new(format!(
-                            "{}: an anonymous member is no struct",
-                            entry.name
-                        )));
+                        return Err(failure!("{}: an anonymous member is no struct", entry.name));
                     }
                 };
                 member.2 = end.next_multiple_of(align);

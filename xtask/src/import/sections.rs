@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-use crate::Failure;
 use crate::signatures::{Constant, Default, HEADERS};
+use crate::{Failure, files};
 
 /// The header and the section of a function.
 #[derive(Clone, Debug)]
@@ -47,7 +47,8 @@ pub(super) fn of_headers(include: &Path, stubs: &Path) -> Result<Sections, Failu
     }
     for header in HEADERS {
         let name = format!("{header}.h");
-        let text = read(&include.join(&name)).or_else(|_| read(&stubs.join(&name)))?;
+        let text =
+            files::read(&include.join(&name)).or_else(|_| files::read(&stubs.join(&name)))?;
         let mut section = String::new();
         // The name of a prototype may be on the line after CUDAAPI.
         let mut lines = text.lines().peekable();
@@ -89,7 +90,7 @@ fn declared(text: &str) -> Option<&str> {
 
 /// Numbers that programs use: `#define NAME 0x10` and `#define NAME ((CUstream)0x1)`.
 pub(super) fn constants(include: &Path) -> Result<Vec<Constant>, Failure> {
-    let text = read(&include.join("cuda.h"))?;
+    let text = files::read(&include.join("cuda.h"))?;
     let mut constants = Vec::new();
     for line in text.lines() {
         let Some(rest) = line
@@ -167,12 +168,12 @@ fn macros(
         .arg(format!("-I{}", include.display()))
         .arg(stubs.join("cuda_everything.h"))
         .output()
-        .map_err(|error| Failure::new(format!("cc: {error}; import needs a C compiler")))?;
+        .map_err(|error| failure!("cc: {error}; import needs a C compiler"))?;
     if !output.status.success() {
-        return Err(Failure::new(format!(
+        return Err(failure!(
             "cc -E: {}",
             String::from_utf8_lossy(&output.stderr)
-        )));
+        ));
     }
     let ptds = flags.iter().any(|flag| flag.contains("PER_THREAD"));
     let mut found = BTreeMap::new();
@@ -211,10 +212,4 @@ fn macros(
         }
     }
     Ok(found)
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read(path)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
