@@ -9,38 +9,16 @@
 //! are written out where they are used.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::Failure;
 use crate::step::{output, shown};
-
-/// Circles that may stay, with the reason.
-const LIST: &str = "xtask/circles.toml";
+use crate::{Failure, files};
 
 /// Features that need software which is not on every machine; what they add is not looked at.
 const LEFT_OUT: [&str; 3] = ["gum", "gum-auto-download", "import"];
-
-/// `xtask/circles.toml`.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct List {
-    #[serde(default)]
-    circle: Vec<Listed>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Listed {
-    package: String,
-    /// As the tool names them, without the crate's name; the crate itself is `crate`. Without them:
-    /// every circle of the crate.
-    modules: Option<BTreeSet<String>>,
-    reason: String,
-}
 
 #[derive(Deserialize)]
 struct Manifest {
@@ -62,14 +40,13 @@ struct Package {
 
 /// Checks every crate of the workspace, or the named ones.
 pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
-    let list: List = parse(&root.join(LIST))?;
-    let workspace: Manifest = parse(&root.join("Cargo.toml"))?;
+    let workspace: Manifest = files::read_toml(&root.join("Cargo.toml"))?;
     let members = workspace.workspace.map_or_else(Vec::new, |w| w.members);
     let mut problems = Vec::new();
     let mut checked = BTreeSet::new();
     for member in members {
         let folder = root.join(member);
-        let manifest: Manifest = parse(&folder.join("Cargo.toml"))?;
+        let manifest: Manifest = files::read_toml(&folder.join("Cargo.toml"))?;
         let name = manifest.package.map_or_else(String::new, |p| p.name);
         if !packages.is_empty() && !packages.contains(&name.as_str()) {
             continue;
@@ -81,7 +58,6 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
             .collect();
         let edges = edges(root, &folder, &name, &features)?;
         let circles = circles(&edges);
-        let listed: Vec<&Listed> = list.circle.iter().filter(|c| c.package == name).collect();
         let modules: BTreeSet<&str> = edges
             .iter()
             .flat_map(|(from, to)| [from.as_str(), to.as_str()])
@@ -92,12 +68,10 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
             circles.iter().map(BTreeSet::len).sum::<usize>(),
             circles.len()
         );
-        if !packages.is_empty() {
-            for circle in &circles {
-                println!("{circle:?}{}", edges_of(circle, &edges));
-            }
-        }
-        problems.extend(compare(&name, &circles, &listed, &edges));
+        problems.extend(circles.iter().map(|circle| {
+            let edges = edges_of(circle, &edges);
+            format!("{name}: import circle, break it: {circle:?}{edges}")
+        }));
         checked.insert(name);
     }
     if let Some(unknown) = packages.iter().find(|name| !checked.contains(**name)) {
@@ -107,12 +81,6 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(problems.join("\n")))
-}
-
-fn parse<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
-    let failed = |error: &dyn std::fmt::Display| failure!("{}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
-    toml::from_str(&text).map_err(|error| failed(&error))
 }
 
 type Edge = (String, String);
@@ -187,7 +155,7 @@ fn short(path: &str) -> String {
 
 /// The sets of modules in which each can be reached from each; modules that are in none are left
 /// out.
-fn circles(edges: &BTreeSet<Edge>) -> Vec<BTreeSet<String>> {
+fn circles(edges: &BTreeSet<Edge>) -> BTreeSet<BTreeSet<String>> {
     let reachable = |start: &str| {
         let mut found = BTreeSet::new();
         let mut left = vec![start];
@@ -204,21 +172,22 @@ fn circles(edges: &BTreeSet<Edge>) -> Vec<BTreeSet<String>> {
         .iter()
         .map(|(from, _)| (from.as_str(), reachable(from)))
         .collect();
-    let mut circles = Vec::new();
-    let mut placed: BTreeSet<&str> = BTreeSet::new();
-    for (module, others) in &reached {
-        if !others.contains(module) || placed.contains(module) {
-            continue;
-        }
-        let circle: BTreeSet<&str> = others
+    let circle = |(module, others): (&&str, &BTreeSet<&str>)| -> BTreeSet<String> {
+        let is_back = |other: &&&str| {
+            reached
+                .get(*other)
+                .is_some_and(|back| back.contains(module))
+        };
+        others
             .iter()
-            .copied()
-            .filter(|other| reached.get(other).is_some_and(|back| back.contains(module)))
-            .collect();
-        placed.extend(circle.iter().copied());
-        circles.push(circle.into_iter().map(str::to_owned).collect());
-    }
-    circles
+            .filter(is_back)
+            .map(|&other| other.to_owned())
+            .collect()
+    };
+    let in_one = reached
+        .iter()
+        .filter(|(module, others)| others.contains(*module));
+    in_one.map(circle).collect()
 }
 
 /// The edges of a circle, one a line.
@@ -228,49 +197,6 @@ fn edges_of(circle: &BTreeSet<String>, edges: &BTreeSet<Edge>) -> String {
         .filter(|(from, to)| circle.contains(from) && circle.contains(to))
         .map(|(from, to)| format!("\n  {from} -> {to}"))
         .collect()
-}
-
-/// What is in the code and not in the list, and the other way round.
-fn compare(
-    package: &str,
-    circles: &[BTreeSet<String>],
-    listed: &[&Listed],
-    edges: &BTreeSet<Edge>,
-) -> Vec<String> {
-    let mut problems = Vec::new();
-    let is_listed = |circle: &BTreeSet<String>, known: &Listed| {
-        known
-            .modules
-            .as_ref()
-            .is_none_or(|modules| modules == circle)
-    };
-    for circle in circles {
-        if listed.iter().any(|known| is_listed(circle, known)) {
-            continue;
-        }
-        problems.push(format!(
-            "{package}: import circle that {LIST} does not list: {circle:?}; break it, or list it \
-             with the reason:{}",
-            edges_of(circle, edges)
-        ));
-    }
-    for known in listed {
-        let modules = known.modules.iter().flatten().cloned().collect::<Vec<_>>();
-        let modules = match modules.is_empty() {
-            true => "any of the crate".to_owned(),
-            false => modules.join(", "),
-        };
-        if !circles.iter().any(|circle| is_listed(circle, known)) {
-            problems.push(format!(
-                "{package}: {LIST} lists a circle that does not exist ({modules}); remove the entry"
-            ));
-        } else if known.reason.trim().is_empty() {
-            problems.push(format!(
-                "{package}: {LIST} gives no reason for a circle: {modules}"
-            ));
-        }
-    }
-    problems
 }
 
 #[cfg(test)]
@@ -320,40 +246,11 @@ mod tests {
                 vec![set("a b"), set("c d")],
             ),
         ] {
-            assert_eq!(circles(&graph(edges)), expected, "{edges:?}");
-        }
-    }
-
-    #[test]
-    fn circles_and_list_must_be_the_same() {
-        let edges = graph(&[("a", "b"), ("b", "a")]);
-        for (circle, listed, reason, expected) in [
-            (Some("a b"), Some("a b"), "they are one", None),
-            (Some("a b"), Some("a b"), " ", Some("no reason")),
-            (Some("a b"), None, "", Some("does not list")),
-            (
-                Some("a b"),
-                Some("a b c"),
-                "as before",
-                Some("does not list"),
-            ),
-            (Some("a b"), Some(""), "to be broken", None),
-            (None, Some("a b"), "as before", Some("does not exist")),
-            (None, Some(""), "to be broken", Some("does not exist")),
-            (None, None, "", None),
-        ] {
-            let circles: Vec<_> = circle.map(set).into_iter().collect();
-            let listed = listed.map(|modules| Listed {
-                package: "p".to_owned(),
-                modules: (!modules.is_empty()).then(|| set(modules)),
-                reason: reason.to_owned(),
-            });
-            let listed: Vec<_> = listed.iter().collect();
-            let problems = compare("p", &circles, &listed, &edges).join("\n");
-            match expected {
-                None => assert_eq!(problems, ""),
-                Some(words) => assert!(problems.contains(words), "{problems}"),
-            }
+            assert_eq!(
+                circles(&graph(edges)),
+                expected.into_iter().collect(),
+                "{edges:?}"
+            );
         }
     }
 }

@@ -70,8 +70,7 @@ usage: cargo xtask TASK
                     compare the instructions that recording adds to a call with
                     benches/instructions.txt (needs valgrind); --update: rewrite that file
   circles [PACKAGE...]
-                    compare the import circles of crates with xtask/circles.toml
-                    (needs cargo-modules)
+                    look for modules that import each other in a circle (needs cargo-modules)
   tools             install cargo-modules and cargo-deny
   ci                run all checks and tests";
 

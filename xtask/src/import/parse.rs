@@ -5,8 +5,8 @@ use std::path::Path;
 
 use quote::ToTokens;
 use syn::{
-    Expr, Fields, FnArg, ForeignItem, GenericArgument, Item, Lit, Pat, PathArguments, ReturnType,
-    Stmt, Type,
+    Expr, Field, Fields, FnArg, ForeignItem, GenericArgument, Item, Lit, Pat, PathArguments,
+    ReturnType, Stmt, Type,
 };
 
 use super::Toolkit;
@@ -95,54 +95,31 @@ fn compiler_includes() -> Vec<String> {
 pub(super) fn read(text: &str) -> Result<Reading, Failure> {
     let file = syn::parse_file(text).map_err(|error| failure!("bindgen's output: {error}"))?;
     let mut layouts: HashMap<String, Layout> = HashMap::new();
-    let mut structs: Vec<(&syn::Ident, &str, &Fields)> = Vec::new();
-    let mut unions: Vec<Fields> = Vec::new();
+    let mut structs: Vec<(&syn::Ident, &str, Vec<&Field>)> = Vec::new();
     let mut reading = Reading::default();
-    for item in &file.items {
-        if let Item::Const(constant) = item {
-            read_assertions(&constant.expr, &mut layouts);
-        }
-        if let Item::Union(union) = item {
-            unions.push(Fields::Named(union.fields.clone()));
-        }
-    }
     // The typedef of each tag: `pub use self::TAG as NAME`, `pub type NAME = TAG`.
     let mut second: HashMap<String, String> = HashMap::new();
-    let mut enums: HashMap<String, Enum> = HashMap::new();
-    let mut order: Vec<String> = Vec::new();
     // The impl with the names precedes the newtype.
     let mut values: HashMap<String, Vec<(String, i64)>> = HashMap::new();
-    let mut next_union = unions.iter();
     for item in &file.items {
         match item {
-            Item::Struct(item) if matches!(item.fields, Fields::Unnamed(_)) => {
-                let tag = item.ident.to_string();
-                let width = match &item.fields {
-                    Fields::Unnamed(fields) => {
-                        fields.unnamed.first().map(|field| c_type(&field.ty))
-                    }
-                    _ => None,
-                };
-                let width = width
-                    .as_deref()
-                    .and_then(crate::signatures::number)
-                    .unwrap_or("u4");
-                enums.insert(
-                    tag.clone(),
-                    Enum {
+            Item::Const(constant) => read_assertions(&constant.expr, &mut layouts),
+            Item::Struct(item) => match &item.fields {
+                Fields::Unnamed(fields) => {
+                    let tag = item.ident.to_string();
+                    let width = fields.unnamed.first().map(|field| c_type(&field.ty));
+                    let width = width.as_deref().and_then(crate::signatures::number);
+                    reading.enums.push(Enum {
                         name: tag.clone(),
-                        tag: tag.clone(),
-                        width: width.to_owned(),
-                        values: Vec::new(),
-                    },
-                );
-                order.push(tag);
-            }
-            Item::Struct(item) => structs.push((&item.ident, "struct", &item.fields)),
-            Item::Union(item) => {
-                if let Some(fields) = next_union.next() {
-                    structs.push((&item.ident, "union", fields));
+                        width: width.unwrap_or("u4").to_owned(),
+                        values: values.remove(&tag).unwrap_or_default(),
+                        tag,
+                    });
                 }
+                fields => structs.push((&item.ident, "struct", fields.iter().collect())),
+            },
+            Item::Union(item) => {
+                structs.push((&item.ident, "union", item.fields.named.iter().collect()));
             }
             Item::Impl(item) if item.trait_.is_none() => {
                 let tag = c_type(&item.self_ty);
@@ -185,11 +162,9 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
             _ => {}
         }
     }
-    for tag in order {
-        if let Some(mut entry) = enums.remove(&tag) {
-            entry.values = values.remove(&tag).unwrap_or_default();
-            entry.name = second.get(&tag).cloned().unwrap_or(tag);
-            reading.enums.push(entry);
+    for entry in &mut reading.enums {
+        if let Some(name) = second.get(&entry.tag) {
+            entry.name.clone_from(name);
         }
     }
     for (ident, kind, fields) in structs {
@@ -225,13 +200,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
                 None if anonymous => UNPLACED,
                 None => return Err(failure!("no offset of {tag}.{name}")),
             };
-            let shown = if anonymous {
-                ""
-            } else {
-                name.strip_suffix('_')
-                    .filter(|_| KEYWORDS.contains(&name))
-                    .unwrap_or(name)
-            };
+            let shown = if anonymous { "" } else { in_c(name) };
             members.push((shown.to_owned(), nested(&c_type(&field.ty)), offset, 0));
         }
         let name = second.get(&tag).map_or_else(|| nested(&tag), Clone::clone);
@@ -266,18 +235,28 @@ const KEYWORDS: [&str; 14] = [
     "where_",
 ];
 
+/// The name in the header.
+fn in_c(name: &str) -> &str {
+    match KEYWORDS.contains(&name) {
+        true => name.trim_end_matches('_'),
+        false => name,
+    }
+}
+
 /// The offset of an anonymous member until it is computed.
 const UNPLACED: u32 = u32::MAX;
 
 /// Removes the typedefs of structs and enums themselves, and fills in the sizes of members.
 fn finish(reading: &mut Reading) -> Result<(), Failure> {
-    let mut own: HashMap<String, String> = HashMap::new();
-    for entry in &reading.enums {
-        own.insert(entry.tag.clone(), entry.name.clone());
-    }
-    for entry in &reading.structs {
-        own.insert(entry.tag.clone(), entry.name.clone());
-    }
+    let enums = reading.enums.iter().map(|entry| (&entry.tag, &entry.name));
+    let structs = reading
+        .structs
+        .iter()
+        .map(|entry| (&entry.tag, &entry.name));
+    let own: HashMap<String, String> = enums
+        .chain(structs)
+        .map(|(tag, name)| (tag.clone(), name.clone()))
+        .collect();
     reading
         .typedefs
         .retain(|entry| own.get(&entry.target) != Some(&entry.name));
@@ -374,37 +353,25 @@ fn read_assertions(expr: &Expr, layouts: &mut HashMap<String, Layout>) {
         let Stmt::Expr(Expr::Index(index), _) = statement else {
             continue;
         };
-        let Expr::Array(label) = &*index.expr else {
+        let (Expr::Array(label), Expr::Binary(difference)) = (&*index.expr, &*index.index) else {
             continue;
         };
-        let Some(Expr::Lit(label)) = label.elems.first() else {
+        let number = number_of(&difference.right).and_then(|number| u32::try_from(number).ok());
+        let (Some(Expr::Lit(label)), Some(number)) = (label.elems.first(), number) else {
             continue;
         };
         let Lit::Str(label) = &label.lit else {
             continue;
         };
-        let Expr::Binary(difference) = &*index.index else {
-            continue;
-        };
-        let Some(number) =
-            number_of(&difference.right).and_then(|number| u32::try_from(number).ok())
-        else {
-            continue;
-        };
         let label = label.value();
-        if let Some(tag) = label.strip_prefix("Size of ") {
-            layouts.entry(tag.to_owned()).or_default().size = number;
-        } else if let Some(tag) = label.strip_prefix("Alignment of ") {
-            layouts.entry(tag.to_owned()).or_default().align = number;
-        } else if let Some((tag, field)) = label
-            .strip_prefix("Offset of field: ")
-            .and_then(|place| place.split_once("::"))
-        {
-            layouts
-                .entry(tag.to_owned())
-                .or_default()
-                .offsets
-                .insert(field.to_owned(), number);
+        let (what, place) = label.split_once(" of ").unwrap_or_default();
+        let place = place.trim_start_matches("field: ");
+        let (tag, field) = place.split_once("::").unwrap_or((place, ""));
+        let layout = layouts.entry(tag.to_owned()).or_default();
+        match what {
+            "Size" => layout.size = number,
+            "Alignment" => layout.align = number,
+            _ => drop(layout.offsets.insert(field.to_owned(), number)),
         }
     }
 }
@@ -414,14 +381,9 @@ fn prototype(signature: &syn::Signature) -> Prototype {
     for input in &signature.inputs {
         let FnArg::Typed(input) = input else { continue };
         let name = match &*input.pat {
-            Pat::Ident(pattern) => pattern.ident.to_string(),
+            Pat::Ident(pattern) => in_c(&pattern.ident.to_string()).to_owned(),
             _ => String::new(),
         };
-        let name = name
-            .strip_suffix('_')
-            .filter(|_| KEYWORDS.contains(&name.as_str()))
-            .unwrap_or(&name)
-            .to_owned();
         params.push((c_type(&input.ty), name));
     }
     Prototype {
