@@ -23,7 +23,7 @@ pub use generated::enums::ENUMS;
 pub use generated::functions::FUNCTIONS;
 pub use generated::ids as id;
 pub use generated::kinds::Kind;
-pub use generated::rules::RULES;
+pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
 pub use model::*;
 pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};

@@ -556,3 +556,168 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
 ];
+
+/// Its id.
+pub const CONTEXT_NONE_CURRENT: &str = "context-none-current";
+
+/// Its id.
+pub const CONTEXT_RESOURCE_AFTER_DESTROY: &str = "context-resource-after-destroy";
+
+/// Its id.
+pub const CONTEXT_UNBALANCED: &str = "context-unbalanced";
+
+/// Its id.
+pub const CONTEXT_USE_AFTER_DESTROY: &str = "context-use-after-destroy";
+
+/// Its id.
+pub const EVENT_ELAPSED_INVALID: &str = "event-elapsed-invalid";
+
+/// Its id.
+pub const EVENT_USE_AFTER_DESTROY: &str = "event-use-after-destroy";
+
+/// Its id.
+pub const LIBRARY_FUNCTION_ATTRIBUTE_SHADOWS_KERNEL: &str = "library-function-attribute-shadows-kernel";
+
+/// Its id.
+pub const LIBRARY_GLOBAL_WRONG_CONTEXT: &str = "library-global-wrong-context";
+
+/// Its id.
+pub const LIBRARY_KERNEL_AS_FUNCTION: &str = "library-kernel-as-function";
+
+/// Its id.
+pub const LIBRARY_PRESERVED_IMAGE_FREED: &str = "library-preserved-image-freed";
+
+/// Its id.
+pub const LIBRARY_USE_AFTER_UNLOAD: &str = "library-use-after-unload";
+
+/// Its id.
+pub const LINK_ADD_AFTER_COMPLETE: &str = "link-add-after-complete";
+
+/// Its id.
+pub const LINK_ADD_REJECTED_OPTION: &str = "link-add-rejected-option";
+
+/// Its id.
+pub const LINK_ADDRESS_SIZE_MISMATCH: &str = "link-address-size-mismatch";
+
+/// Its id.
+pub const LINK_CUBIN_AFTER_DESTROY: &str = "link-cubin-after-destroy";
+
+/// Its id.
+pub const LINK_INPUT_TYPE_MISMATCH: &str = "link-input-type-mismatch";
+
+/// Its id.
+pub const LINK_LOG_BUFFER_SHARED: &str = "link-log-buffer-shared";
+
+/// Its id.
+pub const LINK_LTO_IR_TOO_NEW: &str = "link-lto-ir-too-new";
+
+/// Its id.
+pub const LINK_NON_RELOCATABLE_INPUT: &str = "link-non-relocatable-input";
+
+/// Its id.
+pub const LINK_OPTION_CONFLICT: &str = "link-option-conflict";
+
+/// Its id.
+pub const LINK_OPTION_VALUE_BY_ADDRESS: &str = "link-option-value-by-address";
+
+/// Its id.
+pub const LINK_OPTION_VALUES_LIFETIME: &str = "link-option-values-lifetime";
+
+/// Its id.
+pub const LINK_OPTION_WITHOUT_EFFECT: &str = "link-option-without-effect";
+
+/// Its id.
+pub const LINK_PTX_UNTERMINATED: &str = "link-ptx-unterminated";
+
+/// Its id.
+pub const LINK_STATE_LEAK: &str = "link-state-leak";
+
+/// Its id.
+pub const LINK_USE_AFTER_DESTROY: &str = "link-use-after-destroy";
+
+/// Its id.
+pub const MEMORY_COPY_OUT_OF_BOUNDS: &str = "memory-copy-out-of-bounds";
+
+/// Its id.
+pub const MEMORY_DOUBLE_FREE: &str = "memory-double-free";
+
+/// Its id.
+pub const MEMORY_FREE_WRONG_KIND: &str = "memory-free-wrong-kind";
+
+/// Its id.
+pub const MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT: &str = "memory-use-after-free-kernel-argument";
+
+/// Its id.
+pub const MEMORY_USE_AFTER_FREE_OPERAND: &str = "memory-use-after-free-operand";
+
+/// Its id.
+pub const MODULE_DOUBLE_UNLOAD: &str = "module-double-unload";
+
+/// Its id.
+pub const MODULE_ENUMERATE_TRUNCATED: &str = "module-enumerate-truncated";
+
+/// Its id.
+pub const MODULE_FATBINARY_WRONG_KIND: &str = "module-fatbinary-wrong-kind";
+
+/// Its id.
+pub const MODULE_FILE_NOT_FOUND: &str = "module-file-not-found";
+
+/// Its id.
+pub const MODULE_FUNCTION_AFTER_UNLOAD: &str = "module-function-after-unload";
+
+/// Its id.
+pub const MODULE_FUNCTION_NAME_AFTER_UNLOAD: &str = "module-function-name-after-unload";
+
+/// Its id.
+pub const MODULE_GLOBAL_AFTER_UNLOAD: &str = "module-global-after-unload";
+
+/// Its id.
+pub const MODULE_GLOBAL_OUTPUTS_BOTH_NULL: &str = "module-global-outputs-both-null";
+
+/// Its id.
+pub const MODULE_IMAGE_UNRECOGNISED: &str = "module-image-unrecognised";
+
+/// Its id.
+pub const MODULE_JIT_OPTIONS_MALFORMED: &str = "module-jit-options-malformed";
+
+/// Its id.
+pub const MODULE_JIT_OUTPUT_REUSED: &str = "module-jit-output-reused";
+
+/// Its id.
+pub const MODULE_LOAD_ALLOCATION_FAILURE: &str = "module-load-allocation-failure";
+
+/// Its id.
+pub const MODULE_LOADING_MODE_ENV_LATE: &str = "module-loading-mode-env-late";
+
+/// Its id.
+pub const MODULE_NO_BINARY_FOR_DEVICE: &str = "module-no-binary-for-device";
+
+/// Its id.
+pub const MODULE_PTX_JIT_FAILURE: &str = "module-ptx-jit-failure";
+
+/// Its id.
+pub const MODULE_PTX_UNTERMINATED: &str = "module-ptx-unterminated";
+
+/// Its id.
+pub const MODULE_SYMBOL_NOT_FOUND: &str = "module-symbol-not-found";
+
+/// Its id.
+pub const MODULE_UNLOAD_LIBRARY_OWNED: &str = "module-unload-library-owned";
+
+/// Its id.
+pub const MODULE_UNLOAD_RUNTIME_OWNED: &str = "module-unload-runtime-owned";
+
+/// Its id.
+pub const MODULE_UNLOAD_WORK_PENDING: &str = "module-unload-work-pending";
+
+/// Its id.
+pub const MODULE_UNLOAD_WRONG_CONTEXT: &str = "module-unload-wrong-context";
+
+/// Its id.
+pub const MODULE_UNRESOLVED_SYMBOL: &str = "module-unresolved-symbol";
+
+/// Its id.
+pub const MODULE_USE_AFTER_UNLOAD: &str = "module-use-after-unload";
+
+/// Its id.
+pub const STREAM_USE_AFTER_DESTROY: &str = "stream-use-after-destroy";

@@ -323,6 +323,14 @@ pub(super) fn rules(input: &Input<'_>) -> String {
         text.push_str("    },\n");
     }
     text.push_str("];\n");
+    for rule in input.rules {
+        let name = rule.id.to_uppercase().replace('-', "_");
+        let _ = writeln!(
+            text,
+            "\n/// Its id.\npub const {name}: &str = {:?};",
+            rule.id
+        );
+    }
     text
 }
 
