@@ -10,18 +10,25 @@ use crate::decode::Names;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};
-use crate::rules::{self, Check, Draft};
+use crate::rules::{self, Check, Draft, Rules};
 use crate::state::State;
 use cutape_model::{ObjectId, Origin, Site};
 
 /// How many findings are remembered, so that a loop does not repeat one a million times.
 const REMEMBERED: usize = 1 << 16;
 
+/// A function of the trace.
+#[derive(Debug)]
+struct Checked {
+    plan: Plan,
+    rules: Rules,
+}
+
 /// Finds API misuse in the calls of one process.
 #[derive(Debug, Default)]
 pub struct Analyzer {
     /// By the number that the trace gives the function; `None` inside: not in the registry.
-    plans: Vec<Option<Option<Box<Plan>>>>,
+    functions: Vec<Option<Option<Box<Checked>>>>,
     state: State,
     reported: HashSet<(&'static str, u16, u64, u64)>,
     /// Findings that a later success of the same function cancels.
@@ -39,29 +46,30 @@ impl Analyzer {
     /// when it is certain that it will not return.
     pub fn push(&mut self, context: &dyn TraceContext, call: &Call<'_>) -> Vec<Finding> {
         let id = usize::from(call.signature.id);
-        if self.plans.len() <= id {
-            self.plans.resize_with(id + 1, || None);
+        if self.functions.len() <= id {
+            self.functions.resize_with(id + 1, || None);
         }
-        let plan = self.plans[id].get_or_insert_with(|| {
+        let checked = self.functions[id].get_or_insert_with(|| {
             let function = cutape_registry::function(&call.signature.name)?;
             // A trace of another version may have other parameters.
             let same = function.params.len() == call.signature.parameters.len();
-            same.then(|| Box::new(Plan::new(function)))
+            let plan = same.then(|| Plan::new(function))?;
+            let rules = rules::rules_of(&plan);
+            Some(Box::new(Checked { plan, rules }))
         });
         if call.has_notes() {
             self.state.notes(call);
         }
         self.state.settle(call.ticks, call.thread);
         self.state.in_flight |= call.leave.is_none();
-        let Some(plan) = plan.take() else {
+        let Some(checked) = checked.take() else {
             return Vec::new();
         };
-        let findings = if plan.is_trivial {
-            Vec::new()
-        } else {
-            self.analyze(context, call, &plan)
+        let findings = match checked.plan.is_trivial {
+            true => Vec::new(),
+            false => self.analyze(context, call, &checked),
         };
-        self.plans[id] = Some(Some(plan));
+        self.functions[id] = Some(Some(checked));
         findings
     }
 
@@ -69,22 +77,23 @@ impl Analyzer {
         &mut self,
         context: &dyn TraceContext,
         call: &Call<'_>,
-        plan: &Plan,
+        Checked { plan, rules }: &Checked,
     ) -> Vec<Finding> {
         let site = Site::of(plan.function.name, call);
-        let check = Check {
-            state: &self.state,
-            context,
-            plan,
-            call,
-            site,
-        };
-        let drafts = rules::check(&check);
-        let reported = !drafts.is_empty();
-        let findings = match reported {
-            true => self.write_all(context, call, plan, drafts),
-            false => Vec::new(),
-        };
+        let mut reported = false;
+        let mut findings = Vec::new();
+        if rules::may_find(rules, &self.state, plan, call) {
+            let check = Check {
+                state: &self.state,
+                context,
+                plan,
+                call,
+                site,
+            };
+            let drafts = rules::check(&check, rules);
+            reported = !drafts.is_empty();
+            findings = self.write_all(context, call, plan, drafts);
+        }
         if call.succeeded() && plan.file.is_some() {
             self.deferred.retain(|entry| entry.0 != plan.function.base);
         }
@@ -101,7 +110,7 @@ impl Analyzer {
     ) -> Vec<Finding> {
         let mut findings = Vec::new();
         for draft in drafts {
-            if draft.rule == "link-option-values-lifetime"
+            if draft.rule == cutape_registry::rules::LINK_OPTION_VALUES_LIFETIME
                 && let Some(&link) = draft.objects.first()
                 && let Some(data) = self.state.link_data_mut(link)
             {

@@ -3,7 +3,7 @@
 use cutape_format::layout::{field, snapshot_flag};
 use cutape_format::{Bytes, Snapshot};
 use cutape_image::{CodeKind, Content, Entry, Image, ImageKind, runs_on};
-use cutape_registry::ImageSource;
+use cutape_registry::{ImageSource, rules};
 
 use super::{Check, Draft, code};
 use crate::context::bytes_of;
@@ -13,7 +13,7 @@ use crate::state::{image_snapshot, numbers32, options};
 /// Rules about the image of a module or library load.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.call.result() == Some(code::FILE_NOT_FOUND) {
-        return file_not_found(check, drafts);
+        return drafts.extend(file_not_found(check));
     }
     if !drafts.is_empty() {
         return;
@@ -21,24 +21,27 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let is_file = check.plan.file.is_some();
     let position = check.plan.image;
     if !is_file && position.is_some_and(|position| check.call.argument(position) == 0) {
-        return unrecognized(check, drafts, "a NULL pointer");
+        return drafts.push(unrecognized(check, "a NULL pointer"));
     }
     let Some(snapshot) = image_snapshot(check.plan, check.call) else {
         return;
     };
     if snapshot.bytes == Bytes::Unreadable {
         if check.went_wrong() {
-            unrecognized(check, drafts, "a pointer to memory that cannot be read");
+            drafts.push(unrecognized(
+                check,
+                "a pointer to memory that cannot be read",
+            ));
         }
         return;
     }
     let bytes = bytes_of(check.context, snapshot.bytes);
     let Some(bytes) = bytes.as_deref() else {
-        return failed(check, drafts, None);
+        return drafts.extend(failed(check, None));
     };
     let kind = cutape_image::kind(bytes);
     if kind == ImageKind::Ptx && !is_file {
-        unterminated(check, drafts, bytes, snapshot);
+        drafts.extend(unterminated(check, bytes, snapshot));
     }
     if matches!(check.plan.source, Some(ImageSource::FatBinary(_)))
         && matches!(kind, ImageKind::Cubin | ImageKind::Ptx)
@@ -49,7 +52,11 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check.answer_or("This driver accepts it, but the manual does not say so."),
         );
         let title = "image of another kind given to cuModuleLoadFatBinary";
-        drafts.push(Draft::new("module-fatbinary-wrong-kind", title, message));
+        drafts.push(Draft::new(
+            rules::MODULE_FATBINARY_WRONG_KIND,
+            title,
+            message,
+        ));
     }
     if !drafts.is_empty() {
         return;
@@ -72,35 +79,31 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             }
             kind => kind_name(kind).to_owned(),
         };
-        return unrecognized(check, drafts, &what);
+        return drafts.push(unrecognized(check, &what));
     }
     let parsed = || cutape_image::parse(bytes).ok();
-    match check.call.result() {
-        Some(0) if kind == ImageKind::Ptx => {
-            if let Some(image) = parsed() {
-                unresolved(check, drafts, &image);
-            }
-        }
-        Some(0) | None => {}
-        Some(_) => failed(check, drafts, parsed().as_ref()),
-    }
+    drafts.extend(match check.call.result() {
+        Some(0) if kind == ImageKind::Ptx => parsed().and_then(|image| unresolved(check, &image)),
+        Some(0) | None => None,
+        Some(_) => failed(check, parsed().as_ref()),
+    });
 }
 
 /// An input of a link that the driver rejected for its image.
 pub(super) fn failed_input(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.call.result() {
-        Some(code::FILE_NOT_FOUND) => file_not_found(check, drafts),
+    drafts.extend(match check.call.result() {
+        Some(code::FILE_NOT_FOUND) => file_not_found(check),
         Some(code::NO_BINARY_FOR_GPU) if drafts.is_empty() => {
             let data = check.plan.at("data");
             let data = data.and_then(|position| check.call.snapshot(position, field::POINTEE));
             let snapshot = data.or_else(|| image_snapshot(check.plan, check.call));
             let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
             let image = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok());
-            failed(check, drafts, image.as_ref());
+            failed(check, image.as_ref())
         }
-        Some(_) if drafts.is_empty() => failed(check, drafts, None),
-        _ => {}
-    }
+        Some(_) if drafts.is_empty() => failed(check, None),
+        _ => None,
+    });
 }
 
 /// The entries of an image that could be read.
@@ -129,20 +132,14 @@ pub(super) fn looks_like_text(bytes: &[u8]) -> bool {
     !head.is_empty() && head.iter().all(is_text)
 }
 
-fn unrecognized(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, what: &str) {
-    let message = format!(
-        "{} gets {what}, which is neither a cubin, nor a fatbin, nor PTX text. {}",
-        check.function(),
-        check.answer(),
-    );
+fn unrecognized(check: &Check<'_, '_>, what: &str) -> Draft {
+    let what = format!("gets {what}, which is neither a cubin, nor a fatbin, nor PTX text");
     let title = "load of something that is no module image";
-    drafts.push(Draft::new("module-image-unrecognised", title, message));
+    check.draft(rules::MODULE_IMAGE_UNRECOGNISED, title, what)
 }
 
-fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(position) = check.plan.file else {
-        return;
-    };
+fn file_not_found(check: &Check<'_, '_>) -> Option<Draft> {
+    let position = check.plan.file?;
     let path = check.call.string(position);
     let path = path.unwrap_or_else(|| "(unreadable)".to_owned());
     let directory = check.call.snapshot(position, field::DIRECTORY);
@@ -159,29 +156,24 @@ fn file_not_found(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.function(),
     );
     let title = "file to load does not exist";
-    let mut draft = Draft::new("module-file-not-found", title, message).subject(check.site.index);
+    let mut draft =
+        Draft::new(rules::MODULE_FILE_NOT_FOUND, title, message).subject(check.site.index);
     // A program may try several paths.
     draft.deferred = true;
-    drafts.push(draft);
+    Some(draft)
 }
 
-fn unterminated(
-    check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
-    bytes: &[u8],
-    snapshot: Snapshot<'_>,
-) {
+fn unterminated(check: &Check<'_, '_>, bytes: &[u8], snapshot: Snapshot<'_>) -> Option<Draft> {
     let reason = if bytes.last() != Some(&0) {
         // The recorder may have kept only the beginning of a text that the driver accepted.
         let is_cut = snapshot.flags & snapshot_flag::TRUNCATED != 0 && !bytes.is_empty();
         if is_cut && check.call.succeeded() {
-            return;
+            return None;
         }
         format!("the memory ends after {} bytes without one", bytes.len())
-    } else if let Some(at) = junk_behind(bytes) {
-        format!("other data follow at byte {at}, behind the end of the text")
     } else {
-        return;
+        let at = junk_behind(bytes)?;
+        format!("other data follow at byte {at}, behind the end of the text")
     };
     let message = format!(
         "{} gets PTX text, which must end in a NUL byte because no size is passed, but {reason}. \
@@ -190,7 +182,7 @@ fn unterminated(
         check.answer(),
     );
     let title = "PTX text without a terminating NUL byte";
-    drafts.push(Draft::new("module-ptx-unterminated", title, message));
+    Some(Draft::new(rules::MODULE_PTX_UNTERMINATED, title, message))
 }
 
 /// Where bytes that are no text follow the last brace or semicolon of a text.
@@ -206,34 +198,26 @@ fn junk_behind(bytes: &[u8]) -> Option<usize> {
 }
 
 /// A load failed: why, as far as the result and the image tell.
-fn failed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
-    let Some(result) = check.call.result() else {
-        return;
-    };
-    match result {
-        code::NO_BINARY_FOR_GPU => no_binary(check, drafts, image),
-        code::INVALID_PTX
+fn failed(check: &Check<'_, '_>, image: Option<&Image>) -> Option<Draft> {
+    match check.call.result()? {
+        code::NO_BINARY_FOR_GPU => Some(no_binary(check, image)),
+        result @ (code::INVALID_PTX
         | code::UNSUPPORTED_PTX_VERSION
         | code::JIT_COMPILER_NOT_FOUND
-        | code::JIT_COMPILATION_DISABLED => {
-            if let Some(image) = image.filter(|_| result == code::INVALID_PTX)
-                && contents(image).any(|content| !content.undefined.is_empty())
-            {
-                unresolved(check, drafts, image);
-            }
-            if drafts.is_empty() {
-                jit_failure(check, drafts, image);
-            }
+        | code::JIT_COMPILATION_DISABLED) => {
+            let rejected = image.filter(|_| result == code::INVALID_PTX);
+            let unresolved = rejected.and_then(|image| unresolved(check, image));
+            unresolved.or_else(|| Some(jit_failure(check, image)))
         }
         code::SYMBOL_NOT_FOUND | code::INIT_FAILED => {
             let names = image.map(undefined_names).unwrap_or_default();
-            unresolved_names(check, drafts, &names);
+            Some(unresolved_names(check, &names))
         }
-        _ => {}
+        _ => None,
     }
 }
 
-fn no_binary(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
+fn no_binary(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
     let capability = check.state.capability(check.call.thread, check.context);
     let device = match capability {
         Some((major, minor)) => format!("a device of compute capability {major}.{minor}"),
@@ -244,15 +228,13 @@ fn no_binary(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Imag
         let list: Vec<String> = entries.map(|entry| entry_text(entry, capability)).collect();
         format!(" The image holds {}.", list.join("; "))
     });
-    let message = format!(
-        "{} gets an image without code for {device}.{holds} Machine code runs on devices of the \
-         same major and the same or a higher minor capability; PTX is compiled for its own or any \
-         newer capability. {}",
-        check.function(),
-        check.answer(),
+    let what = format!(
+        "gets an image without code for {device}.{holds} Machine code runs on devices of the same \
+         major and the same or a higher minor capability; PTX is compiled for its own or any newer \
+         capability"
     );
     let title = "no code for this device";
-    drafts.push(Draft::new("module-no-binary-for-device", title, message));
+    check.draft(rules::MODULE_NO_BINARY_FOR_DEVICE, title, what)
 }
 
 fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
@@ -272,7 +254,7 @@ fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
     )
 }
 
-fn jit_failure(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Image>) {
+fn jit_failure(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
     let why = match check.call.result() {
         Some(code::UNSUPPORTED_PTX_VERSION) => {
             let version = image.and_then(|image| contents(image).find_map(|c| c.ptx_version));
@@ -297,7 +279,7 @@ fn jit_failure(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: Option<&Im
         check.result_name()
     );
     let title = "PTX could not be compiled";
-    drafts.push(Draft::new("module-ptx-jit-failure", title, message));
+    Draft::new(rules::MODULE_PTX_JIT_FAILURE, title, message)
 }
 
 /// The text in the error log that the call wrote.
@@ -321,25 +303,20 @@ fn undefined_names(image: &Image) -> Vec<String> {
 }
 
 /// External symbols without a definition, except those that the options supply.
-fn unresolved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
+fn unresolved(check: &Check<'_, '_>, image: &Image) -> Option<Draft> {
     let mut names = undefined_names(image);
     if let Some(shape) = check.plan.options {
         let given = numbers32(check.call.snapshot(shape.numbers, field::OPTIONS));
         if given.contains(&options::SYMBOL_NAMES) {
             let snapshot = check.call.snapshot(shape.values, field::SYMBOL_NAMES);
-            let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
-                return;
-            };
-            let supplied: Vec<&[u8]> = bytes.split(|&byte| byte == 0).collect();
+            let supplied: Vec<&[u8]> = snapshot?.bytes.inline()?.split(|&b| b == 0).collect();
             names.retain(|name| !supplied.contains(&name.as_bytes()));
         }
     }
-    if !names.is_empty() {
-        unresolved_names(check, drafts, &names);
-    }
+    (!names.is_empty()).then(|| unresolved_names(check, &names))
 }
 
-fn unresolved_names(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, names: &[String]) {
+fn unresolved_names(check: &Check<'_, '_>, names: &[String]) -> Draft {
     let quoted = names.iter().take(8).map(|name| format!("\"{name}\""));
     let list = match names {
         [] => "symbols that the image does not name".to_owned(),
@@ -355,10 +332,9 @@ fn unresolved_names(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, names: &[Str
         ),
     );
     let title = "external symbol without a definition";
-    let draft = Draft::new("module-unresolved-symbol", title, message);
-    drafts.push(if check.went_wrong() {
-        draft
-    } else {
-        draft.severity(Severity::Warning)
-    });
+    let draft = Draft::new(rules::MODULE_UNRESOLVED_SYMBOL, title, message);
+    match check.went_wrong() {
+        true => draft,
+        false => draft.severity(Severity::Warning),
+    }
 }

@@ -1,7 +1,7 @@
 //! Arrays of JIT options: well-formed, with values and not addresses, set anew for every use.
 
 use cutape_format::layout::field;
-use cutape_registry::{Family, LinkOp};
+use cutape_registry::{Family, LinkOp, rules};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
@@ -70,7 +70,7 @@ fn rejected(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
         check.answer_or("This driver accepted it."),
     );
     let title = "option of the whole link given to one input";
-    Some(Draft::new("link-add-rejected-option", title, message))
+    Some(Draft::new(rules::LINK_ADD_REJECTED_OPTION, title, message))
 }
 
 fn malformed(
@@ -96,7 +96,11 @@ fn malformed(
             .answer_or("The driver accepted the array, but does not promise what it does with it."),
     );
     let title = "malformed array of options";
-    Some(Draft::new("module-jit-options-malformed", title, message))
+    Some(Draft::new(
+        rules::MODULE_JIT_OPTIONS_MALFORMED,
+        title,
+        message,
+    ))
 }
 
 fn unknown(check: &Check<'_, '_>, options: &Options) -> Option<String> {
@@ -185,7 +189,7 @@ fn reused(check: &Check<'_, '_>, shape: OptionShape, options: &Options) -> Optio
     );
     let title = "option values reused as the driver left them";
     Some(
-        Draft::new("module-jit-output-reused", title, message).chain(vec![
+        Draft::new(rules::MODULE_JIT_OUTPUT_REUSED, title, message).chain(vec![
             format!("{} wrote {left} to slot {slot}", at(old.site)),
             format!("used as a capacity by {}", at(check.site)),
         ]),
@@ -209,7 +213,11 @@ fn by_address(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
         check.answer_or(""),
     );
     let title = "address as the value of an option";
-    Some(Draft::new("link-option-value-by-address", title, message))
+    Some(Draft::new(
+        rules::LINK_OPTION_VALUE_BY_ADDRESS,
+        title,
+        message,
+    ))
 }
 
 fn conflict(check: &Check<'_, '_>, options: &Options, links: bool) -> Option<Draft> {
@@ -227,7 +235,7 @@ fn conflict(check: &Check<'_, '_>, options: &Options, links: bool) -> Option<Dra
         check.answer_or("This driver accepted them."),
     );
     let title = "options that exclude each other";
-    Some(Draft::new("link-option-conflict", title, message))
+    Some(Draft::new(rules::LINK_OPTION_CONFLICT, title, message))
 }
 
 fn deprecated(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
@@ -240,6 +248,6 @@ fn deprecated(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
         name(check, option),
     );
     let title = "deprecated option of link-time optimization";
-    let draft = Draft::new("link-lto-ir-too-new", title, message);
+    let draft = Draft::new(rules::LINK_LTO_IR_TOO_NEW, title, message);
     Some(draft.severity(Severity::Advice))
 }

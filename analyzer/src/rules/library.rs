@@ -2,7 +2,7 @@
 //! of other contexts.
 
 use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{CopyOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp};
+use cutape_registry::{Family, FunctionOp, Kind, rules};
 
 use super::usage::lacks_context;
 use super::{Check, Draft, at, created_at};
@@ -12,29 +12,11 @@ use crate::state::data::{Data, Own};
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
 use crate::state::{image_snapshot, source_bytes};
 
-/// Rules about libraries beyond lifetimes and images.
-#[inline]
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !drafts.is_empty() {
-        return;
-    }
-    if check.plan.takes_functions_only {
-        kernel_as_function(check, drafts);
-    }
-    match check.family() {
-        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
-            let objects = &check.state.objects;
-            if objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library) {
-                shadowed(check, drafts);
-                launch_elsewhere(check, drafts);
-            }
-        }
-        Family::Kernel(FunctionOp::GetAttribute) => shadowed(check, drafts),
-        Family::LibraryModule
-        | Family::Global(GlobalOwner::Library)
-        | Family::Function(FunctionOp::OfKernel { .. }) => without_context(check, drafts),
-        Family::Copy(CopyOp::Peer(_)) => peer_copy(check, drafts),
-        _ => {}
+/// A launch of a library's function, or with a library's variable.
+pub(super) fn launched(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if drafts.is_empty() {
+        drafts.extend(shadowed(check));
+        drafts.extend(launch_elsewhere(check));
     }
 }
 
@@ -43,14 +25,10 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.plan.file.is_some()
         && library_option(check.plan, check.call, BINARY_IS_PRESERVED).is_some_and(|on| on != 0)
     {
-        let message = format!(
-            "{} gets CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the \
-             image in its memory, but it loads from a file. {}",
-            check.function(),
-            check.answer(),
-        );
+        let what = "gets CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the image \
+             in its memory, but it loads from a file";
         let title = "promise to preserve an image that is a file";
-        drafts.push(Draft::new("library-preserved-image-freed", title, message));
+        drafts.push(check.draft(rules::LIBRARY_PRESERVED_IMAGE_FREED, title, what));
     }
     let Some(position) = check.plan.image else {
         return;
@@ -73,23 +51,16 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 /// A call writes into the image that a live library relies on.
-pub(super) fn image_overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    for &library in &check.state.preserving {
-        let Some(data) = check.state.image_data(library) else {
-            continue;
-        };
+pub(super) fn image_overwritten(check: &Check<'_, '_>) -> Option<Draft> {
+    check.state.preserving.iter().find_map(|&library| {
+        let data = check.state.image_data(library)?;
         let range = data.address..data.address.saturating_add(data.length);
-        let mut written = check.plan.written.iter().copied();
-        let hit = written.find(|&position| range.contains(&check.call.argument(position)));
-        if let Some(position) = hit
-            && data.address != 0
-        {
-            let name = check.parameter(position);
-            let why = format!("{} writes its `{name}` into it", check.function());
-            drafts.push(image_gone(check, library, &why));
-            return;
-        }
-    }
+        let mut written = check.plan.written.iter().filter(|_| data.address != 0);
+        let &hit = written.find(|&&position| range.contains(&check.call.argument(position)))?;
+        let name = check.parameter(hit);
+        let why = format!("{} writes its `{name}` into it", check.function());
+        Some(image_gone(check, library, &why))
+    })
 }
 
 fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
@@ -103,39 +74,31 @@ fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
         check.label(library),
     );
     let title = "preserved image overwritten";
-    Draft::new("library-preserved-image-freed", title, message).object(library)
+    Draft::new(rules::LIBRARY_PRESERVED_IMAGE_FREED, title, message).object(library)
 }
 
-fn kernel_as_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.state.objects.has_had(Kind::Kernel) {
-        return;
-    }
-    for &(position, step) in &check.plan.steps {
-        if !matches!(step, Step::Use(Kind::Function)) {
-            continue;
-        }
+/// A kernel given to a call that takes only functions.
+pub(super) fn kernel_as_function(check: &Check<'_, '_>) -> Option<Draft> {
+    let objects = &check.state.objects;
+    check.plan.steps.iter().find_map(|&(position, step)| {
         let handle = check.call.argument(position);
-        if check.state.objects.find(Kind::Function, handle) != Lookup::Unknown {
-            continue;
+        if !matches!(step, Step::Use(Kind::Function))
+            || objects.find(Kind::Function, handle) != Lookup::Unknown
+        {
+            return None;
         }
-        let Some(kernel) = check.state.objects.live(Kind::Kernel, handle) else {
-            continue;
-        };
-        let message = format!(
-            "{} gets {} as a CUfunction. A CUkernel stands for a function in launches and \
-             occupancy queries only. {}",
-            check.function(),
+        let kernel = objects.live(Kind::Kernel, handle)?;
+        let what = format!(
+            "gets {} as a CUfunction. A CUkernel stands for a function in launches and \
+             occupancy queries only",
             check.label(kernel),
-            check.answer(),
         );
         let title = "kernel handle used as a function";
-        drafts.push(
-            Draft::new("library-kernel-as-function", title, message)
-                .object(kernel)
-                .chain(check.poison_chain(kernel)),
-        );
-        return;
-    }
+        let draft = check
+            .draft(rules::LIBRARY_KERNEL_AS_FUNCTION, title, what)
+            .object(kernel);
+        Some(draft.chain(check.poison_chain(kernel)))
+    })
 }
 
 /// The function that a launch means, and the kernel that it comes from.
@@ -150,13 +113,11 @@ fn function_and_kernel(check: &Check<'_, '_>) -> Option<(ObjectId, ObjectId)> {
 }
 
 /// An attribute of a function hides the value that its kernel was given.
-fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn shadowed(check: &Check<'_, '_>) -> Option<Draft> {
     let asks = check.family() == Family::Kernel(FunctionOp::GetAttribute);
     let asked = check.argument("attrib").filter(|_| asks);
     let pairs: Vec<_> = if asks {
-        let Some(kernel) = check.live(Kind::Kernel) else {
-            return;
-        };
+        let kernel = check.live(Kind::Kernel)?;
         let functions = check.state.objects.children(kernel);
         functions.map(|function| (function, kernel)).collect()
     } else {
@@ -195,20 +156,24 @@ fn shadowed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 check.label(function),
             );
             let title = "attribute of a function hides that of its kernel";
-            drafts.push(
-                Draft::new("library-function-attribute-shadows-kernel", title, message)
-                    .object(kernel)
-                    .object(function)
-                    .subject(u64::from(attribute as u32)),
+            return Some(
+                Draft::new(
+                    rules::LIBRARY_FUNCTION_ATTRIBUTE_SHADOWS_KERNEL,
+                    title,
+                    message,
+                )
+                .object(kernel)
+                .object(function)
+                .subject(u64::from(attribute as u32)),
             );
-            return;
         }
     }
+    None
 }
 
 /// A launch of a library's function, or with the address of a library's variable, of another
 /// context.
-fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
     let objects = &check.state.objects;
     let stream = check.plan.stream(check.call).unwrap_or(0);
     let target = if stream <= STREAM_PER_THREAD {
@@ -217,41 +182,28 @@ fn launch_elsewhere(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let live = objects.live(Kind::Stream, stream);
         live.and_then(|id| check.object(id)?.context)
     };
-    let Some(target) = target else { return };
+    let target = target?;
     let home = |id| check.object(id)?.context.filter(|&home| home != target);
     if let Some((function, _)) = function_and_kernel(check)
         && let Some(home) = home(function)
     {
-        drafts.push(elsewhere(check, function, home, target, "is launched"));
-        return;
+        return Some(elsewhere(check, function, home, target, "is launched"));
     }
     if check.state.peers || !objects.has_had(Kind::Global) {
-        return;
+        return None;
     }
-    let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
-        return;
-    };
-    for &(offset, size) in layout {
-        let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
-        let (8, Some(word)) = (size, word) else {
-            continue;
-        };
-        let Some(id) = check.state.memory_at(u64::from_le_bytes(*word)) else {
-            continue;
-        };
-        let Some(object) = check.object(id) else {
-            continue;
-        };
-        let owner = object.parent.and_then(|parent| check.kind(parent));
-        if object.kind == Kind::Global
-            && owner == Some(Kind::Library)
-            && let Some(home) = home(id)
-        {
-            let verb = "is passed to a kernel that runs";
-            drafts.push(elsewhere(check, id, home, target, verb));
-            return;
+    let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
+    let mut words = layout.iter().filter(|(_, size)| *size == 8);
+    words.find_map(|&(offset, _)| {
+        let word = bytes.get(offset as usize..)?.first_chunk()?;
+        let id = check.state.memory_at(u64::from_le_bytes(*word))?;
+        let object = check.object(id)?;
+        if object.kind != Kind::Global || check.kind(object.parent?)? != Kind::Library {
+            return None;
         }
-    }
+        let verb = "is passed to a kernel that runs";
+        Some(elsewhere(check, id, home(id)?, target, verb))
+    })
 }
 
 fn elsewhere(
@@ -271,7 +223,7 @@ fn elsewhere(
         check.answer(),
     );
     let title = "instance of a library used in another context";
-    Draft::new("library-global-wrong-context", title, message)
+    Draft::new(rules::LIBRARY_GLOBAL_WRONG_CONTEXT, title, message)
         .object(id)
         .object(home)
         .object(target)
@@ -279,9 +231,9 @@ fn elsewhere(
 }
 
 /// A lookup that needs a context, in a thread that has none.
-fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn without_context(check: &Check<'_, '_>) -> Option<Draft> {
     if !lacks_context(check) {
-        return;
+        return None;
     }
     let message = format!(
         "{} looks up the instance of the current context, but thread {} has none. {}",
@@ -290,31 +242,22 @@ fn without_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.answer(),
     );
     let title = "lookup of a library's instance without a context";
-    drafts.push(Draft::new("library-global-wrong-context", title, message));
+    Some(Draft::new(
+        rules::LIBRARY_GLOBAL_WRONG_CONTEXT,
+        title,
+        message,
+    ))
 }
 
 /// A peer copy that names another context for the address of a library's variable.
-fn peer_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    for (address, context) in [("dstDevice", "dstContext"), ("srcDevice", "srcContext")] {
-        let (Some(address), Some(context)) = (check.argument(address), check.argument(context))
-        else {
-            continue;
-        };
-        let found = check.state.memory_at(address);
-        let target = check.state.objects.live(Kind::Context, context);
-        if let (Some(id), Some(target)) = (found, target)
-            && check.kind(id) == Some(Kind::Global)
-            && let Some(home) = check.object(id).and_then(|object| object.context)
-            && home != target
-        {
-            drafts.push(elsewhere(
-                check,
-                id,
-                home,
-                target,
-                "is copied as if it were",
-            ));
-            return;
-        }
-    }
+pub(super) fn peer_copy(check: &Check<'_, '_>) -> Option<Draft> {
+    let mut sides = [("dstDevice", "dstContext"), ("srcDevice", "srcContext")].into_iter();
+    sides.find_map(|(address, context)| {
+        let id = check.state.memory_at(check.argument(address)?)?;
+        let target = (check.state.objects).live(Kind::Context, check.argument(context)?)?;
+        let object = check.object(id)?;
+        let home = object.context.filter(|&home| home != target)?;
+        (object.kind == Kind::Global)
+            .then(|| elsewhere(check, id, home, target, "is copied as if it were"))
+    })
 }

@@ -3,24 +3,13 @@
 
 use cutape_format::layout::field;
 use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
-use cutape_registry::{ContextOp, Family, Kind, LaunchOp};
+use cutape_registry::{ContextOp, Family, Kind, LaunchOp, rules};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
 
 /// Looks at every handle that the call gets.
-#[inline]
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    // Most programs destroy little while they run: then nothing can be wrong.
-    if check.plan.uses_elsewhere || check.state.objects.any_has_ended(check.plan.used) {
-        handles(check, drafts);
-    }
-    if check.plan.needs_context && check.went_wrong() && drafts.is_empty() {
-        current_context(check, drafts);
-    }
-}
-
-fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
         let argument = || check.call.argument(position);
         match step {
@@ -35,7 +24,7 @@ fn handles(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                     used(check, drafts, (kind, handle), position, false);
                 }
             }
-            Step::Name => name(check, drafts, position),
+            Step::Name => drafts.extend(name(check, position)),
             Step::Device(_) => {}
         }
     }
@@ -85,17 +74,17 @@ fn used(
 fn rule_for(check: &Check<'_, '_>, id: ObjectId, destroys: bool) -> Option<&'static str> {
     let root = check.kind(check.state.objects.root_of_end(id)?)?;
     Some(match (root, check.kind(id)?) {
-        (Kind::Context, Kind::Context) => "context-use-after-destroy",
-        (Kind::Context, Kind::Link) => "link-use-after-destroy",
-        (Kind::Context, _) => "context-resource-after-destroy",
-        (Kind::Library, _) => "library-use-after-unload",
-        (Kind::Module, Kind::Module) if destroys => "module-double-unload",
-        (Kind::Module, Kind::Function) => "module-function-after-unload",
-        (Kind::Module, _) => "module-use-after-unload",
-        (Kind::Link, _) => "link-use-after-destroy",
-        (Kind::Stream, _) => "stream-use-after-destroy",
-        (Kind::Event, _) => "event-use-after-destroy",
-        (Kind::Memory | Kind::HostMemory, _) if destroys => "memory-double-free",
+        (Kind::Context, Kind::Context) => rules::CONTEXT_USE_AFTER_DESTROY,
+        (Kind::Context, Kind::Link) => rules::LINK_USE_AFTER_DESTROY,
+        (Kind::Context, _) => rules::CONTEXT_RESOURCE_AFTER_DESTROY,
+        (Kind::Library, _) => rules::LIBRARY_USE_AFTER_UNLOAD,
+        (Kind::Module, Kind::Module) if destroys => rules::MODULE_DOUBLE_UNLOAD,
+        (Kind::Module, Kind::Function) => rules::MODULE_FUNCTION_AFTER_UNLOAD,
+        (Kind::Module, _) => rules::MODULE_USE_AFTER_UNLOAD,
+        (Kind::Link, _) => rules::LINK_USE_AFTER_DESTROY,
+        (Kind::Stream, _) => rules::STREAM_USE_AFTER_DESTROY,
+        (Kind::Event, _) => rules::EVENT_USE_AFTER_DESTROY,
+        (Kind::Memory | Kind::HostMemory, _) if destroys => rules::MEMORY_DOUBLE_FREE,
         _ => return None,
     })
 }
@@ -154,48 +143,35 @@ fn ended_object(
 }
 
 /// The thread's current context was destroyed, by this thread or another, and is still current.
-fn current_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let current = check.state.contexts.current(check.call.thread);
-    let Some(id) = current.object else { return };
-    let Some(end) = check.state.objects.end_of(id) else {
-        return;
-    };
+pub(super) fn current_context(check: &Check<'_, '_>) -> Option<Draft> {
     // Any other result means that the context lives: a primary context is created again on its own.
     if !matches!(
         check.call.result(),
         None | Some(code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED)
     ) {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} works on the thread's current context, {}, which {} ended. A destroyed context stays \
-         on the stacks of the threads in which it is current. {}",
-        check.function(),
+    let id = check.state.contexts.current(check.call.thread).object?;
+    let end = check.state.objects.end_of(id)?;
+    let what = format!(
+        "works on the thread's current context, {}, which {} ended. A destroyed context stays \
+         on the stacks of the threads in which it is current",
         check.label(id),
         at(end.site),
-        check.answer(),
     );
     let title = "the current context is destroyed";
-    drafts.push(
-        Draft::new("context-use-after-destroy", title, message)
-            .object(id)
-            .chain(check.poison_chain(id)),
-    );
+    let draft = check
+        .draft(rules::CONTEXT_USE_AFTER_DESTROY, title, what)
+        .object(id);
+    Some(draft.chain(check.poison_chain(id)))
 }
 
 /// A string of the driver's whose owner has ended is passed back to the driver.
-fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
-    if check.state.names.is_empty() {
-        return;
-    }
+fn name(check: &Check<'_, '_>, position: usize) -> Option<Draft> {
     let address = check.call.argument(position);
-    let Some(known) = check.state.names.get(&address) else {
-        return;
-    };
+    let known = check.state.names.get(&address)?;
     let objects = &check.state.objects;
-    let Some(end) = objects.end_of(known.owner) else {
-        return;
-    };
+    let end = objects.end_of(known.owner)?;
     let snapshot = check.call.snapshot(position, field::POINTEE);
     let readable = snapshot.is_some_and(|snapshot| snapshot.bytes.inline().is_some());
     let text = check.call.string(position);
@@ -206,7 +182,7 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
     let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
     let overwritten = !text.as_deref().is_some_and(is_name) && check.went_wrong();
     if readable && !same && !overwritten {
-        return;
+        return None;
     }
     let label = check.label(known.owner);
     let root = objects.root_of_end(known.owner).unwrap_or(known.owner);
@@ -229,8 +205,8 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
         check.answer(),
     );
     let title = "name of a function used after the end of its module";
-    drafts.push(
-        Draft::new("module-function-name-after-unload", title, message)
+    Some(
+        Draft::new(rules::MODULE_FUNCTION_NAME_AFTER_UNLOAD, title, message)
             .object(known.owner)
             .object(root)
             .chain(vec![
@@ -239,5 +215,5 @@ fn name(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize) {
                 format!("{} ended by {}", check.label(root), at(end.site)),
                 format!("the name passed to {}", at(check.site)),
             ]),
-    );
+    )
 }

@@ -5,7 +5,7 @@ use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::ImageKind;
 use cutape_model::{ObjectId, Site};
-use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
+use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::context::bytes_of;
@@ -18,49 +18,41 @@ const LEAST_COMMON: usize = 64;
 
 /// Rules about the calls that work on a link state.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if matches!(check.family(), Family::Link(LinkOp::Create { .. })) {
-        return shared(check, drafts);
-    }
     if let Some(link) = check.live(Kind::Link) {
-        after_complete(check, drafts, link);
-        option_values(check, drafts, link);
+        drafts.extend(after_complete(check, link));
+        drafts.extend(option_values(check, link));
     }
 }
 
-fn after_complete(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId) {
-    let Some(completed) = check.state.link_data(link).and_then(|data| data.completed) else {
-        return;
-    };
+fn after_complete(check: &Check<'_, '_>, link: ObjectId) -> Option<Draft> {
+    let completed = check.state.link_data(link)?.completed?;
     let label = check.label(link);
     let title = match check.family() {
         Family::Link(LinkOp::Complete { .. }) => "link state completed twice",
         _ => "input added to a completed link state",
     };
-    let message = format!(
-        "{} works on {label}, which {} completed. Inputs must be added before the completion, and \
-         a link state is completed once. {}",
-        check.function(),
+    let what = format!(
+        "works on {label}, which {} completed. Inputs must be added before the completion, and \
+         a link state is completed once",
         at(completed),
-        check.answer(),
     );
-    drafts.push(
-        Draft::new("link-add-after-complete", title, message)
+    Some(
+        check
+            .draft(rules::LINK_ADD_AFTER_COMPLETE, title, what)
             .object(link)
             .chain(vec![
                 label,
                 format!("completed by {}", at(completed)),
                 format!("used by {}", at(check.site)),
             ]),
-    );
+    )
 }
 
 /// Whether the option values that a live link state writes to are still what they were.
-fn option_values(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId) {
-    let Some(data) = check.state.link_data(link) else {
-        return;
-    };
+fn option_values(check: &Check<'_, '_>, link: ObjectId) -> Option<Draft> {
+    let data = check.state.link_data(link)?;
     if data.options_reported || !data.options.has_outputs() {
-        return;
+        return None;
     }
     // After the call, or, where it did not return, before it.
     let seen = |number| {
@@ -80,16 +72,14 @@ fn option_values(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, link: ObjectId)
         let mut changed = slots
             .enumerate()
             .filter(|(_, ((option, then), now))| is_input_only(**option) && then != now);
-        let Some((slot, ((option, then), now))) = changed.next() else {
-            return;
-        };
+        let (slot, ((option, then), now)) = changed.next()?;
         let name = check.enum_name("CUjit_option", i64::from(*option), "option");
         format!(
             "slot {slot}, {name}, is {now:#x} instead of {then:#x}, although the driver only reads \
              it"
         )
     };
-    drafts.push(reused_values(check, link, options, &why));
+    Some(reused_values(check, link, options, &why))
 }
 
 fn reused_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: &str) -> Draft {
@@ -103,7 +93,7 @@ fn reused_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: 
         at(check.site),
     );
     let title = "option values freed or reused before their link state is destroyed";
-    Draft::new("link-option-values-lifetime", title, message)
+    Draft::new(rules::LINK_OPTION_VALUES_LIFETIME, title, message)
         .object(link)
         .chain(vec![
             format!("{label} keeps the array at {address:#x} ({created})"),
@@ -113,6 +103,11 @@ fn reused_values(check: &Check<'_, '_>, link: ObjectId, options: &Options, why: 
 
 /// A call writes into memory that a live link state or library relies on.
 pub(super) fn memory_reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let reused = option_values_written(check);
+    drafts.extend(reused.or_else(|| super::library::image_overwritten(check)));
+}
+
+fn option_values_written(check: &Check<'_, '_>) -> Option<Draft> {
     let argument = |position| check.call.argument(position);
     let own = check.plan.options.map(|shape| argument(shape.values));
     for &link in &check.state.writing_links {
@@ -132,15 +127,14 @@ pub(super) fn memory_reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 check.parameter(position),
                 argument(position),
             );
-            drafts.push(reused_values(check, link, &data.options, &why));
-            return;
+            return Some(reused_values(check, link, &data.options, &why));
         }
     }
-    super::library::image_overwritten(check, drafts);
+    None
 }
 
 /// Two compilations that live at the same time get the same log buffer or array of option values.
-fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(shape) = check.plan.options else {
         return;
     };
@@ -164,7 +158,7 @@ fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 check.label(link),
             );
             let title = "two compilations share a log buffer or option values";
-            drafts.push(Draft::new("link-log-buffer-shared", title, message).object(link));
+            drafts.push(Draft::new(rules::LINK_LOG_BUFFER_SHARED, title, message).object(link));
             return;
         }
     }
@@ -172,7 +166,7 @@ fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// Link states that live when the call ends their context.
 pub(super) fn leaked_in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !check.call.succeeded() {
+    if !check.call.succeeded() || !drafts.is_empty() {
         return;
     }
     let contexts = &check.state.contexts;
@@ -208,35 +202,36 @@ fn leak(state: &State, link: ObjectId, how: &str) -> Draft {
     let message = format!(
         "{created} created {label}, and no cuLinkDestroy followed before {how}.{completed}"
     );
-    Draft::new("link-state-leak", "link state never destroyed", message)
-        .object(link)
-        .chain(vec![
-            format!("{label} ({created})"),
-            format!("still alive when {how}"),
-        ])
+    Draft::new(
+        rules::LINK_STATE_LEAK,
+        "link state never destroyed",
+        message,
+    )
+    .object(link)
+    .chain(vec![
+        format!("{label} ({created})"),
+        format!("still alive when {how}"),
+    ])
 }
 
 /// An image that lies in the cubin of a destroyed link state.
 pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     // A load may also write its log where a live link state writes its own.
-    if !check.state.writing_links.is_empty() {
-        shared(check, drafts);
-    }
-    let Some(position) = check.plan.image else {
-        return;
-    };
-    let address = check.call.argument(position);
+    shared(check, drafts);
+    drafts.extend(dead_cubin(check));
+}
+
+fn dead_cubin(check: &Check<'_, '_>) -> Option<Draft> {
+    let address = check.call.argument(check.plan.image?);
     let cubins = &check.state.cubins;
     let inside = |cubin: &&Cubin| {
         address >= cubin.address && address < cubin.address.saturating_add(cubin.size)
     };
     if address == 0 || (cubins.iter().filter(inside)).any(|cubin| cubin.freed.is_none()) {
-        return;
+        return None;
     }
-    let Some(cubin) = cubins.iter().rev().find(inside) else {
-        return;
-    };
-    let Some(freed) = cubin.freed else { return };
+    let cubin = cubins.iter().rev().find(inside)?;
+    let freed = cubin.freed?;
     let snapshot = image_snapshot(check.plan, check.call);
     let then = source_bytes(&cubin.source, check.context);
     let now = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
@@ -247,7 +242,7 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
         }
         (Some(then), Some(now)) if same_image(then, now) => {
             if copied_from_newer(check, cubin, freed, then) {
-                return;
+                return None;
             }
             "The bytes there were still those of the cubin."
         }
@@ -255,12 +250,12 @@ pub(super) fn cubin_after_destroy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
             "The bytes there were no longer those of the cubin: the heap had reused the block."
         }
         // A whole image of other content, in a block that the heap has given out again, is correct.
-        (Some(_), Some(_)) => return,
+        (Some(_), Some(_)) => return None,
         // Without the bytes, only the address of the last link's cubin is certain enough.
         _ if address == cubin.address && is_last() => "The bytes there are not in the trace.",
-        _ => return,
+        _ => return None,
     };
-    drafts.push(cubin_draft(check, cubin, freed, address, state));
+    Some(cubin_draft(check, cubin, freed, address, state))
 }
 
 /// Whether the bytes of a load are those of a cubin (a load reads no further than the image's own
@@ -320,7 +315,7 @@ fn cubin_draft(
         false => format!("{label} ({created})"),
     };
     let title = "cubin of a destroyed link state loaded";
-    Draft::new("link-cubin-after-destroy", title, message)
+    Draft::new(rules::LINK_CUBIN_AFTER_DESTROY, title, message)
         .object(cubin.link)
         .chain(vec![
             link,

@@ -4,7 +4,7 @@
 use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::{CodeKind, Extent, Image, ImageKind, runs_on};
-use cutape_registry::{Family, Kind, LinkOp};
+use cutape_registry::{Family, Kind, LinkOp, rules};
 
 use super::image::{contents, kind_name, looks_like_text};
 use super::jit_options::option_count;
@@ -26,79 +26,58 @@ mod input {
     pub(super) const NVVM: u64 = 5;
 }
 
-/// Rules about the inputs of a link.
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.family() {
-        Family::Link(LinkOp::AddData { data, .. }) => added(check, drafts, Some(data.into())),
-        Family::Link(LinkOp::AddFile { .. }) => added(check, drafts, None),
-        Family::Link(LinkOp::Complete { .. }) => completed(check, drafts),
-        _ => {}
-    }
-}
-
-/// An input in memory, at the position `data`, or in a file.
-fn added(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, data: Option<usize>) {
-    let Some(declared) = check.argument("type") else {
-        return;
+/// An input in memory or in a file.
+pub(super) fn added(check: &Check<'_, '_>) -> Option<Draft> {
+    let declared = check.argument("type")?;
+    let data = match check.family() {
+        Family::Link(LinkOp::AddData { data, .. }) => Some(usize::from(data)),
+        _ => None,
     };
-    if check.call.result() == Some(code::FILE_NOT_FOUND) || !drafts.is_empty() {
-        return;
+    if check.call.result() == Some(code::FILE_NOT_FOUND) {
+        return None;
     }
     if data.is_some_and(|position| check.call.argument(position) == 0) {
-        return mismatch(check, drafts, declared, "a NULL pointer");
+        return mismatch(check, declared, "a NULL pointer");
     }
     if data.is_some() && check.argument("size") == Some(0) {
-        return mismatch(check, drafts, declared, "a size of 0");
+        return mismatch(check, declared, "a size of 0");
     }
     let snapshot = match data {
         Some(position) => check.call.snapshot(position, field::POINTEE),
         None => image_snapshot(check.plan, check.call),
     };
-    let Some(snapshot) = snapshot else { return };
+    let snapshot = snapshot?;
     if snapshot.bytes == Bytes::Unreadable {
-        if check.went_wrong() {
-            mismatch(check, drafts, declared, "memory that cannot be read");
-        }
-        return;
+        let failed = check.went_wrong();
+        return failed.then(|| mismatch(check, declared, "memory that cannot be read"))?;
     }
     let bytes = bytes_of(check.context, snapshot.bytes);
-    let Some(bytes) = bytes.as_deref() else {
-        return;
-    };
+    let bytes = bytes.as_deref()?;
     let kind = cutape_image::kind(bytes);
     if let Some(position) = data
         && declared == input::PTX
         && !bytes.contains(&0)
+        && let Some(draft) = unterminated(check, position, bytes.len())
     {
-        unterminated(check, drafts, position, bytes.len());
-        if !drafts.is_empty() {
-            return;
-        }
+        return Some(draft);
     }
     if !fits(declared, kind) {
-        return wrong_kind(check, drafts, declared, kind, bytes);
+        return wrong_kind(check, declared, kind, bytes);
     }
     if let (input::CUBIN | input::FATBINARY, Extent::Known(length)) =
         (declared, cutape_image::extent(bytes))
         && length > bytes.len() as u64
     {
         let what = format!("{} bytes of an image of {length} bytes", bytes.len());
-        return mismatch(check, drafts, declared, &what);
+        return mismatch(check, declared, &what);
     }
     let image = cutape_image::parse(bytes).ok();
-    if let Some(image) = &image {
-        address_size(check, drafts, image, bytes);
-    }
-    link_time_code(check, drafts, declared, image.as_ref());
-    if drafts.is_empty() {
-        without_effect(check, drafts, declared, image.as_ref());
-    }
-    if let Some(image) = image.as_ref().filter(|_| drafts.is_empty()) {
-        not_relocatable(check, drafts, image);
-    }
-    if drafts.is_empty() && check.went_wrong() {
-        duplicate(check, drafts);
-    }
+    let image = image.as_ref();
+    (image.and_then(|image| address_size(check, image, bytes)))
+        .or_else(|| link_time_code(check, declared, image))
+        .or_else(|| without_effect(check, declared, image))
+        .or_else(|| not_relocatable(check, image?))
+        .or_else(|| duplicate(check))
 }
 
 fn type_name(check: &Check<'_, '_>, declared: u64) -> String {
@@ -121,111 +100,83 @@ fn fits(declared: u64, kind: ImageKind) -> bool {
     }
 }
 
-fn mismatch(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, declared: u64, what: &str) {
-    let message = format!(
-        "{} gets {what}, declared as {}. {}",
-        check.function(),
-        type_name(check, declared),
-        check.answer(),
-    );
+fn mismatch(check: &Check<'_, '_>, declared: u64, what: &str) -> Option<Draft> {
+    let what = format!("gets {what}, declared as {}", type_name(check, declared),);
     let title = "input of another kind than declared";
-    drafts.push(Draft::new("link-input-type-mismatch", title, message));
+    Some(check.draft(rules::LINK_INPUT_TYPE_MISMATCH, title, what))
 }
 
 fn wrong_kind(
     check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
     declared: u64,
     kind: ImageKind,
     bytes: &[u8],
-) {
+) -> Option<Draft> {
     let unknown = kind == ImageKind::Unknown;
     // An unknown kind that the driver accepts belongs to a newer toolkit than ours.
     if unknown && !check.went_wrong() {
-        return;
+        return None;
     }
     // Text that the compiler rejects is bad PTX, not another kind of input.
     if unknown && declared == input::PTX && looks_like_text(bytes) {
-        return;
+        return None;
     }
-    mismatch(check, drafts, declared, kind_name(kind));
+    mismatch(check, declared, kind_name(kind))
 }
 
-fn unterminated(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, length: usize) {
+fn unterminated(check: &Check<'_, '_>, position: usize, length: usize) -> Option<Draft> {
     let behind = check.call.snapshot(position, field::BYTE_BEHIND);
     let found = match behind.map(|snapshot| snapshot.bytes) {
         Some(Bytes::Unreadable) => "cannot be read".to_owned(),
         Some(Bytes::Inline([byte, ..])) if *byte != 0 => format!("is {byte:#04x}"),
         // A zero right behind terminates the text.
-        Some(_) | None => return,
+        Some(_) | None => return None,
     };
-    let message = format!(
-        "{} gets {length} bytes of PTX text without a NUL byte, and the byte behind them {found}. \
-         PTX must be terminated although its size is passed. {}",
-        check.function(),
-        check.answer(),
+    let what = format!(
+        "gets {length} bytes of PTX text without a NUL byte, and the byte behind them {found}. PTX \
+         must be terminated although its size is passed"
     );
     let title = "PTX text without a terminating NUL byte";
-    drafts.push(Draft::new("link-ptx-unterminated", title, message));
+    Some(check.draft(rules::LINK_PTX_UNTERMINATED, title, what))
 }
 
-fn address_size(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image, bytes: &[u8]) {
+fn address_size(check: &Check<'_, '_>, image: &Image, bytes: &[u8]) -> Option<Draft> {
     let narrow =
         image.entries.iter().all(|entry| entry.address_bits == 32) && !image.entries.is_empty();
     // PTX without the directive has 32-bit addresses by its manual, but the driver accepts it.
     let is_declared =
         image.kind != ImageKind::Ptx || bytes.windows(13).any(|window| window == b".address_size");
     if !narrow || (!is_declared && !check.went_wrong()) {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} gets code for 32-bit addresses, but the linked code has the pointer size of this \
-         process, 64 bits. {}",
-        check.function(),
-        check.answer(),
-    );
+    let what = "gets code for 32-bit addresses, but the linked code has the pointer size of this process, \
+         64 bits";
     let title = "input for 32-bit addresses";
-    drafts.push(Draft::new("link-address-size-mismatch", title, message));
+    Some(check.draft(rules::LINK_ADDRESS_SIZE_MISMATCH, title, what))
 }
 
-fn link_time_code(
-    check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
-    declared: u64,
-    image: Option<&Image>,
-) {
+fn link_time_code(check: &Check<'_, '_>, declared: u64, image: Option<&Image>) -> Option<Draft> {
     let is_bitcode = declared == input::NVVM;
     let mut entries = image.into_iter().flat_map(|image| &image.entries);
     let has_entry = entries.any(|entry| entry.code == CodeKind::LtoIr);
     let failed = check.went_wrong();
     // A fatbin may carry such code beside other code that the driver uses.
-    if !(is_bitcode || (has_entry && failed)) || !drafts.is_empty() {
-        return;
+    if !(is_bitcode || (has_entry && failed)) {
+        return None;
     }
-    let message = format!(
-        "{} gets code for link-time optimization. The driver's linker accepts it only from \
-         toolkits before CUDA 12.0, and that is deprecated. {}",
-        check.function(),
-        check.answer(),
-    );
+    let what = "gets code for link-time optimization. The driver's linker accepts it only from toolkits \
+         before CUDA 12.0, and that is deprecated";
     let title = "code for link-time optimization in the driver's linker";
-    let draft = Draft::new("link-lto-ir-too-new", title, message);
-    drafts.push(if failed {
-        draft
-    } else {
-        draft.severity(Severity::Advice)
-    });
+    let draft = check.draft(rules::LINK_LTO_IR_TOO_NEW, title, what);
+    Some(match failed {
+        true => draft,
+        false => draft.severity(Severity::Advice),
+    })
 }
 
-fn without_effect(
-    check: &Check<'_, '_>,
-    drafts: &mut Vec<Draft>,
-    declared: u64,
-    image: Option<&Image>,
-) {
-    let shape = check.plan.options;
-    if shape.is_none_or(|shape| option_count(check, shape) == 0) {
-        return;
+fn without_effect(check: &Check<'_, '_>, declared: u64, image: Option<&Image>) -> Option<Draft> {
+    if option_count(check, check.plan.options?) == 0 {
+        return None;
     }
     let machine_code_only = match declared {
         input::CUBIN => true,
@@ -239,7 +190,7 @@ fn without_effect(
         _ => false,
     };
     if !machine_code_only {
-        return;
+        return None;
     }
     let message = format!(
         "{} gets compiler options for machine code ({}), which is not compiled: the options have \
@@ -249,12 +200,16 @@ fn without_effect(
         check.answer_or(""),
     );
     let title = "compiler options for machine code";
-    drafts.push(Draft::new("link-option-without-effect", title, message));
+    Some(Draft::new(
+        rules::LINK_OPTION_WITHOUT_EFFECT,
+        title,
+        message,
+    ))
 }
 
-fn not_relocatable(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image) {
+fn not_relocatable(check: &Check<'_, '_>, image: &Image) -> Option<Draft> {
     if image.kind != ImageKind::Cubin || contents(image).any(|content| content.relocatable) {
-        return;
+        return None;
     }
     let message = format!(
         "{} gets a cubin that is fully linked (ELF type ET_EXEC), but a link takes relocatable \
@@ -263,28 +218,26 @@ fn not_relocatable(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, image: &Image
         check.answer(),
     );
     let title = "fully linked cubin given to a link";
-    drafts.push(Draft::new("link-non-relocatable-input", title, message));
+    Some(Draft::new(
+        rules::LINK_NON_RELOCATABLE_INPUT,
+        title,
+        message,
+    ))
 }
 
-/// The input defines a kernel that an earlier one defines.
-fn duplicate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.live(Kind::Link) else {
-        return;
-    };
-    let Some(data) = check.state.link_data(link) else {
-        return;
-    };
+/// The rejected input defines a kernel that an earlier one defines.
+fn duplicate(check: &Check<'_, '_>) -> Option<Draft> {
+    let link = check.live(Kind::Link).filter(|_| check.went_wrong())?;
+    let data = check.state.link_data(link)?;
     let new = link_input(check.plan, check.call, check.context, check.site);
-    let Some((name, first)) = clash(&data.inputs, &new) else {
-        return;
-    };
+    let (name, first) = clash(&data.inputs, &new)?;
     let message = format!(
         "{} adds an input that defines \"{name}\", which the input of {} already defines. {}",
         check.function(),
         at(first.site),
         check.answer(),
     );
-    drafts.push(Draft::new("link-non-relocatable-input", CLASH, message).object(link));
+    Some(Draft::new(rules::LINK_NON_RELOCATABLE_INPUT, CLASH, message).object(link))
 }
 
 const CLASH: &str = "symbol defined by two inputs";
@@ -297,16 +250,10 @@ fn clash<'a>(inputs: &'a [LinkInput], new: &'a LinkInput) -> Option<(&'a str, &'
 }
 
 /// A completion that failed: which symbol the inputs lack or define twice.
-fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(link) = check.live(Kind::Link) else {
-        return;
-    };
-    let Some(data) = check.state.link_data(link) else {
-        return;
-    };
-    if !drafts.is_empty() || matches!(check.call.result(), None | Some(0)) {
-        return;
-    }
+pub(super) fn completed(check: &Check<'_, '_>) -> Option<Draft> {
+    let link = check.live(Kind::Link)?;
+    let data = check.state.link_data(link)?;
+    check.call.result()?;
     for (position, input) in data.inputs.iter().enumerate() {
         if let Some((name, first)) = clash(&data.inputs[..position], input) {
             let message = format!(
@@ -315,8 +262,9 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 at(input.site),
                 check.answer(),
             );
-            drafts.push(Draft::new("link-non-relocatable-input", CLASH, message).object(link));
-            return;
+            return Some(
+                Draft::new(rules::LINK_NON_RELOCATABLE_INPUT, CLASH, message).object(link),
+            );
         }
     }
     let defined = |name: &String| {
@@ -333,7 +281,7 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     // The program may have supplied the symbol itself.
     let supplied = data.options.numbers.contains(&SYMBOL_NAMES);
     if !by_result && (missing.is_none() || supplied) {
-        return;
+        return None;
     }
     let what = missing.map_or("a symbol".to_owned(), |name| format!("\"{name}\""));
     let message = format!(
@@ -342,5 +290,5 @@ fn completed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.answer(),
     );
     let title = "external symbol without a definition";
-    drafts.push(Draft::new("module-unresolved-symbol", title, message).object(link));
+    Some(Draft::new(rules::MODULE_UNRESOLVED_SYMBOL, title, message).object(link))
 }

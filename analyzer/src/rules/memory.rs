@@ -3,55 +3,41 @@
 
 use cutape_format::layout::field;
 use cutape_model::{CallArguments, ObjectId};
-use cutape_registry::{CopyOp, Family, Kind, LaunchOp, Length, MemoryType};
+use cutape_registry::{Kind, Length, MemoryType, rules};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
 use crate::plan::Step;
 
-/// Looks at every device address that the call gets.
-#[inline]
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if check.plan.takes_addresses || check.plan.destroys {
-        live(check, drafts);
-    }
-    if check.state.memory.any_freed() {
-        freed(check, drafts);
-    }
-}
-
 /// Whether live memory is long enough, and of the kind that is freed.
-fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
         match step {
-            Step::Device(length) => bounds(check, drafts, position, length),
-            Step::Destroy(kind) => wrong_kind(check, drafts, kind, check.call.argument(position)),
+            Step::Device(length) => drafts.extend(bounds(check, position, length)),
+            Step::Destroy(kind) => {
+                drafts.extend(wrong_kind(check, kind, check.call.argument(position)));
+            }
             _ => {}
         }
     }
 }
 
 /// Whether an address lies in freed memory.
-fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.family() {
-        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
-            return parameters(check, drafts);
-        }
-        Family::Copy(CopyOp::Described(_)) => return described_copy(check, drafts),
-        _ => {}
-    }
+pub(super) fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     // Either operand may be host memory, which may now lie at a freed device address.
     if check.plan.copies_unified && !check.went_wrong() {
         return;
     }
     for &(position, step) in &check.plan.steps {
         let Step::Device(length) = step else { continue };
+        let found = operand(
+            check,
+            check.call.argument(position),
+            check.parameter(position),
+        );
         // A fixed length of 0 means the whole allocation.
-        if !matches!(length, Length::Fixed(_)) && bytes(check, length) == Some(0) {
-            continue;
-        }
-        let address = check.call.argument(position);
-        operand(check, drafts, address, check.parameter(position));
+        let is_empty = || !matches!(length, Length::Fixed(_)) && bytes(check, length) == Some(0);
+        drafts.extend(found.filter(|_| !is_empty()));
     }
 }
 
@@ -66,65 +52,63 @@ fn bytes(check: &Check<'_, '_>, length: Length) -> Option<u64> {
 }
 
 /// A piece that begins in an allocation and ends beyond it.
-fn bounds(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, position: usize, length: Length) {
+fn bounds(check: &Check<'_, '_>, position: usize, length: Length) -> Option<Draft> {
     // Only the addresses tell which side of a unified copy is the device's.
     if check.plan.copies_unified && !check.went_wrong() {
-        return;
+        return None;
     }
     let address = check.call.argument(position);
-    let Some(length) = bytes(check, length) else {
-        return;
-    };
-    let found = check.state.memory_at(address);
-    let Some((id, object)) = found.and_then(|id| Some((id, check.object(id)?))) else {
-        return;
-    };
+    let length = bytes(check, length)?;
+    let id = check.state.memory_at(address)?;
+    let object = check.object(id)?;
     let left = (object.handle + object.size).saturating_sub(address);
     // Memory of unknown size may be longer, and a mapping may continue in the next one.
     if object.size == 0 || length <= left || check.state.objects.end_of(id).is_some() {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} accesses {length} bytes from `{}` {address:#x} on, but {}, {} bytes from {}, has only \
-         {left} bytes left there: {} bytes too many. {}",
-        check.function(),
+    let what = format!(
+        "accesses {length} bytes from `{}` {address:#x} on, but {}, {} bytes from {}, has only \
+         {left} bytes left there: {} bytes too many",
         check.parameter(position),
         check.label(id),
         object.size,
         at(object.created),
         length - left,
-        check.answer(),
     );
     let title = "access beyond the end of an allocation";
-    drafts.push(Draft::new("memory-copy-out-of-bounds", title, message).object(id));
+    Some(
+        check
+            .draft(rules::MEMORY_COPY_OUT_OF_BOUNDS, title, what)
+            .object(id),
+    )
 }
 
 /// Memory that is freed by the call for another kind.
-fn wrong_kind(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, kind: Kind, handle: u64) {
+fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
     let objects = &check.state.objects;
     if handle == 0
         || !matches!(kind, Kind::Memory | Kind::HostMemory)
         || objects.live(kind, handle).is_some()
         || !check.went_wrong()
     {
-        return;
+        return None;
     }
     let mut others = [Kind::Memory, Kind::HostMemory, Kind::Global].into_iter();
-    let found = others.find_map(|other| objects.live(other, handle));
-    let Some((id, object)) = found.and_then(|id| Some((id, check.object(id)?))) else {
-        return;
-    };
-    let message = format!(
-        "{} frees {}, but gets {}, which is {} from {}. {}",
-        check.function(),
+    let id = others.find_map(|other| objects.live(other, handle))?;
+    let object = check.object(id)?;
+    let what = format!(
+        "frees {}, but gets {}, which is {} from {}",
         kind.name(),
         check.label(id),
         object.kind.name(),
         at(object.created),
-        check.answer(),
     );
     let title = "memory freed by the call for another kind";
-    drafts.push(Draft::new("memory-free-wrong-kind", title, message).object(id));
+    Some(
+        check
+            .draft(rules::MEMORY_FREE_WRONG_KIND, title, what)
+            .object(id),
+    )
 }
 
 /// The ended object that an address lies in.
@@ -135,11 +119,10 @@ fn ended_at(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
     (check.went_wrong() || !uncertain()).then_some(id)
 }
 
-fn operand(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, address: u64, parameter: &str) {
-    if let Some(id) = ended_at(check, address) {
-        let what = format!("{} gets {address:#x} as `{parameter}`", check.function());
-        drafts.extend(freed_address(check, id, address, &what, false));
-    }
+fn operand(check: &Check<'_, '_>, address: u64, parameter: &str) -> Option<Draft> {
+    let id = ended_at(check, address)?;
+    let what = format!("{} gets {address:#x} as `{parameter}`", check.function());
+    freed_address(check, id, address, &what, false)
 }
 
 fn freed_address(
@@ -153,23 +136,23 @@ fn freed_address(
     let root = end.by.unwrap_or(id);
     let (rule, title) = match check.kind(root) {
         Some(Kind::Module) => (
-            "module-global-after-unload",
+            rules::MODULE_GLOBAL_AFTER_UNLOAD,
             "variable of a module used after the unload",
         ),
         Some(Kind::Library) => (
-            "library-use-after-unload",
+            rules::LIBRARY_USE_AFTER_UNLOAD,
             "variable of a library used after the unload",
         ),
         Some(Kind::Context) => (
-            "context-resource-after-destroy",
+            rules::CONTEXT_RESOURCE_AFTER_DESTROY,
             "memory used after the end of its context",
         ),
         _ if argument => (
-            "memory-use-after-free-kernel-argument",
+            rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT,
             "freed memory passed to a kernel",
         ),
         _ => (
-            "memory-use-after-free-operand",
+            rules::MEMORY_USE_AFTER_FREE_OPERAND,
             "memory used after it was freed",
         ),
     };
@@ -198,7 +181,7 @@ fn freed_address(
 }
 
 /// A launch: parameters of eight bytes that lie in freed memory.
-fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
         return;
     };
@@ -219,7 +202,7 @@ fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             continue;
         };
         // Whether the kernel follows the pointer is not recorded.
-        if draft.rule == "memory-use-after-free-kernel-argument" && !check.went_wrong() {
+        if draft.rule == rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT && !check.went_wrong() {
             draft = draft.severity(Severity::Warning);
         }
         drafts.push(draft);
@@ -227,7 +210,7 @@ fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 /// A copy that a struct describes: the device addresses in it.
-fn described_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+pub(super) fn described_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(param) = check.plan.function.params.first() else {
         return;
     };
@@ -249,7 +232,7 @@ fn described_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             && read("Height") != Some(0)
             && let Some(value) = read(address)
         {
-            operand(check, drafts, value, address);
+            drafts.extend(operand(check, value, address));
         }
     }
 }

@@ -10,10 +10,14 @@ mod memory;
 mod module;
 mod usage;
 
+use std::fmt::Display;
+
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_model::{Object, ObjectId, Origin, Site};
-use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp};
+use cutape_registry::{
+    ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp, LinkOp, PrimaryOp,
+};
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
@@ -192,6 +196,12 @@ impl Check<'_, '_> {
         }
     }
 
+    /// A draft that begins with the function and ends with [`Check::answer`].
+    pub(crate) fn draft(&self, rule: &'static str, title: &str, what: impl Display) -> Draft {
+        let message = format!("{} {what}. {}", self.function(), self.answer());
+        Draft::new(rule, title, message)
+    }
+
     /// [`Check::answer`], or `success` if the call succeeded.
     pub(crate) fn answer_or(&self, success: &str) -> String {
         if self.went_wrong() {
@@ -262,47 +272,177 @@ pub(crate) fn result_name(result: Option<i32>) -> String {
     name.map_or_else(|| format!("result {code}"), str::to_owned)
 }
 
-/// All that is wrong with a call. Rules of causes come before rules of consequences, which are
-/// silent where one was found.
-pub(crate) fn check(check: &Check<'_, '_>) -> Vec<Draft> {
+/// When a rule can find something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Always,
+    /// The call failed or did not return.
+    Wrong,
+    /// An object of a kind that the call uses has ended. Most programs destroy little while they
+    /// run.
+    Ended,
+    /// Memory was freed.
+    Freed,
+    /// A call of the thread left its output undefined.
+    Undefined,
+    /// The program uses libraries.
+    Libraries,
+    /// Live objects rely on memory of the program.
+    Lent,
+}
+
+impl When {
+    #[inline]
+    fn holds(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+        let objects = &state.objects;
+        match self {
+            Self::Always => true,
+            Self::Wrong => call.result() != Some(0),
+            Self::Ended => objects.any_has_ended(plan.used),
+            Self::Freed => state.memory.any_freed(),
+            Self::Undefined => {
+                let thread = state.threads.get(call.thread as usize);
+                thread.is_some_and(|thread| !thread.failures.is_empty())
+            }
+            Self::Libraries => objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library),
+            Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
+        }
+    }
+}
+
+/// What is checked about calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    /// Checked whatever else was found.
+    Cause(fn(&Check<'_, '_>, &mut Vec<Draft>)),
+    /// Checked if nothing was found that explains it.
+    Consequence(fn(&Check<'_, '_>) -> Option<Draft>),
+}
+
+/// The rules of a function, in the order in which they are checked.
+pub(crate) type Rules = Vec<(When, Rule)>;
+
+/// The rules about the calls of a function.
+pub(crate) fn rules_of(plan: &Plan) -> Rules {
+    use Rule::{Cause, Consequence};
+    use When::{Always, Ended, Freed, Lent, Libraries, Undefined, Wrong};
+    let family = plan.function.family;
+    let causes: &[(When, Rule)] = match family {
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => &[
+            (Always, Cause(link::cubin_after_destroy)),
+            (Always, Cause(library::preserved)),
+            (Always, Cause(jit_options::check)),
+            (Always, Cause(image::check)),
+        ],
+        Family::Link(LinkOp::Create { .. }) => &[
+            (Lent, Cause(link::shared)),
+            (Always, Cause(jit_options::check)),
+            (Wrong, Cause(image::failed_input)),
+        ],
+        Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. }) => &[
+            (Always, Cause(link::check)),
+            (Always, Cause(jit_options::check)),
+            (Always, Consequence(link_inputs::added)),
+            (Wrong, Cause(image::failed_input)),
+        ],
+        Family::Link(LinkOp::Complete { .. }) => &[
+            (Always, Cause(link::check)),
+            (Wrong, Consequence(link_inputs::completed)),
+            (Wrong, Cause(image::failed_input)),
+        ],
+        Family::Context(ContextOp::Destroy)
+        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {
+            &[(Always, Cause(link::leaked_in_context))]
+        }
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
+            &[(Freed, Cause(memory::parameters))]
+        }
+        Family::Copy(CopyOp::Described(_)) => &[(Freed, Cause(memory::described_copy))],
+        Family::ModuleUnload => &[(Always, Cause(module::unload))],
+        Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {
+            &[(Always, Cause(module::enumerate))]
+        }
+        Family::Global(_) => &[(Always, Cause(module::both_null))],
+        _ => &[],
+    };
+    let library = match family {
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
+            Some((Libraries, Cause(library::launched)))
+        }
+        Family::Kernel(FunctionOp::GetAttribute) => {
+            Some((Libraries, Consequence(library::shadowed)))
+        }
+        Family::LibraryModule
+        | Family::Global(GlobalOwner::Library)
+        | Family::Function(FunctionOp::OfKernel { .. }) => {
+            Some((Wrong, Consequence(library::without_context)))
+        }
+        Family::Copy(CopyOp::Peer(_)) => Some((Always, Consequence(library::peer_copy))),
+        _ => None,
+    };
+    let usage = match family {
+        Family::Event(EventOp::ElapsedTime) => Some(Consequence(usage::elapsed)),
+        Family::PrimaryContext(PrimaryOp::Release) => Some(Consequence(usage::released_too_often)),
+        Family::Context(ContextOp::Pop) => Some(Consequence(usage::popped_too_often)),
+        _ => (plan.needs_context).then_some(Consequence(usage::none_current)),
+    };
+    let rule = |applies: bool, when, rule| applies.then_some((when, rule));
+    let addresses = plan.takes_addresses;
+
+    let looks_up = module::LOOKED_UP
+        .iter()
+        .any(|kind| plan.used.contains(*kind));
+    let handles = match plan.uses_elsewhere {
+        true => Always,
+        false => Ended,
+    };
+    [
+        Some((handles, Cause(lifetime::handles))),
+        rule(
+            plan.needs_context,
+            Wrong,
+            Consequence(lifetime::current_context),
+        ),
+        rule(addresses || plan.destroys, Always, Cause(memory::live)),
+        rule(addresses, Freed, Cause(memory::freed)),
+    ]
+    .into_iter()
+    .chain(causes.iter().copied().map(Some))
+    .chain([
+        rule(looks_up, Undefined, Consequence(module::undefined_handle)),
+        rule(
+            plan.takes_functions_only,
+            Libraries,
+            Consequence(library::kernel_as_function),
+        ),
+        library,
+        usage.map(|rule| (Wrong, rule)),
+        rule(!plan.written.is_empty(), Lent, Cause(link::memory_reused)),
+    ])
+    .flatten()
+    .collect()
+}
+
+/// Whether a rule can find something in a call.
+#[inline]
+pub(crate) fn may_find(rules: &Rules, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+    rules.iter().any(|(when, _)| when.holds(state, plan, call))
+}
+
+/// All that is wrong with a call.
+pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
     let mut drafts = Vec::new();
     if check.call.result() == Some(code::DEINITIALIZED) {
         // The driver is shutting down; rules do not cover what destructors do then.
         return drafts;
     }
-    lifetime::check(check, &mut drafts);
-    memory::check(check, &mut drafts);
-    match check.family() {
-        Family::ModuleLoad(_) | Family::LibraryLoad(_) => {
-            link::cubin_after_destroy(check, &mut drafts);
-            library::preserved(check, &mut drafts);
-            jit_options::check(check, &mut drafts);
-            image::check(check, &mut drafts);
+    for (when, rule) in rules {
+        match rule {
+            _ if !when.holds(check.state, check.plan, check.call) => {}
+            Rule::Cause(rule) => rule(check, &mut drafts),
+            Rule::Consequence(rule) if drafts.is_empty() => drafts.extend(rule(check)),
+            Rule::Consequence(_) => {}
         }
-        Family::Link(
-            LinkOp::Create { .. }
-            | LinkOp::AddData { .. }
-            | LinkOp::AddFile { .. }
-            | LinkOp::Complete { .. },
-        ) => {
-            link::check(check, &mut drafts);
-            jit_options::check(check, &mut drafts);
-            link_inputs::check(check, &mut drafts);
-            image::failed_input(check, &mut drafts);
-        }
-        Family::Context(ContextOp::Destroy)
-        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
-            if drafts.is_empty() =>
-        {
-            link::leaked_in_context(check, &mut drafts);
-        }
-        _ => {}
-    }
-    module::check(check, &mut drafts);
-    library::check(check, &mut drafts);
-    usage::check(check, &mut drafts);
-    if !check.state.writing_links.is_empty() || !check.state.preserving.is_empty() {
-        link::memory_reused(check, &mut drafts);
     }
     drafts
 }

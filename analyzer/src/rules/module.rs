@@ -1,41 +1,16 @@
 //! Modules: who may unload them and when, lookups that failed, enumeration.
 
 use cutape_model::{Lookup, ObjectId, Origin};
-use cutape_registry::{Family, FunctionOp, Kind};
+use cutape_registry::{Family, FunctionOp, Kind, rules};
 
 use super::{Check, Draft, at, code, result_name};
 use crate::plan::Step;
 use crate::state::Failure;
 
-/// Rules about modules beyond lifetimes and images.
-#[inline]
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    match check.family() {
-        Family::ModuleUnload if drafts.is_empty() => unload(check, drafts),
-        Family::Function(FunctionOp::List { output, count, .. })
-        | Family::Kernel(FunctionOp::List { output, count, .. }) => {
-            let argument = |position| check.call.argument(usize::from(position));
-            if argument(output) != 0 && argument(count) != 0 {
-                enumerate(check, drafts, argument(count) as usize);
-            }
-        }
-        Family::Global(_) => both_null(check, drafts),
-        _ => {}
-    }
-    let thread = check.state.threads.get(check.call.thread as usize);
-    if let Some(thread) = thread
-        && !thread.failures.is_empty()
-        && drafts.is_empty()
-    {
-        undefined_handle(check, drafts, &thread.failures);
-    }
-}
-
-fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(id) = check.live(Kind::Module) else {
-        return;
-    };
-    let Some(object) = check.object(id) else {
+/// Whether the module may be unloaded by this call.
+pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let live = check.live(Kind::Module).filter(|_| drafts.is_empty());
+    let Some((id, object)) = live.and_then(|id| Some((id, check.object(id)?))) else {
         return;
     };
     let label = check.label(id);
@@ -50,7 +25,7 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         );
         let title = "module of a library unloaded";
         drafts.push(
-            Draft::new("module-unload-library-owned", title, message)
+            Draft::new(rules::MODULE_UNLOAD_LIBRARY_OWNED, title, message)
                 .object(id)
                 .object(library)
                 .chain(check.poison_chain(id)),
@@ -67,26 +42,24 @@ fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             );
             let title = "module unloaded by code that does not own it";
             drafts.push(
-                Draft::new("module-unload-runtime-owned", title, message)
+                Draft::new(rules::MODULE_UNLOAD_RUNTIME_OWNED, title, message)
                     .object(id)
                     .chain(check.poison_chain(id)),
             );
         }
         return;
     }
-    wrong_context(check, drafts, id);
+    drafts.extend(wrong_context(check, id));
     if check.call.result().is_none_or(|result| result == 0) {
-        pending(check, drafts, id);
+        drafts.extend(pending(check, id));
     }
 }
 
-fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
-    let Some(home) = check.object(id).and_then(|object| object.context) else {
-        return;
-    };
+fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
+    let home = check.object(id)?.context?;
     let current = check.state.contexts.current(check.call.thread);
     if current.object == Some(home) || (current.object.is_none() && current.handle != 0) {
-        return;
+        return None;
     }
     let context = current.object.map(|context| check.label(context));
     let message = format!(
@@ -99,20 +72,16 @@ fn wrong_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
         check.answer(),
     );
     let title = "module unloaded while another context is current";
-    let draft = Draft::new("module-unload-wrong-context", title, message)
+    let draft = Draft::new(rules::MODULE_UNLOAD_WRONG_CONTEXT, title, message)
         .object(id)
         .object(home);
-    drafts.push(current.object.into_iter().fold(draft, Draft::object));
+    Some(current.object.into_iter().fold(draft, Draft::object))
 }
 
-fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
-    let Some(data) = check.state.image_data(id) else {
-        return;
-    };
+fn pending(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
     let order = &check.state.order;
-    let mut pending = data.pending.iter();
-    let pending = pending.find(|(stream, number, _)| !order.is_done(*stream, *number));
-    let Some(&(_, _, site)) = pending else { return };
+    let mut pending = check.state.image_data(id)?.pending.iter();
+    let &(_, _, site) = pending.find(|(stream, number, _)| !order.is_done(*stream, *number))?;
     let label = check.label(id);
     let message = format!(
         "cuModuleUnload gets {label} while work that needs it, {}, may still run: no call since \
@@ -121,8 +90,8 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
         at(site),
     );
     let title = "module unloaded while its work may still run";
-    drafts.push(
-        Draft::new("module-unload-work-pending", title, message)
+    Some(
+        Draft::new(rules::MODULE_UNLOAD_WORK_PENDING, title, message)
             .object(id)
             .subject(site.caller)
             .chain(vec![
@@ -130,10 +99,11 @@ fn pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, id: ObjectId) {
                 format!("work enqueued by {}", at(site)),
                 format!("unloaded by {} without a wait", at(check.site)),
             ]),
-    );
+    )
 }
 
-fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+/// A lookup of a variable that can return nothing.
+pub(super) fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if check.argument("dptr") != Some(0) || check.argument("bytes") != Some(0) {
         return;
     }
@@ -145,34 +115,44 @@ fn both_null(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     );
     let title = "lookup of a variable without an output";
     drafts.push(Draft::new(
-        "module-global-outputs-both-null",
+        rules::MODULE_GLOBAL_OUTPUTS_BOTH_NULL,
         title,
         message,
     ));
 }
 
-fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, capacity: usize) {
-    let Some(owner) = check.state.image_owner(check.plan, check.call) else {
-        return;
+/// An array that is too short for the functions of a module or library.
+pub(super) fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    drafts.extend(truncated(check));
+}
+
+fn truncated(check: &Check<'_, '_>) -> Option<Draft> {
+    let (Family::Function(FunctionOp::List { output, count, .. })
+    | Family::Kernel(FunctionOp::List { output, count, .. })) = check.family()
+    else {
+        return None;
     };
+    let capacity = check.call.argument(usize::from(count)) as usize;
+    if check.call.argument(usize::from(output)) == 0 || capacity == 0 {
+        return None;
+    }
+    let owner = check.state.image_owner(check.plan, check.call)?;
     let counted = check.state.image_data(owner).and_then(|data| data.count);
     let (count, source) = match counted {
         Some((count, site)) => (count as usize, format!("{} returned that number", at(site))),
         None => {
-            let Some(image) = check.state.parsed(owner, check.context) else {
-                return;
-            };
+            let image = check.state.parsed(owner, check.context)?;
             // The trace does not say which of several entries the driver chose.
             let [entry] = image.entries.as_slice() else {
-                return;
+                return None;
             };
-            let Ok(content) = &entry.content else { return };
+            let content = entry.content.as_ref().ok()?;
             let entries = content.functions.iter().filter(|f| f.is_entry);
             (entries.count(), "its image lists them".to_owned())
         }
     };
     if capacity >= count {
-        return;
+        return None;
     }
     let message = format!(
         "{} has room for {capacity} handles, but {} has {count} functions ({source}). The driver \
@@ -182,19 +162,24 @@ fn enumerate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, capacity: usize) {
         count - capacity,
     );
     let title = "incomplete enumeration of functions";
-    drafts.push(Draft::new("module-enumerate-truncated", title, message).object(owner));
+    Some(Draft::new(rules::MODULE_ENUMERATE_TRUNCATED, title, message).object(owner))
 }
 
+/// The kinds whose handles a failed call leaves undefined.
+pub(super) const LOOKED_UP: [Kind; 4] = [Kind::Module, Kind::Library, Kind::Function, Kind::Kernel];
+
 /// A handle that no call has returned, after the call that should have returned it failed.
-fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, failures: &[Failure]) {
+pub(super) fn undefined_handle(check: &Check<'_, '_>) -> Option<Draft> {
+    let failures = &check
+        .state
+        .threads
+        .get(check.call.thread as usize)?
+        .failures;
     for &(position, step) in &check.plan.steps {
         let (Step::Use(kind) | Step::Destroy(kind)) = step else {
             continue;
         };
-        if !matches!(
-            kind,
-            Kind::Module | Kind::Library | Kind::Function | Kind::Kernel
-        ) {
+        if !LOOKED_UP.contains(&kind) {
             continue;
         }
         let handle = check.call.argument(position);
@@ -212,9 +197,9 @@ fn undefined_handle(check: &Check<'_, '_>, drafts: &mut Vec<Draft>, failures: &[
         if failure.reported {
             continue;
         }
-        drafts.extend(after_failure(check, failure, kind, handle));
-        return;
+        return after_failure(check, failure, kind, handle);
     }
+    None
 }
 
 fn after_failure(
@@ -238,7 +223,7 @@ fn after_failure(
     );
     let (rule, title, hint) = if matches!(kind, Kind::Module | Kind::Library) {
         let title = "output of a failed load used";
-        ("module-load-allocation-failure", title, String::new())
+        (rules::MODULE_LOAD_ALLOCATION_FAILURE, title, String::new())
     } else if failure.site.result == Some(code::NOT_FOUND) {
         let names = similar_names(check, failure);
         let hint = match names.as_slice() {
@@ -246,7 +231,7 @@ fn after_failure(
             names => format!(" The image has: {}.", names.join(", ")),
         };
         let title = "function used that was not found";
-        ("module-symbol-not-found", title, hint)
+        (rules::MODULE_SYMBOL_NOT_FOUND, title, hint)
     } else {
         return None;
     };
@@ -256,7 +241,9 @@ fn after_failure(
             format!("its output, {handle:#x}, used by {}", at(check.site)),
         ])
         .subject(failure.site.caller);
-    let parent = failure.parent.filter(|_| rule == "module-symbol-not-found");
+    let parent = failure
+        .parent
+        .filter(|_| rule == rules::MODULE_SYMBOL_NOT_FOUND);
     Some(parent.into_iter().fold(draft, Draft::object))
 }
 

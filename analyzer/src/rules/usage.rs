@@ -1,48 +1,27 @@
 //! Contexts and events: calls without a current context, unbalanced contexts, times of events.
 
 use cutape_model::Origin;
-use cutape_registry::{ContextOp, EventOp, Family, Kind, PrimaryOp};
+use cutape_registry::{Kind, rules};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
 use crate::state::data::Data;
 
-/// Rules about contexts and events beyond lifetimes.
-#[inline]
-pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !drafts.is_empty() {
-        return;
-    }
-    match check.family() {
-        Family::Event(EventOp::ElapsedTime) => elapsed(check, drafts),
-        Family::PrimaryContext(PrimaryOp::Release) => released_too_often(check, drafts),
-        Family::Context(ContextOp::Pop) => popped_too_often(check, drafts),
-        _ if check.plan.needs_context => none_current(check, drafts),
-        _ => {}
-    }
-}
-
-fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    // The driver knows of records that a trace does not show, such as those of graphs.
-    if !check.went_wrong() {
-        return;
-    }
-    for &(position, step) in &check.plan.steps {
+/// The time between events of which one has none. The driver, which refused it, knows of records
+/// that a trace does not show, such as those of graphs.
+pub(super) fn elapsed(check: &Check<'_, '_>) -> Option<Draft> {
+    check.plan.steps.iter().find_map(|&(position, step)| {
         let Step::Use(Kind::Event) = step else {
-            continue;
+            return None;
         };
         let handle = check.call.argument(position);
-        let Some(id) = check.state.objects.live(Kind::Event, handle) else {
-            continue;
-        };
-        let Some(object) = check.object(id) else {
-            continue;
-        };
+        let id = check.state.objects.live(Kind::Event, handle)?;
+        let object = check.object(id)?;
         let Data::Event(event) = &object.data else {
-            continue;
+            return None;
         };
         if object.origin != Origin::Created || (event.timing && event.record.is_some()) {
-            continue;
+            return None;
         }
         let why = match event.record {
             None => "was never recorded".to_owned(),
@@ -51,18 +30,19 @@ fn elapsed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 at(site)
             ),
         };
-        let message = format!(
-            "{} gets {} as `{}`. {} created that event, and it {why}. {}",
-            check.function(),
+        let what = format!(
+            "gets {} as `{}`. {} created that event, and it {why}",
             check.label(id),
             check.parameter(position),
             at(object.created),
-            check.answer(),
         );
         let title = "elapsed time of an event that has no time";
-        drafts.push(Draft::new("event-elapsed-invalid", title, message).object(id));
-        return;
-    }
+        Some(
+            check
+                .draft(rules::EVENT_ELAPSED_INVALID, title, what)
+                .object(id),
+        )
+    })
 }
 
 /// True if the driver missed a context that the thread does not have.
@@ -70,51 +50,45 @@ pub(super) fn lacks_context(check: &Check<'_, '_>) -> bool {
     check.call.result() == Some(code::INVALID_CONTEXT) && check.has_no_context()
 }
 
-fn none_current(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+/// A call on the current context of a thread that has none.
+pub(super) fn none_current(check: &Check<'_, '_>) -> Option<Draft> {
     if !lacks_context(check) {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} works on the current context, but thread {} has none: no call made one current there, \
-         or a call popped it. {}",
-        check.function(),
+    let what = format!(
+        "works on the current context, but thread {} has none: no call made one current there, \
+         or a call popped it",
         check.call.thread,
-        check.answer(),
     );
-    drafts.push(Draft::new(
-        "context-none-current",
-        "no context is current",
-        message,
-    ));
+    let title = "no context is current";
+    Some(check.draft(rules::CONTEXT_NONE_CURRENT, title, what))
 }
 
-fn released_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+/// A release of a primary context that is not retained.
+pub(super) fn released_too_often(check: &Check<'_, '_>) -> Option<Draft> {
     let device = check.call.argument(0) as i32;
     if check.call.result() != Some(code::INVALID_CONTEXT)
         || check.state.contexts.is_retained(device)
     {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} releases the primary context of device {device}, which was already released as often \
-         as it was retained. {}",
-        check.function(),
-        check.answer(),
+    let what = format!(
+        "releases the primary context of device {device}, which was already released as often as \
+         it was retained"
     );
     let title = "primary context released more often than retained";
-    drafts.push(Draft::new("context-unbalanced", title, message));
+    Some(check.draft(rules::CONTEXT_UNBALANCED, title, what))
 }
 
-fn popped_too_often(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+/// A pop from an empty stack of contexts.
+pub(super) fn popped_too_often(check: &Check<'_, '_>) -> Option<Draft> {
     if !lacks_context(check) {
-        return;
+        return None;
     }
-    let message = format!(
-        "{} pops the context stack of thread {}, which is empty. {}",
-        check.function(),
+    let what = format!(
+        "pops the context stack of thread {}, which is empty",
         check.call.thread,
-        check.answer(),
     );
     let title = "context popped from an empty stack";
-    drafts.push(Draft::new("context-unbalanced", title, message));
+    Some(check.draft(rules::CONTEXT_UNBALANCED, title, what))
 }

@@ -148,7 +148,7 @@ impl State {
         let function = plan.launched.map(|position| call.argument(position));
         let function = function.map(|handle| self.objects.resolve(Kind::Function, handle));
         modules[0] = function.and_then(|found| parent(found.live()?));
-        if plan.takes_addresses {
+        if plan.takes_addresses && self.objects.has_had(Kind::Global) {
             let devices = plan
                 .steps
                 .iter()
@@ -241,8 +241,7 @@ impl State {
             if self.names.len() >= NAMES {
                 self.names.clear();
             }
-            let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-            let text = String::from_utf8_lossy(text).into_owned();
+            let text = crate::decode::text(text);
             self.names.insert(address, DriverName { owner, text, site });
         }
     }
