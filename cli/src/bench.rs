@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// Measures on one driver, in a child process.
 fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
-    let program = guarded::own_path()?;
+    let program = library::own_path()?;
     let comparison = serde_json::to_string(&settings.comparison).unwrap_or_default();
     let hidden = [
         "--child-driver".into(),

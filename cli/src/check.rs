@@ -4,7 +4,6 @@ mod filter;
 mod live;
 mod pass;
 mod report;
-mod unrecorded;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -145,7 +144,7 @@ fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
     // Rules read the content of blobs.
     expect_undamaged(trace.verify_blobs())?;
     filter.hold();
-    let (walked, unrecorded) = pass::check_trace(&trace, filter)?;
+    let (walked, checked) = pass::check_trace(&trace, filter)?;
     input::known_functions(&trace, walked.unknown_function())?;
     expect_undamaged(walked.damage(&trace))?;
     if repaired {
@@ -161,6 +160,6 @@ fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
         );
     }
     filter.release();
-    unrecorded.report(&trace);
+    checked.report_unrecorded(&trace);
     Ok(())
 }

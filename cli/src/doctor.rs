@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cutape_analyzer::decode::text;
+use cutape_registry::id;
 use cutape_replay::Driver;
 
 use crate::failure::{Failure, UNUSABLE};
@@ -79,11 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         devices(&mut sheet, &path)?;
     }
     system(&mut sheet)?;
-    Ok(if sheet.failed {
-        ExitCode::from(UNUSABLE)
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(ExitCode::from(if sheet.failed { UNUSABLE } else { 0 }))
 }
 
 /// Compares the driver's exported functions with the registry.
@@ -112,19 +110,16 @@ fn exports(
             .or_else(|| forward::obstacle(&std::env::temp_dir())),
         None => Some("the interposer is missing".to_owned()),
     };
+    let forwarded = match obstacle {
+        None => unknown.len(),
+        Some(_) => 0,
+    };
+    let (all, recorded) = (names.len(), known.len());
+    let covered = recorded + forwarded;
+    let counts = format!("{recorded} recorded, {forwarded} forwarded");
     sheet.line(
         "exports",
-        format!(
-            "{} of {} functions covered: {} recorded, {} forwarded",
-            if obstacle.is_some() {
-                known.len()
-            } else {
-                names.len()
-            },
-            names.len(),
-            known.len(),
-            if obstacle.is_some() { 0 } else { unknown.len() },
-        ),
+        format!("{covered} of {all} functions covered: {counts}"),
     )?;
     // Forwarded functions work as without cutape; the trace names their first call.
     match obstacle {
@@ -143,14 +138,9 @@ fn list(
     names: &[&str],
     most: usize,
 ) -> Result<(), Failure> {
-    let more = names.len().saturating_sub(most);
-    let mut words: Vec<String> = names
-        .iter()
-        .take(most)
-        .map(|&name| name.to_owned())
-        .collect();
-    if more > 0 {
-        words.push(format!("and {more} more"));
+    let mut words: Vec<String> = names.iter().take(most).map(|&name| name.into()).collect();
+    if names.len() > most {
+        words.push(format!("and {} more", names.len() - most));
     }
     for (index, line) in lines(&words, WIDTH - LABEL).iter().enumerate() {
         sheet.line(if index == 0 { what } else { "" }, line)?;
@@ -194,52 +184,31 @@ fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<(), Failure
         }
     };
     let (mut version, mut count) = (0i32, 0i32);
-    let answer = ask(
-        cutape_registry::id::cuDriverGetVersion,
-        &[(&raw mut version) as u64],
-    );
-    sheet.line(
-        "version",
-        if answer.is_empty() {
-            format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
-        } else {
-            answer
-        },
-    )?;
-    let answer = ask(cutape_registry::id::cuInit, &[0]);
+    let answer = ask(id::cuDriverGetVersion, &[(&raw mut version) as u64]);
+    let version = match answer.is_empty() {
+        true => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        false => answer,
+    };
+    sheet.line("version", version)?;
+    let answer = ask(id::cuInit, &[0]);
     if !answer.is_empty() {
         sheet.failed = true;
         return sheet.line("cuInit", format!("FAILS: {answer}"));
     }
-    ask(
-        cutape_registry::id::cuDeviceGetCount,
-        &[(&raw mut count) as u64],
-    );
+    ask(id::cuDeviceGetCount, &[(&raw mut count) as u64]);
     for ordinal in 0..count.clamp(0, 64) {
         let mut name = [0u8; 256];
         let (mut memory, mut major, mut minor) = (0u64, 0i32, 0i32);
         let device = ordinal as u64;
         ask(
-            cutape_registry::id::cuDeviceGetName,
+            id::cuDeviceGetName,
             &[name.as_mut_ptr() as u64, name.len() as u64, device],
         );
-        ask(
-            cutape_registry::id::cuDeviceTotalMem_v2,
-            &[(&raw mut memory) as u64, device],
-        );
-        ask(
-            cutape_registry::id::cuDeviceGetAttribute,
-            &[(&raw mut major) as u64, 75, device],
-        );
-        ask(
-            cutape_registry::id::cuDeviceGetAttribute,
-            &[(&raw mut minor) as u64, 76, device],
-        );
-        let end = name
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(name.len());
-        let name = String::from_utf8_lossy(&name[..end]);
+        ask(id::cuDeviceTotalMem_v2, &[(&raw mut memory) as u64, device]);
+        for (attribute, value) in [(75, &raw mut major), (76, &raw mut minor)] {
+            ask(id::cuDeviceGetAttribute, &[value as u64, attribute, device]);
+        }
+        let name = text(&name);
         let gigabytes = memory as f64 / f64::from(1 << 30);
         sheet.line(
             &format!("device {ordinal}"),
@@ -281,23 +250,12 @@ fn system(sheet: &mut Checklist<impl Write>) -> Result<(), Failure> {
         };
         sheet.line("clock", format!("{source}: {meaning}"))?;
     }
-    let folder = std::env::temp_dir();
-    let writable = LibraryFolder::new(Path::new("/nonexistent")).is_ok();
-    if !writable {
+    let mut temporary = std::env::temp_dir().display().to_string();
+    if LibraryFolder::new(Path::new("/nonexistent")).is_err() {
         sheet.failed = true;
+        temporary += " NOT WRITABLE: set TMPDIR to a writable folder";
     }
-    sheet.line(
-        "temporary",
-        format!(
-            "{}{}",
-            folder.display(),
-            if writable {
-                ""
-            } else {
-                " NOT WRITABLE: set TMPDIR to a writable folder"
-            }
-        ),
-    )
+    sheet.line("temporary", temporary)
 }
 
 #[cfg(test)]

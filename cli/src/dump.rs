@@ -68,10 +68,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Progress::new("calls")
     };
     let mut out = BufWriter::with_capacity(1 << 16, stdout.lock());
-    let style = if coloured {
-        Palette::COLOURED
-    } else {
-        Palette::PLAIN
+    let style = match coloured {
+        true => Palette::COLOURED,
+        false => Palette::default(),
     };
     let shown = write_calls(&trace, &filter, arguments.format, style, progress, &mut out)?;
     out.flush()?;
@@ -143,9 +142,7 @@ fn write_calls(
                 out.write_all(line.as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer(&mut *out, &json_line(call, &mut renderer, &mut sites))
-                    .map_err(io::Error::from)?;
-                out.write_all(b"\n")?;
+                output::json_line(out, &json_line(call, &mut renderer, &mut sites))?;
             }
         }
         Ok::<_, Failure>(())
@@ -166,9 +163,7 @@ fn write_calls(
                 )?;
             }
             Format::Json => {
-                serde_json::to_writer(&mut *out, &json!({ "not_recorded": name, "first_by": by }))
-                    .map_err(io::Error::from)?;
-                out.write_all(b"\n")?;
+                output::json_line(out, &json!({ "not_recorded": name, "first_by": by }))?;
             }
         }
     }
@@ -199,7 +194,7 @@ impl CallSites<'_> {
 }
 
 /// The styles of the parts of a line.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Palette {
     name: Style,
     success: Style,
@@ -208,12 +203,6 @@ struct Palette {
 }
 
 impl Palette {
-    const PLAIN: Self = Self {
-        name: Style::new(),
-        success: Style::new(),
-        failure: Style::new(),
-        side: Style::new(),
-    };
     const COLOURED: Self = Self {
         name: Style::new().bold(),
         success: AnsiColor::Green.on_default(),

@@ -118,15 +118,6 @@ fn device_map(text: &str) -> Result<DeviceMap, String> {
     Ok(DeviceMap(pairs?))
 }
 
-/// The path of this program, to start the child.
-pub(crate) fn own_path() -> Result<PathBuf, Failure> {
-    env::current_exe().map_err(|error| {
-        Failure::unusable(format!(
-            "cannot read the path of cutape's own executable: {error}"
-        ))
-    })
-}
-
 /// The command of the child: this process's own arguments with the verb `child` in place of `verb`,
 /// followed by `hidden` options.
 pub(crate) fn child(program: &Path, verb: &str, child: &str, hidden: &[OsString]) -> Command {

@@ -3,7 +3,6 @@
 mod copies;
 mod folder;
 mod images;
-mod interest;
 mod objects;
 mod process;
 mod summary;

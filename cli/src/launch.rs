@@ -2,16 +2,18 @@
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::{Function, LaunchOp, layout};
+use cutape_registry::{Family, Function, LaunchOp, layout};
 
 const GRID: usize = layout::offset_of("CUlaunchConfig", "gridDimX");
 const BLOCK: usize = layout::offset_of("CUlaunchConfig", "blockDimX");
 const SHARED: usize = layout::offset_of("CUlaunchConfig", "sharedMemBytes");
 const STREAM: usize = layout::offset_of("CUlaunchConfig", "hStream");
 
-/// The shape of a launch, as far as the call has it.
+/// What a launch launches and in which shape, as far as the call has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaunchShape {
+    /// The function's or kernel's handle.
+    pub(crate) kernel: Option<u64>,
     /// Blocks.
     pub(crate) grid: Option<[u64; 3]>,
     /// Threads of a block.
@@ -24,12 +26,17 @@ pub(crate) struct LaunchShape {
 impl LaunchShape {
     /// Reads the arguments or the `CUlaunchConfig` of a launch.
     #[inline]
-    pub(crate) fn of(function: &Function, op: LaunchOp, call: &Call<'_>) -> Self {
+    pub(crate) fn of(function: &Function, call: &Call<'_>) -> Self {
+        let Family::Launch(op) = function.family else {
+            return Self::default();
+        };
+        let argument = |position: u8| call.argument(usize::from(position));
+        let kernel = op.function().map(argument);
         match op {
             LaunchOp::Arguments(at) => {
-                let argument = |position: u8| call.argument(usize::from(position));
                 let three = |at: u8| Some([argument(at), argument(at + 1), argument(at + 2)]);
                 Self {
+                    kernel,
                     grid: three(at.grid),
                     block: three(at.grid + 3),
                     shared: Some(argument(at.shared)),
@@ -39,10 +46,12 @@ impl LaunchShape {
             LaunchOp::Config(at) => {
                 let snapshot = call.snapshot(usize::from(at.config), field::POINTEE);
                 let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
-                bytes.map(Self::of_config).unwrap_or_default()
+                let shape = bytes.map(Self::of_config).unwrap_or_default();
+                Self { kernel, ..shape }
             }
             LaunchOp::MultiDevice { .. } | LaunchOp::Legacy { .. } => Self {
-                stream: function.stream.map(|at| call.argument(usize::from(at))),
+                kernel,
+                stream: function.stream.map(argument),
                 ..Self::default()
             },
         }
@@ -60,6 +69,7 @@ impl LaunchShape {
             block: three(BLOCK),
             shared: word(SHARED),
             stream: stream.map(|word| u64::from_le_bytes(*word)),
+            ..Self::default()
         }
     }
 }

@@ -28,6 +28,15 @@ pub(crate) fn null_driver() -> Result<PathBuf, Failure> {
     find(NULL_DRIVER, "CUTAPE_NULL_DRIVER", "cutape-nulldriver")
 }
 
+/// The path of this program.
+pub(crate) fn own_path() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| {
+        Failure::unusable(format!(
+            "cannot read the path of cutape's own executable: {error}"
+        ))
+    })
+}
+
 /// Looks where `variable` points, else beside this program and in `../lib/cutape`.
 fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
     if let Some(path) = env::var_os(variable).filter(|value| !value.is_empty()) {
@@ -36,11 +45,7 @@ fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
             Failure::unusable(format!("{variable} is {}: {error}", path.display()))
         });
     }
-    let program = env::current_exe().map_err(|error| {
-        Failure::unusable(format!(
-            "cannot read the path of cutape's own executable: {error}"
-        ))
-    })?;
+    let program = own_path()?;
     let folder = program.parent().unwrap_or(Path::new("."));
     [folder.join(name), folder.join("../lib/cutape").join(name)]
         .into_iter()
@@ -62,33 +67,23 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
             let path = path.canonicalize().map_err(|error| {
                 Failure::unusable(format!("--driver {}: {error}", path.display()))
             })?;
+            let refused = |why: &str| {
+                let path = path.display();
+                Err(Failure::unusable(format!("--driver {path}: {why}")))
+            };
             if !path.is_file() {
-                return Err(Failure::unusable(format!(
-                    "--driver {}: not a file; give the path of a libcuda.so.1",
-                    path.display()
-                )));
+                refused("not a file; give the path of a libcuda.so.1")
+            } else if !is_library(&path) {
+                refused("not a shared library for x86-64; give the path of a libcuda.so.1")
+            } else if cutape_replay::is_interposer(&path) {
+                refused("this is cutape's interposer; give the path of the real libcuda.so.1")
+            } else if exports(&path, "cuInit") == Some(false) {
+                refused(
+                    "not a CUDA driver: it does not export cuInit; give the path of a libcuda.so.1",
+                )
+            } else {
+                Ok(path)
             }
-            if !is_library(&path) {
-                return Err(Failure::unusable(format!(
-                    "--driver {}: not a shared library for x86-64; give the path of a libcuda.so.1",
-                    path.display()
-                )));
-            }
-            if cutape_replay::is_interposer(&path) {
-                return Err(Failure::unusable(format!(
-                    "--driver {}: this is cutape's interposer; give the path of the real \
-                     libcuda.so.1",
-                    path.display()
-                )));
-            }
-            if exports(&path, "cuInit") == Some(false) {
-                return Err(Failure::unusable(format!(
-                    "--driver {}: not a CUDA driver: it does not export cuInit; give the path of a \
-                     libcuda.so.1",
-                    path.display()
-                )));
-            }
-            Ok(path)
         }
         None => match cutape_replay::locate() {
             Ok(path) => path

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use cutape_format::layout::MAGIC;
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -18,6 +19,18 @@ pub(crate) enum Format {
     Text,
     /// For programs.
     Json,
+}
+
+/// The value of an option, as typed.
+pub(crate) fn word(value: impl clap::ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Writes a line of JSON.
+pub(crate) fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")
 }
 
 /// Whether to colour stdout: a terminal that supports it, without `NO_COLOR`, `TERM=dumb` or the

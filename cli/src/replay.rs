@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     selection(&trace, &arguments)?;
     let output = arguments.guarded.report()?;
     let driver = library::driver(arguments.driver.as_deref())?;
-    let program = guarded::own_path()?;
+    let program = library::own_path()?;
     let hidden = ["--child-driver".into(), driver.into_os_string()];
     let command = || guarded::child(&program, "replay", CHILD, &hidden);
     let mut progress = Progress::new("calls");

@@ -1,9 +1,10 @@
 //! The driver's state along a trace: which objects exist, and which kernel a handle names.
 
+use cutape_analyzer::decode::{function_of, text};
 use cutape_format::layout::field;
-use cutape_format::{Call, Signature, Snapshots};
+use cutape_format::{Call, Signature};
 use cutape_model::{Changes, Effect, Effects, Lookup, NewObject, Origin, Retention, Site, State};
-use cutape_registry::{ContextOp, Family, FunctionOp, Kind};
+use cutape_registry::{Family, FunctionOp, Kind};
 
 /// Which objects to track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ enum KernelEvent {
 
 impl Tracked {
     fn of(signature: &Signature, scope: Scope) -> Self {
-        let Some(function) = cutape_analyzer::decode::function_of(signature) else {
+        let Some(function) = function_of(signature) else {
             return Self {
                 effects: None,
                 event: KernelEvent::None,
@@ -73,24 +74,8 @@ impl Tracked {
             Family::Launch(op) => op.function().map_or(KernelEvent::None, KernelEvent::Launch),
             _ => KernelEvent::None,
         };
-        let changes_context = match function.family {
-            Family::PrimaryContext(_) => true,
-            Family::Context(op) => match op {
-                ContextOp::Create
-                | ContextOp::Destroy
-                | ContextOp::Push
-                | ContextOp::Pop
-                | ContextOp::Set
-                | ContextOp::Detach => true,
-                ContextOp::Current
-                | ContextOp::Device
-                | ContextOp::Synchronize
-                | ContextOp::EnablePeer => false,
-            },
-            _ => false,
-        };
         let effects = Effects::of(function);
-        let in_scope = changes_context
+        let in_scope = effects.change_contexts()
             || effects.objects.iter().any(|&(_, effect)| match effect {
                 Effect::Create(kind, _)
                 | Effect::Find(kind, _)
@@ -158,10 +143,10 @@ impl TraceState {
                 }
             }
             KernelEvent::NameQuery { name, handle, kind } => {
-                let snapshots = call.leave.map(|leave| leave.snapshots());
-                let name = snapshots.and_then(|snapshots| text_of(snapshots, usize::from(name)));
-                if let Some(name) = name {
-                    self.set_name(kind, call.argument(usize::from(handle)), name, call);
+                let leave = call.leave.as_ref();
+                let name = leave.and_then(|leave| leave.snapshot(usize::from(name), field::TEXT));
+                if let Some(name) = name.and_then(|name| name.bytes.inline()) {
+                    self.set_name(kind, call.argument(usize::from(handle)), text(name), call);
                 }
             }
             KernelEvent::None | KernelEvent::Launch(_) => {}
@@ -221,18 +206,6 @@ impl TraceState {
         let handle = self.launched_handle(call)?;
         self.kernel_name(handle)
     }
-}
-
-/// The driver's string behind an out pointer.
-fn text_of(mut snapshots: Snapshots<'_>, position: usize) -> Option<String> {
-    let snapshot =
-        snapshots.find(|s| usize::from(s.parameter) == position && s.field == field::TEXT)?;
-    let bytes = snapshot.bytes.inline()?;
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(bytes.len());
-    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
 #[cfg(test)]

@@ -210,6 +210,11 @@ impl Effects {
         self.only_submits && !self.submits
     }
 
+    /// Whether a call may change which contexts are current or retained.
+    pub fn change_contexts(&self) -> bool {
+        matches!(self.action, Action::Context(_) | Action::Primary(_))
+    }
+
     /// The call, as history keeps it.
     pub(crate) fn site(&self, call: &Call<'_>) -> Site {
         Site::of(self.function.name, call)

@@ -17,7 +17,7 @@ use cutape_replay::{Clock, Job, Measuring, Options, Work};
 use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_time};
 use crate::bench::replacement;
 use crate::bench::selection::{self, Selection};
-use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings};
+use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings, folder_of};
 use crate::failure::{Failure, UNUSABLE};
 use crate::quantity::scaled;
 
@@ -103,20 +103,14 @@ impl Bench {
             false => self.selection.subjects.first(),
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
-        for (group, clock, wanted) in [
-            ("gpu", Clock::Gpu, self.settings.gpu()),
-            ("host", Clock::Host, self.settings.host()),
-        ] {
-            if !wanted {
-                continue;
-            }
-            let (time, change) = self.one(group, clock, name, subject.replaced, work)?;
+        for &clock in self.settings.clocks() {
+            let (time, change) = self.one(clock, name, subject.replaced, work)?;
             let mut benchmarks = self
                 .benchmarks
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             benchmarks.push(Benchmark {
-                clock: group.to_owned(),
+                clock,
                 name: name.to_owned(),
                 call: subject.call,
                 is_replaced: subject.replaced,
@@ -129,12 +123,12 @@ impl Bench {
 
     fn one(
         &self,
-        group: &str,
         clock: Clock,
         name: &str,
         replaced: bool,
         work: &mut Work<'_>,
     ) -> Result<(Estimate, Option<Change>), String> {
+        let group = folder_of(clock);
         let folder = self.settings.output.join(group).join(name);
         // Files of an earlier run must not pass for this one's.
         for part in ["new", "change"] {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use cutape_replay::Outcome;
+use cutape_replay::{Clock, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// The results of a child.
@@ -16,8 +16,7 @@ pub(super) struct Results {
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Benchmark {
-    /// `gpu` or `host`.
-    pub clock: String,
+    pub clock: Clock,
     /// The subject's name.
     pub name: String,
     /// Index of the launch or of the first call.

@@ -8,7 +8,7 @@ use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::replacement::{self, ReplaceOption};
-use crate::bench::settings::Settings;
+use crate::bench::settings::{Settings, folder_of};
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::launch::LaunchShape;
@@ -160,7 +160,7 @@ fn launches(
                 .or_default() += 1;
             continue;
         }
-        let shape = shape_text(&LaunchShape::of(function, op, &call));
+        let shape = shape_text(&LaunchShape::of(function, &call));
         let number = known.entry((kernel.clone(), shape.clone())).or_default();
         *number += 1;
         if *number > most as u64 {
@@ -294,11 +294,10 @@ pub(super) fn expect_baseline(
     selection: &Selection,
     baseline: &str,
 ) -> Result<(), Failure> {
-    let clocks = [("gpu", settings.gpu()), ("host", settings.host())];
     let exists = selection.subjects.iter().any(|subject| {
-        clocks.iter().any(|&(clock, measured)| {
-            let folder = settings.output.join(clock).join(&subject.name);
-            measured && folder.join(baseline).join("estimates.json").is_file()
+        settings.clocks().iter().any(|&clock| {
+            let folder = settings.output.join(folder_of(clock)).join(&subject.name);
+            folder.join(baseline).join("estimates.json").is_file()
         })
     });
     if exists {

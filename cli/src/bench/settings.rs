@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
+use cutape_replay::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -80,6 +81,14 @@ pub(crate) struct Arguments {
     pub(super) verbose: bool,
 }
 
+/// The folder of a clock's measurements, and its name in reports.
+pub(super) fn folder_of(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Gpu => "gpu",
+        Clock::Host => "host",
+    }
+}
+
 /// Which clocks to measure with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Clocks {
@@ -150,14 +159,13 @@ impl Arguments {
         Ok(())
     }
 
-    /// Whether to measure on the device's clock.
-    pub(super) fn gpu(&self) -> bool {
-        self.clock != Clocks::Host
-    }
-
-    /// Whether to measure on the host's clock.
-    pub(super) fn host(&self) -> bool {
-        self.clock != Clocks::Gpu
+    /// The clocks to measure with.
+    pub(super) fn clocks(&self) -> &'static [Clock] {
+        match self.clock {
+            Clocks::Gpu => &[Clock::Gpu],
+            Clocks::Host => &[Clock::Host],
+            Clocks::Both => &[Clock::Gpu, Clock::Host],
+        }
     }
 
     /// Whether to measure each kernel separately.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use cutape_replay::Skipped;
 
 use crate::bench::measurement::{Change, Estimate};
-use crate::bench::settings::{Comparison, Settings, UNNAMED};
+use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::bench::verdict::{Report, Row, Verdict};
 use crate::quantity;
 
@@ -103,7 +103,7 @@ fn label(row: &Row) -> String {
     } else {
         row.which
     };
-    format!("{}/{}{what}", benchmark.clock, benchmark.name)
+    format!("{}/{}{what}", folder_of(benchmark.clock), benchmark.name)
 }
 
 fn measured(row: &Row, settings: &Settings) -> String {

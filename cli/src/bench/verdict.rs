@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_replay::{Differing, Measured};
+use cutape_replay::{Clock, Differing, Measured};
 use serde::Serialize;
 
 use crate::bench::measurement::{Benchmark, Change, Results};
@@ -72,9 +72,9 @@ impl Report {
     pub(super) fn add(&mut self, results: Results, settings: &Settings, which: &'static str) {
         let against = !matches!(settings.comparison, Comparison::Save(_));
         for benchmark in results.benchmarks {
-            let threshold = match benchmark.clock.as_str() {
-                "gpu" => settings.threshold,
-                _ => settings.host_threshold,
+            let threshold = match benchmark.clock {
+                Clock::Gpu => settings.threshold,
+                Clock::Host => settings.host_threshold,
             };
             let change = benchmark.change.as_ref().filter(|_| against);
             let verdict = judge(change, threshold / 100.0);

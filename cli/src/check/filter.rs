@@ -104,7 +104,7 @@ impl FindingFilter {
 
     /// Names a call in flight at the end, whether or not a rule explains it.
     pub(super) fn add_call_in_flight(&mut self, trace: &Trace, call: &Call<'_>) {
-        if !self.prints || call.leave.is_some() {
+        if !self.prints {
             return;
         }
         let signal = trace

@@ -7,19 +7,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use cutape_analyzer::Analyzer;
 use cutape_format::{Cursor, Trace};
 
 use super::filter::FindingFilter;
-use super::pass::check_trace;
-use super::unrecorded::UnrecordedFunctions;
+use super::pass::{Pass, check_trace};
 use crate::clock::TickClock;
 use crate::failure::Failure;
 use crate::record::options::Recording;
 use crate::record::rank;
 use crate::record::reservation::Reservation;
 use crate::record::session::{self, Outcome, Session};
-use crate::symbols::{Resolver, SymbolContext};
 
 /// The longest time assumed between a thread's read of the clock and its record in the file.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -76,7 +73,7 @@ fn finish(
         if path == own {
             live.finish(&trace, filter);
         } else {
-            check_trace(&trace, filter)?.1.report(&trace);
+            check_trace(&trace, filter)?.1.report_unrecorded(&trace);
         }
         if keep {
             drop(trace);
@@ -98,9 +95,7 @@ fn finish(
 struct LiveCheck {
     trace: Option<Trace>,
     cursor: Cursor,
-    analyzer: Analyzer,
-    resolver: Resolver,
-    unrecorded: UnrecordedFunctions,
+    pass: Pass,
 }
 
 impl LiveCheck {
@@ -118,22 +113,17 @@ impl LiveCheck {
             // Without the processor's clock, the order of threads is known only at the end.
             return;
         }
-        let context = SymbolContext::new(trace, &self.resolver);
         while let Some(call) = self.cursor.next_before(trace, horizon) {
-            self.unrecorded.observe(&call);
-            filter.add(self.analyzer.push(&context, &call));
+            self.pass.push(trace, &call, filter);
         }
     }
 
     /// Checks the remaining calls of the complete trace.
     fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
-        let context = SymbolContext::new(trace, &self.resolver);
         while let Some(call) = self.cursor.next(trace) {
-            self.unrecorded.observe(&call);
-            filter.add(self.analyzer.push(&context, &call));
-            filter.add_call_in_flight(trace, &call);
+            self.pass.push(trace, &call, filter);
         }
-        filter.add(self.analyzer.finish(&context));
-        std::mem::take(&mut self.unrecorded).report(trace);
+        self.pass.finish(trace, filter);
+        std::mem::take(&mut self.pass).report_unrecorded(trace);
     }
 }

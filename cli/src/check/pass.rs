@@ -1,29 +1,53 @@
-//! One pass of the analyzer over a complete trace.
+//! One pass of the analyzer over the calls of a trace.
+
+use std::collections::BTreeSet;
 
 use cutape_analyzer::Analyzer;
-use cutape_format::{Trace, WalkSummary};
+use cutape_format::{Call, Note, Trace, WalkSummary};
 
 use super::filter::FindingFilter;
-use super::unrecorded::UnrecordedFunctions;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::symbols::{Resolver, SymbolContext};
 
-/// Checks all calls of a trace.
+/// The analyzer after the calls so far.
+#[derive(Default)]
+pub(super) struct Pass {
+    analyzer: Analyzer,
+    resolver: Resolver,
+    /// Functions that the program called or requested with cuGetProcAddress, and that the recorder
+    /// does not know.
+    unrecorded: BTreeSet<String>,
+}
+
+/// Checks all calls of a complete trace.
 pub(super) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
-) -> Result<(WalkSummary, UnrecordedFunctions), Failure> {
+) -> Result<(WalkSummary, Pass), Failure> {
     let mut progress = Progress::new("calls");
-    let mut analyzer = Analyzer::new();
-    let resolver = Resolver::default();
-    let context = SymbolContext::new(trace, &resolver);
-    let mut unrecorded = UnrecordedFunctions::default();
+    let mut pass = Pass::default();
     let walked = trace.walk().run(|call| {
+        pass.push(trace, call, filter);
+        progress.step();
+        Ok::<_, Failure>(())
+    })?;
+    pass.finish(trace, filter);
+    Ok((walked, pass))
+}
+
+impl Pass {
+    /// Checks a call.
+    pub(super) fn push(&mut self, trace: &Trace, call: &Call<'_>, filter: &mut FindingFilter) {
         if call.has_notes() {
-            unrecorded.observe(call);
+            self.unrecorded
+                .extend(call.notes().filter_map(|note| match note {
+                    Note::UnknownSymbol(name) => Some(name),
+                    _ => None,
+                }));
         }
-        let found = analyzer.push(&context, call);
+        let context = SymbolContext::new(trace, &self.resolver);
+        let found = self.analyzer.push(&context, call);
         // Nearly every call has returned and is correct.
         if !found.is_empty() {
             filter.add(found);
@@ -31,9 +55,26 @@ pub(super) fn check_trace(
         if call.leave.is_none() {
             filter.add_call_in_flight(trace, call);
         }
-        progress.step();
-        Ok::<_, Failure>(())
-    })?;
-    filter.add(analyzer.finish(&context));
-    Ok((walked, unrecorded))
+    }
+
+    /// Checks what is missing at the end.
+    pub(super) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+        let context = SymbolContext::new(trace, &self.resolver);
+        filter.add(self.analyzer.finish(&context));
+    }
+
+    /// Lists on stderr the functions whose calls are missing from the trace.
+    pub(super) fn report_unrecorded(mut self, trace: &Trace) {
+        let forwarded = trace.forwarded().map(|(name, _)| name.to_owned());
+        self.unrecorded.extend(forwarded);
+        if self.unrecorded.is_empty() {
+            return;
+        }
+        let names = self.unrecorded.iter();
+        let names: Vec<_> = names.map(|name| name.escape_debug().to_string()).collect();
+        eprintln!(
+            "cutape: not checked: calls of {}, which the recorder does not know and did not record",
+            names.join(", ")
+        );
+    }
 }

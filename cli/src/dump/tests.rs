@@ -22,12 +22,12 @@ fn dump(trace: &Trace, filter: &CallFilter, format: Format, palette: Palette) ->
 }
 
 fn text(trace: &Trace) -> Vec<String> {
-    let all = dump(trace, &filter(None, None), Format::Text, Palette::PLAIN);
+    let all = dump(trace, &filter(None, None), Format::Text, Palette::default());
     all.lines().map(str::to_owned).collect()
 }
 
 fn json(trace: &Trace) -> Vec<Json> {
-    let all = dump(trace, &filter(None, None), Format::Json, Palette::PLAIN);
+    let all = dump(trace, &filter(None, None), Format::Json, Palette::default());
     all.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
@@ -194,7 +194,12 @@ fn only_the_calls_that_are_asked_for() {
         (Some("1..3"), Some(0), 2),
         (None, Some(1), 0),
     ] {
-        let all = dump(&trace, &filter(calls, thread), Format::Text, Palette::PLAIN);
+        let all = dump(
+            &trace,
+            &filter(calls, thread),
+            Format::Text,
+            Palette::default(),
+        );
         let lines = all.lines().filter(|line| !line.starts_with(' ')).count();
         assert_eq!(lines, count, "{calls:?} {thread:?}");
     }
@@ -204,7 +209,7 @@ fn only_the_calls_that_are_asked_for() {
 fn colours_are_only_around_the_text() {
     let trace = test_trace::open(&program(), "dump-colour");
     let all = filter(None, None);
-    let plain = dump(&trace, &all, Format::Text, Palette::PLAIN);
+    let plain = dump(&trace, &all, Format::Text, Palette::default());
     let coloured = dump(&trace, &all, Format::Text, Palette::COLOURED);
     assert!(!plain.contains('\x1b') && coloured.contains("\x1b[1mcuModuleUnload\x1b[0m("));
     assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
@@ -410,8 +415,15 @@ fn a_reader_that_stops_reading_is_no_error() {
     for format in [Format::Text, Format::Json] {
         let all = filter(None, None);
         let hidden = Progress::hidden();
-        let error =
-            write_calls(&trace, &all, format, Palette::PLAIN, hidden, &mut Closed).unwrap_err();
+        let error = write_calls(
+            &trace,
+            &all,
+            format,
+            Palette::default(),
+            hidden,
+            &mut Closed,
+        )
+        .unwrap_err();
         assert_eq!(error.status, crate::failure::QUIET, "{format:?}");
     }
 }

@@ -2,11 +2,9 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
-use cutape_model::State;
-use cutape_registry::{Arguments, CopyOp, Family, Function, Kind, MemoryOp, MemoryType, Role};
+use cutape_model::{CallArguments, State};
+use cutape_registry::{CopyOp, Family, Function, Kind, MemoryOp, MemoryType, Role};
 use serde::Serialize;
-
-use super::interest::CopyInterest;
 
 /// Bytes of successful copies and fills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -28,10 +26,10 @@ enum Side {
 }
 
 impl Copies {
-    /// Adds a call; failed calls and those in flight count nothing.
+    /// Adds a copy or a fill; failed calls and those in flight count nothing.
     pub(crate) fn observe(
         &mut self,
-        interest: CopyInterest,
+        function: &Function,
         call: &Call<'_>,
         signatures: &Signatures,
         state: &State<()>,
@@ -39,13 +37,10 @@ impl Copies {
         if !call.succeeded() {
             return;
         }
-        let op = match interest {
-            CopyInterest::Copy(op) => op,
-            CopyInterest::Fill(function) => {
-                let bytes = filled(function, call);
-                self.filled_bytes = self.filled_bytes.saturating_add(bytes);
-                return;
-            }
+        let Family::Copy(op) = function.family else {
+            let bytes = filled(function, call);
+            self.filled_bytes = self.filled_bytes.saturating_add(bytes);
+            return;
         };
         match copied(op, call, signatures, state) {
             Some((from, to, bytes)) => {
@@ -59,19 +54,6 @@ impl Copies {
             }
             None => self.unknown_copies += 1,
         }
-    }
-}
-
-/// The arguments of a call, for the registry's evaluator of lengths.
-struct CallArguments<'a, 'c>(&'a Call<'c>);
-
-impl Arguments for CallArguments<'_, '_> {
-    fn word(&self, position: u8) -> u64 {
-        self.0.argument(usize::from(position))
-    }
-
-    fn pointee(&self, position: u8, _: usize) -> Option<u64> {
-        self.0.out(usize::from(position))
     }
 }
 
@@ -156,10 +138,10 @@ fn described(
 
 #[cfg(test)]
 mod tests {
+    use cutape_analyzer::decode::function_of;
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::info::interest::FunctionInterest;
     use crate::test_trace;
     use crate::trace_state::{Scope, TraceState};
 
@@ -345,9 +327,9 @@ mod tests {
             let mut copies = Copies::default();
             for call in trace.calls() {
                 state.observe(&call);
-                let interest = FunctionInterest::of(call.signature, true);
-                if let Some(copy) = interest.copy {
-                    copies.observe(copy, &call, trace.signatures(), &state.state);
+                let function = function_of(call.signature).unwrap();
+                if matches!(function.family, Family::Copy(_) | Family::Memset) {
+                    copies.observe(function, &call, trace.signatures(), &state.state);
                 }
             }
             assert_eq!(copies, expected, "{name} {arguments:?}");

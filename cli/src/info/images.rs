@@ -27,9 +27,10 @@ pub(crate) struct RecordedImage {
 pub(crate) struct Images {
     reader: ImageReader,
     by_hash: HashMap<(u64, u64), usize>,
-    list: Vec<RecordedImage>,
-    /// Image snapshots whose bytes are missing.
-    missing: u64,
+    /// In the order of first use.
+    pub(crate) list: Vec<RecordedImage>,
+    /// Uses of images whose bytes are missing.
+    pub(crate) missing: u64,
 }
 
 impl Images {
@@ -47,7 +48,7 @@ impl Images {
         if !is_image(call, usize::from(snapshot.parameter), snapshot.field) {
             return;
         }
-        let Ok((hash, facts)) = self.reader.read(trace, snapshot.bytes) else {
+        let Some((hash, facts)) = self.reader.read(trace, snapshot.bytes) else {
             self.missing += 1;
             return;
         };
@@ -67,11 +68,6 @@ impl Images {
                 });
             }
         }
-    }
-
-    /// The images in the order of first use, and the number of uses without bytes.
-    pub(crate) fn finish(self) -> (Vec<RecordedImage>, u64) {
-        (self.list, self.missing)
     }
 }
 
@@ -124,7 +120,7 @@ mod tests {
         for call in trace.calls() {
             images.observe(&trace, &call);
         }
-        let (list, missing) = images.finish();
+        let (list, missing) = (images.list, images.missing);
         let found: Vec<_> = list
             .iter()
             .map(|image| (image.facts.to_string(), image.call, image.uses))

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
+use cutape_analyzer::decode::function_of;
 use cutape_analyzer::{CallResult, result_of};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Note, Trace};
+use cutape_registry::{Family, Function};
 use serde::Serialize;
 
 use super::copies::Copies;
 use super::images::{Images, RecordedImage};
-use super::interest::FunctionInterest;
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
 use crate::clock::Clock;
@@ -127,9 +128,26 @@ pub(crate) struct FunctionFacts {
     pub(crate) total_ns: Option<u64>,
     pub(crate) mean_ns: Option<u64>,
     pub(crate) max_ns: Option<u64>,
+    #[serde(skip)]
+    interest: Interest,
+    #[serde(skip)]
+    total_ticks: u64,
+    #[serde(skip)]
+    max_ticks: u64,
 }
 
-#[derive(Debug, Serialize)]
+/// Who looks at the calls of a function.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interest {
+    /// The renderer observes them.
+    renderer: bool,
+    /// They return a `CUresult`, which tells whether they failed.
+    returns_result: bool,
+    /// `None` if the registry does not know it.
+    function: Option<&'static Function>,
+}
+
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct KernelFacts {
     /// As in its image; `null` if no call names it.
     pub(crate) name: Option<String>,
@@ -139,6 +157,10 @@ pub(crate) struct KernelFacts {
     pub(crate) grids: u64,
     /// The first few of them.
     pub(crate) first_grids: Vec<[u64; 3]>,
+    #[serde(skip)]
+    all_grids: HashSet<[u64; 3]>,
+    #[serde(skip)]
+    last_grid: Option<[u64; 3]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -158,113 +180,34 @@ impl Summary {
     /// # Errors
     /// If the file is gone, a chunk of calls is damaged, or a function is unknown.
     pub(crate) fn of(trace: &Trace, progress: &mut Progress) -> Result<Self, Failure> {
-        let mut builder = SummaryBuilder::new(trace);
+        let mut builder = SummaryBuilder::new(trace)?;
         let walked = trace.walk().run(|call| {
             progress.step();
             builder.add(call);
             Ok::<_, Failure>(())
         })?;
         crate::input::known_functions(trace, walked.unknown_function())?;
-        let SummaryBuilder {
-            functions,
-            kernels,
-            images,
-            memory,
-            renderer,
-            copies,
-            clock,
-            last,
-            ..
-        } = builder;
-        let (images, images_not_kept) = images.finish();
-        let mut functions: Vec<FunctionFacts> = functions
-            .into_iter()
-            .flatten()
-            .map(|entry| entry.finish(clock))
-            .collect();
-        functions.sort_by(|a, b| {
-            (b.total_ns, b.calls)
-                .cmp(&(a.total_ns, a.calls))
-                .then_with(|| a.function.cmp(&b.function))
-        });
-        let mut kernels: Vec<KernelFacts> = kernels
-            .entries
-            .into_iter()
-            .map(|(name, entry)| KernelFacts {
-                name,
-                launches: entry.launches,
-                failed: entry.failed,
-                grids: entry.grids.len() as u64,
-                first_grids: entry.first_grids,
-            })
-            .collect();
-        kernels.sort_by(|a, b| {
-            b.launches
-                .cmp(&a.launches)
-                .then_with(|| a.name.cmp(&b.name))
-        });
-        Ok(Self {
-            trace: TraceFacts::of(trace)?,
-            program: ProgramFacts::of(trace),
-            machine: MachineFacts::of(trace),
-            started_unix_ns: trace.head().start_unix,
-            duration_ns: clock.since_start(last),
-            threads: builder.threads,
-            calls: builder.counts,
-            functions,
-            kernels,
-            images,
-            images_not_kept,
-            memory,
-            copies,
-            never_destroyed: never_destroyed(&renderer.state.state),
-            in_flight: builder.in_flight,
-            failed: builder.failed,
-            remarks: builder.remarks,
-        })
+        Ok(builder.finish())
     }
 }
 
 /// The summary of the calls so far.
 struct SummaryBuilder<'t> {
     trace: &'t Trace,
+    summary: Summary,
     renderer: Renderer<'t>,
     /// By signature number.
-    functions: Vec<Option<FunctionEntry>>,
+    functions: Vec<Option<FunctionFacts>>,
     kernels: KernelEntries,
     images: Images,
-    memory: MemoryAccounts,
-    copies: Copies,
-    threads: Vec<ThreadFacts>,
-    counts: CallCounts,
-    in_flight: Vec<CallFacts>,
-    failed: Vec<CallFacts>,
-    remarks: Vec<String>,
     clock: Clock,
     last: u64,
-}
-
-#[derive(Debug)]
-struct FunctionEntry {
-    interest: FunctionInterest,
-    facts: FunctionFacts,
-    total_ticks: u64,
-    max_ticks: u64,
-}
-
-#[derive(Debug, Default)]
-struct KernelEntry {
-    launches: u64,
-    failed: u64,
-    grids: HashSet<[u64; 3]>,
-    first_grids: Vec<[u64; 3]>,
-    last_grid: Option<[u64; 3]>,
 }
 
 /// Kernels by name; caches the name of each handle.
 #[derive(Debug, Default)]
 struct KernelEntries {
-    entries: Vec<(Option<String>, KernelEntry)>,
+    entries: Vec<KernelFacts>,
     by_name: HashMap<Option<String>, usize>,
     by_handle: HashMap<u64, usize>,
     /// Loops launch the same handle again and again.
@@ -274,7 +217,7 @@ struct KernelEntries {
 }
 
 impl KernelEntries {
-    fn of_handle(&mut self, handle: u64, state: &TraceState) -> &mut KernelEntry {
+    fn of_handle(&mut self, handle: u64, state: &TraceState) -> &mut KernelFacts {
         let version = state.kernel_version();
         if self.version != version {
             self.version = version;
@@ -286,68 +229,90 @@ impl KernelEntries {
             _ => *self.by_handle.entry(handle).or_insert_with(|| {
                 let name = state.kernel_name(handle).map(str::to_owned);
                 *self.by_name.entry(name.clone()).or_insert_with(|| {
-                    self.entries.push((name, KernelEntry::default()));
+                    self.entries.push(KernelFacts {
+                        name,
+                        ..KernelFacts::default()
+                    });
                     self.entries.len() - 1
                 })
             }),
         };
         self.last = Some((handle, place));
-        &mut self.entries[place].1
-    }
-}
-
-impl FunctionEntry {
-    fn finish(self, clock: Clock) -> FunctionFacts {
-        let total_ns = clock.between(0, self.total_ticks);
-        let returned = self.facts.calls - self.facts.in_flight;
-        FunctionFacts {
-            total_ns,
-            mean_ns: total_ns.and_then(|total| total.checked_div(returned)),
-            max_ns: clock.between(0, self.max_ticks),
-            ..self.facts
-        }
+        &mut self.entries[place]
     }
 }
 
 impl<'t> SummaryBuilder<'t> {
-    fn new(trace: &'t Trace) -> Self {
-        let threads = trace
-            .threads()
-            .into_iter()
-            .zip(0..)
-            .map(|(thread, ordinal)| ThreadFacts {
-                ordinal,
-                number: thread.number,
-                name: thread.name,
-                calls: 0,
-            })
-            .collect();
-        Self {
+    fn new(trace: &'t Trace) -> io::Result<Self> {
+        let threads = trace.threads().into_iter().zip(0..);
+        let threads = threads.map(|(thread, ordinal)| ThreadFacts {
+            ordinal,
+            number: thread.number,
+            name: thread.name,
+            calls: 0,
+        });
+        let remarks = trace.forwarded().map(|(name, by)| {
+            format!(
+                "calls of `{}`, which the recorder does not know, are not recorded; first by {}",
+                name.escape_debug(),
+                by.escape_debug()
+            )
+        });
+        let summary = Summary {
+            trace: TraceFacts::of(trace)?,
+            program: ProgramFacts::of(trace),
+            machine: MachineFacts::of(trace),
+            started_unix_ns: trace.head().start_unix,
+            duration_ns: None,
+            threads: threads.collect(),
+            calls: CallCounts::default(),
+            functions: Vec::new(),
+            kernels: Vec::new(),
+            images: Vec::new(),
+            images_not_kept: 0,
+            memory: MemoryAccounts::default(),
+            copies: Copies::default(),
+            never_destroyed: Vec::new(),
+            in_flight: Vec::new(),
+            failed: Vec::new(),
+            remarks: remarks.collect(),
+        };
+        Ok(Self {
             trace,
+            summary,
             renderer: Renderer::new(trace, Limits::TEXT, Scope::All),
             functions: Vec::new(),
             kernels: KernelEntries::default(),
             images: Images::default(),
-            memory: MemoryAccounts::default(),
-            copies: Copies::default(),
-            threads,
-            counts: CallCounts::default(),
-            in_flight: Vec::new(),
-            failed: Vec::new(),
-            remarks: trace
-                .forwarded()
-                .map(|(name, by)| {
-                    format!(
-                        "calls of `{}`, which the recorder does not know, are not recorded; first \
-                         by {}",
-                        name.escape_debug(),
-                        by.escape_debug()
-                    )
-                })
-                .collect(),
             clock: Clock::of(trace),
             last: trace.head().start_ticks,
+        })
+    }
+
+    fn finish(self) -> Summary {
+        let mut summary = self.summary;
+        summary.duration_ns = self.clock.since_start(self.last);
+        summary.functions = self.functions.into_iter().flatten().collect();
+        for facts in &mut summary.functions {
+            let total = self.clock.between(0, facts.total_ticks);
+            let returned = facts.calls - facts.in_flight;
+            facts.total_ns = total;
+            facts.mean_ns = total.and_then(|total| total.checked_div(returned));
+            facts.max_ns = self.clock.between(0, facts.max_ticks);
         }
+        let functions = &mut summary.functions;
+        functions.sort_by(|a, b| {
+            (b.total_ns, b.calls)
+                .cmp(&(a.total_ns, a.calls))
+                .then_with(|| a.function.cmp(&b.function))
+        });
+        summary.kernels = self.kernels.entries;
+        let kernels = &mut summary.kernels;
+        kernels.sort_by(|a, b| (b.launches, &a.name).cmp(&(a.launches, &b.name)));
+        summary.images = self.images.list;
+        summary.images_not_kept = self.images.missing;
+        summary.never_destroyed = never_destroyed(&self.renderer.state.state);
+        summary
     }
 
     fn add(&mut self, call: &Call<'_>) {
@@ -355,19 +320,26 @@ impl<'t> SummaryBuilder<'t> {
         if (interest.renderer || call.has_notes())
             && let Some(changes) = self.renderer.observe(call)
         {
-            self.memory.add(&changes, &self.renderer.state.state);
+            let state = &self.renderer.state.state;
+            self.summary.memory.add(&changes, state);
         }
         self.count(call);
-        if let Some((function, op)) = interest.launch {
-            self.add_launch(call, LaunchShape::of(function, op, call).grid);
-        }
-        if interest.images {
-            self.images.observe(self.trace, call);
-        }
-        if let Some(copy) = interest.copy {
-            let state = &self.renderer.state.state;
-            self.copies
-                .observe(copy, call, self.trace.signatures(), state);
+        if let Some(function) = interest.function {
+            match function.family {
+                Family::Launch(_) => {
+                    let LaunchShape { kernel, grid, .. } = LaunchShape::of(function, call);
+                    self.add_launch(call, kernel, grid);
+                }
+                Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Link(_) => {
+                    self.images.observe(self.trace, call);
+                }
+                Family::Copy(_) | Family::Memset => {
+                    let (signatures, state) = (self.trace.signatures(), &self.renderer.state.state);
+                    let copies = &mut self.summary.copies;
+                    copies.observe(function, call, signatures, state);
+                }
+                _ => {}
+            }
         }
         if call.has_notes() {
             self.add_notes(call);
@@ -378,10 +350,11 @@ impl<'t> SummaryBuilder<'t> {
         for note in call.notes() {
             match note {
                 Note::Stopped(why) => {
-                    self.remarks
+                    self.summary
+                        .remarks
                         .push(format!("recording stopped in call {}: {why}", call.index));
                 }
-                Note::HostSkipped(note) => self.remarks.push(format!(
+                Note::HostSkipped(note) => self.summary.remarks.push(format!(
                     "call {}: host memory at {:#x} ({}), which the device can read, is not \
                      recorded: {}",
                     call.index,
@@ -389,7 +362,7 @@ impl<'t> SummaryBuilder<'t> {
                     crate::quantity::bytes(note.length),
                     notes::skip_reason(note.reason),
                 )),
-                Note::UnknownSymbol(name) => self.remarks.push(format!(
+                Note::UnknownSymbol(name) => self.summary.remarks.push(format!(
                     "call {}: the program requested `{}`, which the recorder does not know",
                     call.index,
                     name.escape_debug()
@@ -399,25 +372,24 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    /// Which parts concern the function; creates its entry at the first call.
-    fn interest(&mut self, call: &Call<'_>) -> FunctionInterest {
+    /// Who looks at calls of the function; creates its entry at the first call.
+    fn interest(&mut self, call: &Call<'_>) -> Interest {
         let place = usize::from(call.signature.id);
-        if let Some(Some(entry)) = self.functions.get(place) {
-            return entry.interest;
+        if let Some(Some(facts)) = self.functions.get(place) {
+            return facts.interest;
         }
         if self.functions.len() <= place {
-            self.functions.resize_with(place + 1, || None);
+            self.functions.resize(place + 1, None);
         }
-        let renderer = self.renderer.depends_on(call);
-        let interest = FunctionInterest::of(call.signature, renderer);
-        self.functions[place] = Some(FunctionEntry {
+        let interest = Interest {
+            renderer: self.renderer.depends_on(call),
+            returns_result: call.signature.returns == "CUresult",
+            function: function_of(call.signature),
+        };
+        self.functions[place] = Some(FunctionFacts {
             interest,
-            facts: FunctionFacts {
-                function: call.signature.name.clone(),
-                ..FunctionFacts::default()
-            },
-            total_ticks: 0,
-            max_ticks: 0,
+            function: call.signature.name.clone(),
+            ..FunctionFacts::default()
         });
         interest
     }
@@ -425,31 +397,32 @@ impl<'t> SummaryBuilder<'t> {
     fn count(&mut self, call: &Call<'_>) {
         let end = call.leave.map_or(call.ticks, |leave| leave.ticks);
         self.last = self.last.max(end);
-        if let Some(thread) = self.threads.get_mut(call.thread as usize) {
+        let summary = &mut self.summary;
+        if let Some(thread) = summary.threads.get_mut(call.thread as usize) {
             thread.calls += 1;
         }
         let place = usize::from(call.signature.id);
-        let Some(Some(entry)) = self.functions.get_mut(place) else {
+        let Some(Some(facts)) = self.functions.get_mut(place) else {
             return;
         };
-        entry.facts.calls += 1;
-        self.counts.total += 1;
+        facts.calls += 1;
+        summary.calls.total += 1;
         if call.leave.is_none() {
-            entry.facts.in_flight += 1;
-            self.counts.in_flight += 1;
+            facts.in_flight += 1;
+            summary.calls.in_flight += 1;
             let facts = self.describe(call);
-            self.in_flight.push(facts);
+            self.summary.in_flight.push(facts);
             return;
         }
         let ticks = end.saturating_sub(call.ticks);
-        entry.total_ticks = entry.total_ticks.saturating_add(ticks);
-        entry.max_ticks = entry.max_ticks.max(ticks);
-        if entry.interest.returns_result && call.result().is_some_and(|result| result != 0) {
-            entry.facts.failed += 1;
-            self.counts.failed += 1;
-            if self.failed.len() < SHOWN_FAILURES {
+        facts.total_ticks = facts.total_ticks.saturating_add(ticks);
+        facts.max_ticks = facts.max_ticks.max(ticks);
+        if facts.interest.returns_result && call.result().is_some_and(|result| result != 0) {
+            facts.failed += 1;
+            summary.calls.failed += 1;
+            if summary.failed.len() < SHOWN_FAILURES {
                 let facts = self.describe(call);
-                self.failed.push(facts);
+                self.summary.failed.push(facts);
             }
         }
     }
@@ -464,23 +437,22 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn add_launch(&mut self, call: &Call<'_>, grid: Option<[u64; 3]>) {
-        let state = &mut self.renderer.state;
-        let Some(handle) = state.launched_handle(call) else {
-            return;
-        };
-        let entry = self.kernels.of_handle(handle, state);
-        entry.launches += 1;
-        entry.failed += u64::from(call.result().is_some_and(|result| result != 0));
-        if grid == entry.last_grid {
+    fn add_launch(&mut self, call: &Call<'_>, handle: Option<u64>, grid: Option<[u64; 3]>) {
+        let Some(handle) = handle else { return };
+        let kernel = self.kernels.of_handle(handle, &self.renderer.state);
+        kernel.launches += 1;
+        kernel.failed += u64::from(call.result().is_some_and(|result| result != 0));
+        if grid == kernel.last_grid {
             return;
         }
-        entry.last_grid = grid;
+        kernel.last_grid = grid;
         if let Some(grid) = grid
-            && entry.grids.insert(grid)
-            && entry.first_grids.len() < SHOWN_GRIDS
+            && kernel.all_grids.insert(grid)
         {
-            entry.first_grids.push(grid);
+            kernel.grids += 1;
+            if kernel.first_grids.len() < SHOWN_GRIDS {
+                kernel.first_grids.push(grid);
+            }
         }
     }
 }

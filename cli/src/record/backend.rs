@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::library;
+use crate::output::word;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::program_file::Loader;
 
@@ -127,13 +128,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 impl Backend {
     /// The value for `--backend`.
-    pub(crate) fn name(&self) -> &'static str {
-        match self.kind {
-            BackendName::Auto => "auto",
-            BackendName::Audit => "audit",
-            BackendName::Preload => "preload",
-            BackendName::Gum => "gum",
-        }
+    pub(crate) fn name(&self) -> String {
+        word(self.kind)
     }
 
     /// The variables to add to the program's environment.

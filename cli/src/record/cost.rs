@@ -3,60 +3,65 @@
 use std::path::Path;
 
 use cutape_format::{Bytes, Note, Trace};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::quantity;
 
-/// The cost of recording one process.
+/// The cost of recording one process; JSON keys are only ever added.
+#[derive(Default, Serialize)]
 struct Cost {
+    trace: String,
     calls: u64,
     threads: usize,
     /// Chunks that hold records, and the bytes of those records.
     chunks: u64,
-    records: u64,
+    record_bytes: u64,
     /// Bytes and number of the images, payloads and other blobs beside the records.
-    payload: u64,
+    payload_bytes: u64,
     payloads: u64,
     /// Bytes left out as the user requested.
-    omitted: u64,
+    omitted_bytes: u64,
     /// Omitted bytes whose hash is kept.
-    hashed: u64,
+    hashed_bytes: u64,
     /// Why recording stopped before the program ended.
     stopped: Option<String>,
     /// Nanoseconds in the recorder: total, and the longest before or after one call. Unknown if the
     /// process did not exit normally.
-    time: Option<(u64, u64)>,
+    recorder_ns: Option<u64>,
+    longest_ns: Option<u64>,
 }
 
 /// Reports on stderr what recording one process cost.
 pub(crate) fn report(path: &Path, format: Format) -> Result<(), Failure> {
-    let cost = Cost::of(&Trace::open(path)?);
+    let cost = Cost::of(&Trace::open(path)?, path);
     match format {
         Format::Text => eprintln!("cutape: {}: {}", output::shown(path), cost.text()),
-        Format::Json => eprintln!("{}", cost.json(path)),
+        Format::Json => eprintln!("{}", serde_json::json!(cost)),
     }
     Ok(())
 }
 
 impl Cost {
-    fn of(trace: &Trace) -> Self {
+    fn of(trace: &Trace, path: &Path) -> Self {
         let sizes = trace.record_sizes();
+        let nanoseconds = |key: &str| {
+            let ticks: u64 = trace.meta_value(key)?.parse().ok()?;
+            Clock::of(trace).between(0, ticks)
+        };
         let mut cost = Self {
-            calls: 0,
+            trace: path.display().to_string(),
             threads: trace.thread_count(),
             chunks: sizes.chunks,
-            records: sizes.bytes,
-            payload: 0,
-            payloads: 0,
-            omitted: 0,
-            hashed: 0,
-            stopped: None,
-            time: measured(trace),
+            record_bytes: sizes.bytes,
+            recorder_ns: nanoseconds("cost.ticks"),
+            longest_ns: nanoseconds("cost.longest-ticks"),
+            ..Self::default()
         };
         for (_, length) in trace.blobs() {
-            cost.payload += length;
+            cost.payload_bytes += length;
             cost.payloads += 1;
         }
         for call in trace.calls() {
@@ -80,17 +85,17 @@ impl Cost {
 
     fn add_omitted(&mut self, bytes: Bytes<'_>) {
         match bytes {
-            Bytes::Omitted(length) => self.omitted += length,
+            Bytes::Omitted(length) => self.omitted_bytes += length,
             Bytes::Hashed(length, _) => {
-                self.omitted += length;
-                self.hashed += length;
+                self.omitted_bytes += length;
+                self.hashed_bytes += length;
             }
             _ => {}
         }
     }
 
     fn text(&self) -> String {
-        let time = match self.time {
+        let time = match self.recorder_ns.zip(self.longest_ns) {
             Some((all, longest)) => format!(
                 "{} in the recorder, {} a call, at most {} at once",
                 quantity::time(all),
@@ -103,15 +108,15 @@ impl Cost {
             "{} in {}, {time}; {} of records in {}, {} a call; {} of images and payloads in {}",
             quantity::count(self.calls, "call"),
             quantity::count(self.threads as u64, "thread"),
-            quantity::bytes(self.records),
+            quantity::bytes(self.record_bytes),
             quantity::count(self.chunks, "chunk"),
-            quantity::bytes(self.records / self.calls.max(1)),
-            quantity::bytes(self.payload),
+            quantity::bytes(self.record_bytes / self.calls.max(1)),
+            quantity::bytes(self.payload_bytes),
             quantity::count(self.payloads, "piece"),
         );
-        text += &match self.omitted {
+        text += &match self.omitted_bytes {
             0 => "; nothing left out".to_owned(),
-            omitted if omitted == self.hashed => {
+            omitted if omitted == self.hashed_bytes => {
                 format!("; {} kept only as hashes", quantity::bytes(omitted))
             }
             omitted => format!("; {} left out", quantity::bytes(omitted)),
@@ -121,37 +126,4 @@ impl Cost {
         }
         text
     }
-
-    fn json(&self, path: &Path) -> Value {
-        json!({
-            "trace": path.display().to_string(),
-            "calls": self.calls,
-            "threads": self.threads,
-            "chunks": self.chunks,
-            "record_bytes": self.records,
-            "payload_bytes": self.payload,
-            "payloads": self.payloads,
-            "omitted_bytes": self.omitted,
-            "hashed_bytes": self.hashed,
-            "stopped": self.stopped,
-            "recorder_ns": self.time.map(|time| time.0),
-            "longest_ns": self.time.map(|time| time.1),
-        })
-    }
-}
-
-/// Total and longest time, if the recorder wrote them and the clock's rate is known.
-fn measured(trace: &Trace) -> Option<(u64, u64)> {
-    let rate = trace.ticks_per_second();
-    let nanoseconds = |key: &str| {
-        let ticks: u64 = trace.meta_value(key)?.parse().ok()?;
-        u64::try_from(u128::from(ticks) * 1_000_000_000 / u128::from(rate)).ok()
-    };
-    if rate == 0 {
-        return None;
-    }
-    Some((
-        nanoseconds("cost.ticks")?,
-        nanoseconds("cost.longest-ticks")?,
-    ))
 }

@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -105,13 +106,6 @@ pub(crate) fn library(names: &[String]) -> Result<Vec<u8>, String> {
     write_library(names).map_err(|error| format!("{LIBRARY}: {error}"))
 }
 
-/// A part of the file; its address is its offset.
-#[derive(Clone, Copy)]
-struct Part {
-    start: u64,
-    end: u64,
-}
-
 fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
     let count = names.len() as u64;
     let mut file = Vec::new();
@@ -142,10 +136,7 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
     let rela = writer.reserve_relocations(relocations, true);
     let read_only = writer.reserved_len();
     let text = writer.reserve(2 * CODE * count, PAGE);
-    let text = Part {
-        start: text,
-        end: writer.reserved_len(),
-    };
+    let text = text..writer.reserved_len();
     // Includes DT_NULL.
     let dynamic_count = 11;
     let data = writer.reserve(0, PAGE);
@@ -154,10 +145,7 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
     // The resolver's address, then the entries.
     let resolver_slot = writer.reserve(8, 8);
     let entries = writer.reserve(ENTRY * count, 16);
-    let data = Part {
-        start: data,
-        end: writer.reserved_len(),
-    };
+    let data = data..writer.reserved_len();
     writer.reserve_shstrtab()?;
     writer.reserve_section_headers();
 
@@ -170,7 +158,8 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
         e_flags: elf::FileFlags(0),
     })?;
     writer.write_align_program_headers();
-    let mut segment = |kind, flags, part: Part, align| {
+    // The address of each part is its offset in the file.
+    let mut segment = |kind, flags, part: &Range<u64>, align| {
         writer.write_program_header(&write::ProgramHeader {
             p_type: kind,
             p_flags: flags,
@@ -182,14 +171,13 @@ fn write_library(names: &[String]) -> Result<Vec<u8>, object::write::Error> {
             p_align: align,
         });
     };
-    let at = |start, end| Part { start, end };
     let data_flags = elf::PF_R | elf::PF_W;
-    segment(elf::PT_LOAD, elf::PF_R, at(0, read_only), PAGE);
-    segment(elf::PT_LOAD, elf::PF_R | elf::PF_X, text, PAGE);
-    segment(elf::PT_LOAD, data_flags, data, PAGE);
-    segment(elf::PT_DYNAMIC, data_flags, at(dynamic, dynamic_end), 8);
+    segment(elf::PT_LOAD, elf::PF_R, &(0..read_only), PAGE);
+    segment(elf::PT_LOAD, elf::PF_R | elf::PF_X, &text, PAGE);
+    segment(elf::PT_LOAD, data_flags, &data, PAGE);
+    segment(elf::PT_DYNAMIC, data_flags, &(dynamic..dynamic_end), 8);
     // Without it the loader makes the stack executable.
-    segment(elf::PT_GNU_STACK, data_flags, at(0, 0), 16);
+    segment(elf::PT_GNU_STACK, data_flags, &(0..0), 16);
 
     writer.write_hash(symbols, symbols, |symbol| {
         let name = names.get((symbol as usize).checked_sub(2)?)?;

@@ -18,17 +18,6 @@ pub(crate) enum HostMemory {
     All,
 }
 
-impl HostMemory {
-    /// The value for the environment.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            HostMemory::Off => "off",
-            HostMemory::Reachable => "reachable",
-            HostMemory::All => "all",
-        }
-    }
-}
-
 /// How to record a program.
 #[derive(clap::Args)]
 pub(crate) struct Recording {

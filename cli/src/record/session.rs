@@ -12,6 +12,7 @@ use crate::clock::TickClock;
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::library;
+use crate::output::word;
 use crate::payloads;
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
@@ -82,7 +83,7 @@ pub(crate) fn start(
         .env("CUTAPE_DRIVER", &driver)
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
         .env("CUTAPE_OUTPUTS", recording.outputs.word())
-        .env("CUTAPE_HOST_MEMORY", recording.host_memory.word());
+        .env("CUTAPE_HOST_MEMORY", word(recording.host_memory));
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }
@@ -126,14 +127,9 @@ fn forward_signals_to(child: &Child) {
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-        libc::signal(
-            libc::SIGTERM,
-            forward_signal as *const () as libc::sighandler_t,
-        );
-        libc::signal(
-            libc::SIGHUP,
-            forward_signal as *const () as libc::sighandler_t,
-        );
+        let forward = forward_signal as *const () as libc::sighandler_t;
+        libc::signal(libc::SIGTERM, forward);
+        libc::signal(libc::SIGHUP, forward);
     }
 }
 

@@ -106,33 +106,22 @@ pub(crate) struct ImageReader {
 }
 
 impl ImageReader {
-    /// The facts of the image in a snapshot, and a hash of its bytes; the error says why the bytes
-    /// are missing.
-    pub(crate) fn read(
-        &mut self,
-        trace: &Trace,
-        bytes: Bytes<'_>,
-    ) -> Result<(u64, ImageFacts), String> {
-        match bytes {
-            Bytes::Inline(bytes) => Ok((hash(bytes), ImageFacts::of(bytes))),
-            Bytes::Blob(_) | Bytes::InFile(_) => {
-                let blob = match bytes {
-                    Bytes::InFile(range) => range.blob(),
-                    Bytes::Blob(blob) => blob,
-                    _ => return Err("not kept".into()),
-                };
-                if let Some(known) = self.known.get(&blob) {
-                    return Ok(known.clone());
-                }
-                let content = trace.resolve(bytes).map_err(|damage| damage.what)?;
-                let facts = (hash(&content), ImageFacts::of(&content));
-                self.known.insert(blob, facts.clone());
-                Ok(facts)
-            }
-            Bytes::Omitted(_) => Err("not kept".into()),
-            Bytes::Hashed(..) => Err("not kept, only hashed".into()),
-            Bytes::Unreadable => Err("unreadable".into()),
+    /// The facts of the image in a snapshot, and a hash of its bytes; `None` if the trace lacks
+    /// them.
+    pub(crate) fn read(&mut self, trace: &Trace, bytes: Bytes<'_>) -> Option<(u64, ImageFacts)> {
+        let blob = match bytes {
+            Bytes::Inline(bytes) => return Some((hash(bytes), ImageFacts::of(bytes))),
+            Bytes::InFile(range) => range.blob(),
+            Bytes::Blob(blob) => blob,
+            Bytes::Omitted(_) | Bytes::Hashed(..) | Bytes::Unreadable => return None,
+        };
+        if let Some(known) = self.known.get(&blob) {
+            return Some(known.clone());
         }
+        let content = trace.resolve(bytes).ok()?;
+        let facts = (hash(&content), ImageFacts::of(&content));
+        self.known.insert(blob, facts.clone());
+        Some(facts)
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use cutape_analyzer::decode::{self, Argument, CallPlan, Decoded, Decoding, Value, write_joined};
 use cutape_format::{Bytes, Call, Enumeration, Note, Signature, Snapshot, Trace};
 use cutape_model::{Changes, Effects};
-use cutape_registry::{Family, Function, LaunchOp};
+use cutape_registry::{Family, Function};
 use serde_json::json;
 
 use super::images::ImageReader;
@@ -83,7 +83,7 @@ struct Plan<'t> {
     /// Set if the calls create labels.
     labels: Option<Effects>,
     /// Set if they launch kernels.
-    launch: Option<(&'static Function, LaunchOp)>,
+    launch: Option<&'static Function>,
     call: CallPlan<'t>,
     result: Option<&'t Enumeration>,
 }
@@ -97,10 +97,7 @@ impl<'t> Plan<'t> {
             .filter(|_| signature.returns == "CUresult");
         Self {
             labels: function.map(Effects::of).filter(Labels::depend_on),
-            launch: function.and_then(|function| match function.family {
-                Family::Launch(op) => Some((function, op)),
-                _ => None,
-            }),
+            launch: function.filter(|function| matches!(function.family, Family::Launch(_))),
             call: CallPlan::of(signature, signatures),
             result,
         }
@@ -176,7 +173,7 @@ impl<'t> Renderer<'t> {
         };
         let decoded = plan.call.decode(call, decoding, &mut |snapshot| {
             if decode::is_image(call, usize::from(snapshot.parameter), snapshot.field)
-                && let Ok((_, facts)) = images.read(trace, snapshot.bytes)
+                && let Some((_, facts)) = images.read(trace, snapshot.bytes)
             {
                 return Err(Value::Described(facts.to_string(), json!(facts)));
             }
@@ -202,13 +199,13 @@ impl<'t> Renderer<'t> {
     }
 
     fn launch(&mut self, plan: &Plan<'_>, call: &Call<'_>) -> Option<Launch> {
-        let (function, op) = plan.launch?;
-        let handle = self.state.launched_handle(call)?;
+        let shape = LaunchShape::of(plan.launch?, call);
+        let handle = shape.kernel?;
         let layout = self.layouts.get(&handle).map(Vec::as_slice);
         Some(Launch::of(
             call,
             handle,
-            LaunchShape::of(function, op, call),
+            shape,
             self.state.kernel_name(handle),
             layout,
             self.trace.signatures(),

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::api::{Api, Code, result_name};
 use crate::guard::position::Position;
 use crate::rerun::repeatable::stream_of;
@@ -15,7 +17,8 @@ use crate::rerun::steps::{Step, calls_of, issue};
 const SCRATCH_BYTES: u64 = 64 << 20;
 
 /// The clock of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// Between two events around the calls, on the device.
     Gpu,
