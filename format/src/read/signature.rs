@@ -65,12 +65,12 @@ pub struct Parameter {
 
 impl Parameter {
     fn parse(word: &str, offset: usize) -> Option<Self> {
-        let mut parts = word.splitn(4, '|').map(str::to_owned);
+        let mut parts = word.splitn(4, '|');
         Some(Self {
-            name: parts.next()?,
-            c_type: parts.next()?,
-            value_type: ValueType::parse(&parts.next()?)?,
-            role: parts.next()?,
+            name: parts.next()?.to_owned(),
+            c_type: parts.next()?.to_owned(),
+            value_type: ValueType::parse(parts.next()?)?,
+            role: parts.next()?.to_owned(),
             offset,
         })
     }
