@@ -1,67 +1,63 @@
 //! Work on many jobs at once, with results taken in the order of the jobs and few of them in
 //! memory.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::num::NonZero;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
 
-struct State<J, R> {
-    jobs: J,
-    /// How many jobs have been started.
-    started: u64,
-    /// How many results have been taken.
-    taken: u64,
-    results: BTreeMap<u64, R>,
-    /// There are no further jobs.
-    is_exhausted: bool,
-    /// An error or a panic has ended the work.
-    is_aborted: bool,
+/// Threads that do jobs, and the results in the order of the jobs.
+pub(crate) struct Workers<J, R> {
+    pub(crate) threads: usize,
+    jobs: Sender<(J, Sender<R>)>,
+    results: RefCell<VecDeque<Receiver<R>>>,
 }
 
-struct Queue<J, R> {
-    state: Mutex<State<J, R>>,
-    changed: Condvar,
-}
-
-impl<J, R> Queue<J, R> {
-    fn lock(&self) -> MutexGuard<'_, State<J, R>> {
-        // A panic leaves a valid state, and is reported when the threads are joined.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'q>(&'q self, state: MutexGuard<'q, State<J, R>>) -> MutexGuard<'q, State<J, R>> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Aborts the work of all threads unless it is disarmed.
-struct AbortOnDrop<'q, J, R> {
-    queue: &'q Queue<J, R>,
-    is_armed: bool,
-}
-
-impl<'q, J, R> AbortOnDrop<'q, J, R> {
-    fn new(queue: &'q Queue<J, R>) -> Self {
+impl<J: Send, R: Send> Workers<J, R> {
+    /// Starts threads, which end when this is dropped and the jobs are done.
+    pub(crate) fn spawn<'s, W>(scope: &'s Scope<'s, '_>, threads: usize, work: W) -> Self
+    where
+        W: Fn(J) -> R + Clone + Send + 's,
+        J: 's,
+        R: 's,
+    {
+        let (jobs, receiver) = mpsc::channel::<(J, Sender<R>)>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..threads {
+            let (receiver, work) = (Arc::clone(&receiver), work.clone());
+            scope.spawn(move || {
+                let next = || {
+                    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+                    receiver.recv()
+                };
+                while let Ok((job, result)) = next() {
+                    // The receiver is gone when the result is not wanted any more.
+                    let _ = result.send(work(job));
+                }
+            });
+        }
         Self {
-            queue,
-            is_armed: true,
+            threads,
+            jobs,
+            results: RefCell::default(),
         }
     }
 
-    fn disarm(mut self) {
-        self.is_armed = false;
+    /// Adds a job.
+    pub(crate) fn push(&self, job: J) {
+        let (sender, result) = mpsc::channel();
+        // Without threads there will be no result.
+        let _ = self.jobs.send((job, sender));
+        self.results.borrow_mut().push_back(result);
     }
-}
 
-impl<J, R> Drop for AbortOnDrop<'_, J, R> {
-    fn drop(&mut self) {
-        if self.is_armed {
-            self.queue.lock().is_aborted = true;
-            self.queue.changed.notify_all();
-        }
+    /// The result of the oldest job; `None` without one, or if the thread that did it panicked,
+    /// which the scope reports when it joins that thread.
+    pub(crate) fn next(&self) -> Option<R> {
+        let result = self.results.borrow_mut().pop_front()?;
+        result.recv().ok()
     }
 }
 
@@ -71,95 +67,30 @@ pub(crate) fn processors() -> usize {
 }
 
 /// Does `work` on each job, on all processors, and gives the results to `take` in the order of the
-/// jobs. At most four results a processor wait to be taken. The first error of `take` ends it.
-pub(crate) fn for_each_ordered<T, R, E>(
-    jobs: impl Iterator<Item = T> + Send,
+/// jobs. At most four results a processor wait to be taken. The first error of `take` ends it, once
+/// the jobs that were to become these results are done.
+pub(crate) fn for_each_ordered<T: Send, R: Send, E>(
+    mut jobs: impl Iterator<Item = T>,
     work: impl Fn(T) -> R + Sync,
     mut take: impl FnMut(R) -> Result<(), E>,
-) -> Result<(), E>
-where
-    R: Send,
-{
+) -> Result<(), E> {
     let processors = processors();
     if processors == 1 {
-        for job in jobs {
-            take(work(job))?;
-        }
-        return Ok(());
+        return jobs.try_for_each(|job| take(work(job)));
     }
-    let most_waiting = 4 * processors as u64;
-    let queue = Queue {
-        state: Mutex::new(State {
-            jobs,
-            started: 0,
-            taken: 0,
-            results: BTreeMap::new(),
-            is_exhausted: false,
-            is_aborted: false,
-        }),
-        changed: Condvar::new(),
-    };
     thread::scope(|scope| {
-        for _ in 0..processors {
-            scope.spawn(|| {
-                let abort = AbortOnDrop::new(&queue);
-                do_jobs(&queue, most_waiting, &work);
-                abort.disarm();
-            });
+        let workers = Workers::spawn(scope, processors, &work);
+        for job in jobs.by_ref().take(4 * processors) {
+            workers.push(job);
         }
-        let abort = AbortOnDrop::new(&queue);
-        while let Some(result) = next_result(&queue) {
+        while let Some(result) = workers.next() {
+            if let Some(job) = jobs.next() {
+                workers.push(job);
+            }
             take(result)?;
         }
-        abort.disarm();
         Ok(())
     })
-}
-
-/// Does jobs until there are none.
-fn do_jobs<T, R, J: Iterator<Item = T>>(
-    queue: &Queue<J, R>,
-    most_waiting: u64,
-    work: impl Fn(T) -> R,
-) {
-    loop {
-        let mut state = queue.lock();
-        while !state.is_aborted && state.started >= state.taken + most_waiting {
-            state = queue.wait(state);
-        }
-        if state.is_aborted || state.is_exhausted {
-            return;
-        }
-        let Some(job) = state.jobs.next() else {
-            state.is_exhausted = true;
-            queue.changed.notify_all();
-            return;
-        };
-        let number = state.started;
-        state.started += 1;
-        drop(state);
-        let result = work(job);
-        queue.lock().results.insert(number, result);
-        queue.changed.notify_all();
-    }
-}
-
-/// The next result in order; `None` when there are no more, or when the work was aborted.
-fn next_result<J, R>(queue: &Queue<J, R>) -> Option<R> {
-    let mut state = queue.lock();
-    loop {
-        let wanted = state.taken;
-        if let Some(result) = state.results.remove(&wanted) {
-            state.taken += 1;
-            drop(state);
-            queue.changed.notify_all();
-            return Some(result);
-        }
-        if state.is_aborted || state.is_exhausted && state.started == state.taken {
-            return None;
-        }
-        state = queue.wait(state);
-    }
 }
 
 #[cfg(test)]

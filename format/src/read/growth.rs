@@ -15,7 +15,7 @@ pub(crate) struct ThreadBuffer {
     pub(crate) is_complete: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Growth {
     /// Where the search for further chunks continues.
     pub(crate) scanned: usize,
@@ -34,19 +34,4 @@ pub(crate) struct Growth {
     pub(crate) begun: HashMap<u32, u32>,
     /// Chunks of calls taken in, counting those that replaced a buffer's content.
     pub(crate) taken: usize,
-}
-
-impl Growth {
-    pub(crate) fn new(first_chunk: usize) -> Self {
-        Self {
-            scanned: first_chunk,
-            pending: Vec::new(),
-            buffers: Vec::new(),
-            refreshes: 0,
-            unsettled: VecDeque::new(),
-            settled: 0,
-            begun: HashMap::new(),
-            taken: 0,
-        }
-    }
 }

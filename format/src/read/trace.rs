@@ -147,7 +147,10 @@ impl Trace {
             index: Vec::new(),
             counts: Vec::new(),
             damage,
-            growth: Growth::new(start),
+            growth: Growth {
+                scanned: start,
+                ..Growth::default()
+            },
         }
     }
 

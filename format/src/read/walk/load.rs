@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 
+use crate::parallel::Workers;
 use crate::read::contents::Contents;
 use crate::read::cursor::Bodies;
 use crate::read::error::Damage;
@@ -29,13 +28,6 @@ struct ChunkId {
     number: usize,
 }
 
-struct Request<'t> {
-    chunk: ChunkId,
-    /// Memory for its outlines.
-    reused: Outlines,
-    outcome: mpsc::Sender<Outcome<'t>>,
-}
-
 /// A chunk with its contents, or why it cannot be read.
 struct Outcome<'t> {
     chunk: ChunkId,
@@ -52,63 +44,6 @@ impl<'t> Outcome<'t> {
     }
 }
 
-/// Threads that load chunks on request.
-pub(super) struct Loader<'t> {
-    requests: mpsc::Sender<Request<'t>>,
-    /// Where the outcomes come, in the order of the requests.
-    outcomes: RefCell<VecDeque<mpsc::Receiver<Outcome<'t>>>>,
-    threads: usize,
-}
-
-impl<'t> Loader<'t> {
-    /// Starts threads, which end when the loader is dropped.
-    pub(super) fn spawn<'s>(scope: &'s Scope<'s, '_>, trace: &'t Trace, threads: usize) -> Self
-    where
-        't: 's,
-    {
-        let (requests, receiver) = mpsc::channel::<Request<'t>>();
-        let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..threads {
-            let receiver = Arc::clone(&receiver);
-            scope.spawn(move || {
-                let next = || {
-                    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
-                    receiver.recv()
-                };
-                while let Ok(request) = next() {
-                    let outcome = Outcome::load(trace, request.chunk, request.reused);
-                    // The receiver is gone when the walk is over.
-                    let _ = request.outcome.send(outcome);
-                }
-            });
-        }
-        Self {
-            requests,
-            outcomes: RefCell::default(),
-            threads,
-        }
-    }
-
-    fn request(&self, chunk: ChunkId, reused: Outlines) {
-        let (outcome, receiver) = mpsc::channel();
-        let request = Request {
-            chunk,
-            reused,
-            outcome,
-        };
-        // Without threads there will be no outcome.
-        let _ = self.requests.send(request);
-        self.outcomes.borrow_mut().push_back(receiver);
-    }
-
-    /// The outcome of the oldest request; `None` without one, or if the thread that loaded it
-    /// panicked, which the scope reports when it joins that thread.
-    fn next(&self) -> Option<Outcome<'t>> {
-        let outcome = self.outcomes.borrow_mut().pop_front()?;
-        outcome.recv().ok()
-    }
-}
-
 pub(super) struct Store<'t> {
     trace: &'t Trace,
     /// For each thread the chunks that are walked over.
@@ -116,7 +51,8 @@ pub(super) struct Store<'t> {
     loaded: Vec<Vec<OnceCell<Result<LoadedChunk<'t>, Damage>>>>,
     /// For each thread how many of its chunks have been requested.
     requested: Vec<Cell<usize>>,
-    pub(super) loader: Option<Loader<'t>>,
+    /// Threads that load chunks, each given memory for its outlines.
+    loaders: Option<Workers<(ChunkId, Outlines), Outcome<'t>>>,
     /// The outlines of the chunk that was passed last, for their memory.
     reused: Cell<Outlines>,
     summary: RefCell<WalkSummary>,
@@ -132,11 +68,21 @@ impl<'t> Store<'t> {
             loaded: chunks.iter().map(cells).collect(),
             requested: vec![Cell::new(0); chunks.len()],
             chunks,
-            loader: None,
+            loaders: None,
             reused: Cell::default(),
             summary: RefCell::default(),
             unreadable: OnceCell::new(),
         }
+    }
+
+    /// Starts threads, which end when the store is dropped.
+    pub(super) fn spawn_loaders<'s>(&mut self, scope: &'s Scope<'s, '_>, threads: usize)
+    where
+        't: 's,
+    {
+        let trace = self.trace;
+        let load = move |(chunk, reused)| Outcome::load(trace, chunk, reused);
+        self.loaders = Some(Workers::spawn(scope, threads, load));
     }
 
     pub(super) fn chunk_count(&self) -> usize {
@@ -180,16 +126,16 @@ impl<'t> Store<'t> {
                 number,
             })
         };
-        if let Some(loader) = &self.loader {
+        if let Some(loaders) = &self.loaders {
             let requested = self.requested.get(thread as usize)?;
-            let ahead = 1 + loader.threads / self.chunks.len().max(1);
+            let ahead = 1 + loaders.threads / self.chunks.len().max(1);
             for place in requested.get().max(place)..=place + ahead {
                 let Some(chunk) = chunk_at(place) else { break };
                 requested.set(place + 1);
-                loader.request(chunk, self.reused.take());
+                loaders.push((chunk, self.reused.take()));
             }
             while cell.get().is_none()
-                && let Some(outcome) = loader.next()
+                && let Some(outcome) = loaders.next()
             {
                 self.keep(outcome);
             }

@@ -15,7 +15,7 @@ use crate::read::cursor::{Position, assemble, seek_enter};
 use crate::read::error::Error;
 use crate::read::trace::Trace;
 use crate::read::verify::WalkSummary;
-use load::{Loader, Store};
+use load::Store;
 use start::Start;
 
 /// A walk over fewer calls loads chunks when it reaches them.
@@ -69,9 +69,9 @@ impl Walk<'_> {
         }
         thread::scope(|scope| {
             let loaders = processors().min(MOST_LOADERS);
-            reader.store.loader = Some(Loader::spawn(scope, self.trace, loaders));
+            reader.store.spawn_loaders(scope, loaders);
             let outcome = reader.walk(&mut each);
-            // Dropping the loader ends its threads.
+            // Dropping the store ends the threads.
             let summary = reader.store.into_summary();
             outcome.map(|()| summary)
         })
