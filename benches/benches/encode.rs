@@ -12,14 +12,14 @@ struct Space([u8; 512]);
 
 fn scalar(space: &mut Space) -> Option<usize> {
     let mut enter = Record::new(&mut space.0)?;
-    enter.put_enter(EnterHead {
+    enter.put_encoded(EnterHead {
         ticks: black_box(1),
         caller: black_box(2),
     })?;
     enter.put_number(black_box(3), 8)?;
     let used = enter.commit(record_kind::ENTER, 17)?;
     let mut leave = Record::new(&mut space.0[used..])?;
-    leave.put_leave(LeaveHead {
+    leave.put_encoded(LeaveHead {
         ticks: black_box(4),
         result: 0,
     })?;
@@ -28,7 +28,7 @@ fn scalar(space: &mut Space) -> Option<usize> {
 
 fn launch(space: &mut Space, parameters: &[u8; 52]) -> Option<usize> {
     let mut enter = Record::new(&mut space.0)?;
-    enter.put_enter(EnterHead {
+    enter.put_encoded(EnterHead {
         ticks: black_box(1),
         caller: black_box(2),
     })?;
@@ -41,7 +41,7 @@ fn launch(space: &mut Space, parameters: &[u8; 52]) -> Option<usize> {
     })?;
     let used = enter.commit(record_kind::ENTER, 18)?;
     let mut leave = Record::new(&mut space.0[used..])?;
-    leave.put_leave(LeaveHead {
+    leave.put_encoded(LeaveHead {
         ticks: black_box(4),
         result: 0,
     })?;

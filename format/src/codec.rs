@@ -6,7 +6,7 @@
 //! which 2.0.1 panics on a damaged length.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
-pub use bincode::{Decode, Encode};
+pub use bincode::{BorrowDecode, Decode, Encode};
 #[cfg(feature = "read")]
 pub(crate) use bincode::{de::Decoder, error::DecodeError};
 
@@ -39,4 +39,10 @@ pub fn encode_to_vec<T: Encode>(value: T) -> Vec<u8> {
 #[inline]
 pub fn decode<T: Decode<()>>(bytes: &[u8]) -> Option<(T, usize)> {
     bincode::decode_from_slice(bytes, configuration()).ok()
+}
+
+/// The value at the start of `bytes`, which it borrows from; `None` if they do not hold one.
+pub(crate) fn decode_borrowed<'b, T: BorrowDecode<'b, ()>>(bytes: &'b [u8]) -> Option<T> {
+    let (value, _) = bincode::borrow_decode_from_slice(bytes, configuration()).ok()?;
+    Some(value)
 }

@@ -1,12 +1,12 @@
 //! Bytes that a trace refers to by the file that they are mapped from.
 
-use crate::codec;
+use crate::codec::{self, BorrowDecode, Encode};
 
 /// A part of a file: the bytes of a snapshot with the flag `IN_FILE`.
 ///
 /// Encoded as four u64 (`offset`, `length`, `file_length`, `modified`), then `path` and `build_id`,
 /// each a u64 count and bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, BorrowDecode)]
 pub struct FileRange<'a> {
     /// Where the bytes begin in the file.
     pub offset: u64,
@@ -22,13 +22,10 @@ pub struct FileRange<'a> {
     pub build_id: &'a [u8],
 }
 
-/// Encoded length of the numbers and of one count.
-const NUMBERS: usize = 4 * 8;
-
 impl<'a> FileRange<'a> {
     /// Length of the encoded form.
     pub fn encoded_length(&self) -> usize {
-        NUMBERS + 8 + self.path.len() + 8 + self.build_id.len()
+        4 * 8 + 8 + self.path.len() + 8 + self.build_id.len()
     }
 
     /// Encodes into `target`, which must have [`FileRange::encoded_length`] bytes.
@@ -36,19 +33,7 @@ impl<'a> FileRange<'a> {
         if target.len() != self.encoded_length() {
             return None;
         }
-        let counts = [self.path.len() as u64, self.build_id.len() as u64];
-        let (numbers, rest) = target.split_at_mut(NUMBERS);
-        codec::encode(self.numbers(), numbers)?;
-        let (path, build_id) = rest.split_at_mut(8 + self.path.len());
-        for ((place, count), bytes) in [path, build_id]
-            .into_iter()
-            .zip(counts)
-            .zip([self.path, self.build_id])
-        {
-            let (head, body) = place.split_at_mut(8);
-            head.copy_from_slice(&count.to_le_bytes());
-            body.copy_from_slice(bytes);
-        }
+        codec::encode(self, target)?;
         Some(())
     }
 
@@ -61,30 +46,10 @@ impl<'a> FileRange<'a> {
         bytes
     }
 
-    fn numbers(&self) -> [u64; 4] {
-        [self.offset, self.length, self.file_length, self.modified]
-    }
-
     /// Reads it back, ignoring what a later version has added behind it. `None` if malformed.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
-        let ([offset, length, file_length, modified], used) = codec::decode(bytes)?;
-        let (path, rest) = counted(bytes.get(used..)?)?;
-        let (build_id, _) = counted(rest)?;
-        Some(Self {
-            offset,
-            length,
-            file_length,
-            modified,
-            path,
-            build_id,
-        })
+        codec::decode_borrowed(bytes)
     }
-}
-
-/// Splits off a count and that many bytes.
-fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (count, rest) = bytes.split_first_chunk::<8>()?;
-    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*count)).ok()?)
 }
 
 /// The build id among ELF notes: name "GNU", type 3.
@@ -133,15 +98,8 @@ mod read {
         /// The blob that holds the bytes in a packed trace. Its name is a part of a hash, with the
         /// highest bit set, which no position in a file has.
         pub fn blob(&self) -> BlobRef {
-            let mut hasher = blake3::Hasher::new();
-            for number in self.numbers() {
-                hasher.update(&number.to_le_bytes());
-            }
-            for bytes in [self.path, self.build_id] {
-                hasher.update(&(bytes.len() as u64).to_le_bytes());
-                hasher.update(bytes);
-            }
-            let start = hasher.finalize().as_bytes().first_chunk::<8>().copied();
+            let hash = blake3::hash(&self.encoded());
+            let start = hash.as_bytes().first_chunk::<8>().copied();
             BlobRef {
                 position: u64::from_le_bytes(start.unwrap_or_default()) | 1 << 63,
                 length: self.length,

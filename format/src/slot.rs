@@ -439,7 +439,7 @@ mod tests {
         ) {
             let form = EnterForm::new(513, &widths).unwrap();
             same(|space| space.slot().put_enter(&form, caller, &words, || 7).1, |mut record| {
-                record.put_enter(EnterHead { ticks: 7, caller })?;
+                record.put_encoded(EnterHead { ticks: 7, caller })?;
                 for (&word, &width) in words.iter().zip(&widths) {
                     record.put_number(word, width.into())?;
                 }
@@ -495,7 +495,7 @@ mod tests {
                 record.commit_leave_value(short, parameter, number, bytes)
             })?;
             same(|space| space.slot().put_leave(513, ticks, result), |mut record| {
-                record.put_leave(LeaveHead { ticks, result })?;
+                record.put_encoded(LeaveHead { ticks, result })?;
                 record.commit(record_kind::LEAVE, 513)
             })?;
         }
@@ -510,7 +510,7 @@ mod tests {
                 number: if bytes == 4 { number & 0xffff_ffff } else { number },
             });
             same(|space| space.slot().put_leave_pair(513, ticks, numbers), |mut record| {
-                record.put_leave(LeaveHead { ticks, result: 0 })?;
+                record.put_encoded(LeaveHead { ticks, result: 0 })?;
                 for out in numbers {
                     record.put_snapshot_number(out.parameter, out.number, out.bytes)?;
                 }

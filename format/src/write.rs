@@ -8,8 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::codec;
 use crate::layout::{
-    EnterHead, LeaveHead, RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind,
-    short_enter, snapshot_flag,
+    RECORD_HEAD_LENGTH, RecordHead, SNAPSHOT_HEAD_LENGTH, record_kind, short_enter, snapshot_flag,
 };
 
 /// Empties a thread buffer, given its body: clears the first word, without which the rest does not
@@ -143,18 +142,6 @@ impl<'a> Record<'a> {
     pub fn patch(&mut self, offset: usize, value: u64) -> Option<()> {
         *self.space.get_mut(offset..)?.first_chunk_mut()? = value.to_le_bytes();
         Some(())
-    }
-
-    /// Begins a call's enter part.
-    #[inline]
-    pub fn put_enter(&mut self, head: EnterHead) -> Option<()> {
-        self.put_encoded(head)
-    }
-
-    /// Begins a call's leave part.
-    #[inline]
-    pub fn put_leave(&mut self, head: LeaveHead) -> Option<()> {
-        self.put_encoded(head)
     }
 
     /// Begins a call's enter part in the short form: ticks since the file head's, caller, and the

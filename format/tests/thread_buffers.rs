@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cutape_format::codec;
-use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
+use cutape_format::control::{CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION, claim};
 use cutape_format::layout::{
     BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
     chunk_kind, note_kind, record_kind,
@@ -29,14 +29,14 @@ struct Recording {
 impl Recording {
     /// Claims a part of the file, which is extended without touching what other threads have.
     fn claim(&self, length: u64) -> u64 {
-        let (position, end) = self.control().claim(length, 4096).unwrap();
+        let (position, end) = claim(self.end(), length, 4096).unwrap();
         self.file.write_all_at(&[0], end - 1).unwrap();
         position
     }
 
-    fn control(&self) -> &Control {
-        // SAFETY: mapped with that length, aligned as pages are; all that is looked at are atomics.
-        unsafe { &*self.control.as_ptr().cast::<Control>() }
+    fn end(&self) -> &AtomicU64 {
+        // SAFETY: within the map, which begins with a page; the reader uses it as an atomic too.
+        unsafe { &*self.control.as_ptr().add(CONTROL_END).cast() }
     }
 }
 
@@ -208,9 +208,11 @@ fn new_trace(name: &str) -> (std::path::PathBuf, Recording) {
         .unwrap();
     let recording = Recording { file, control };
     let head = open_head(chunk_kind::CONTROL, 0, CONTROL_LENGTH);
+    recording.end().store(start.len() as u64, Ordering::SeqCst);
     recording
-        .control()
-        .begin(start.len() as u64, &head.encode());
+        .file
+        .write_all_at(&head.encode(), CONTROL_POSITION)
+        .unwrap();
     (path, recording)
 }
 
@@ -372,7 +374,7 @@ fn a_call_that_is_not_found_yet_holds_back_later_ones() {
     assert_eq!(look(&mut trace), []);
     assert_eq!(look(&mut trace), [(0, 0), (1, 0)]);
     let mut seen = Vec::new();
-    // The second thread claims a part and is overtaken by the first, which writes behind it.
+    // The second thread claims a part and has not written it when the first writes behind it.
     let claimed = recording.claim(BUFFER as u64);
     let [first, second] = &mut writers;
     first.call(1, &clock);

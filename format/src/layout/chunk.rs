@@ -31,8 +31,7 @@ pub mod chunk_kind {
     pub const THREAD_BUFFER: u16 = 8;
     /// Number of calls in each chunk of a packed trace, for random access.
     pub const CALL_COUNTS: u16 = 9;
-    /// What the recorder shares with the process that launched it: see [`crate::control`].
-    /// Readers ignore it.
+    /// How far the file is claimed, for readers that follow it: see [`crate::control`].
     pub const CONTROL: u16 = 10;
 }
 

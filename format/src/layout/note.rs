@@ -37,7 +37,7 @@ pub struct ThreadNote {
 }
 
 /// First record of a thread buffer: what the head of its chunk of calls will say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct BufferNote {
     /// Position among the chunks of the thread, from 0.
     pub sequence: u32,

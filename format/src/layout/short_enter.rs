@@ -140,23 +140,6 @@ impl<'a> NumberReader<'a> {
         Some(())
     }
 
-    /// The number at a position from here on; `None` if the record ends too early.
-    #[cfg(feature = "read")]
-    #[inline]
-    pub(crate) fn at(&self, position: usize) -> Option<u64> {
-        let behind = 4 * position as u32;
-        let code = self.codes.checked_shr(behind).unwrap_or(0) & 15;
-        if code > MOST_BYTES {
-            return Some(code - MOST_BYTES);
-        }
-        let passed = self.codes & !u64::MAX.checked_shl(behind).unwrap_or(0);
-        let rest = self.rest.get(total_bytes(passed)..)?;
-        match rest.first_chunk::<8>() {
-            Some(word) => Some(low_bytes(u64::from_le_bytes(*word), code)),
-            None => Self { codes: code, rest }.next(),
-        }
-    }
-
     /// Reads that many numbers at once, all of which end in the record. `bytes` begins with theirs
     /// and continues behind the record. False, and nothing is read, if it is too short.
     #[cfg(feature = "read")]
@@ -277,7 +260,6 @@ mod tests {
             };
             for (place, &value) in values.iter().enumerate() {
                 assert_eq!(numbers.clone().nth(place), Some(value), "{place} {behind}");
-                assert_eq!(numbers.at(place), Some(value), "{place} {behind}");
                 assert_eq!(numbers.clone().take(place + 1).last(), Some(value));
             }
             let mut all = vec![5];
@@ -294,7 +276,6 @@ mod tests {
         }
         let cut = NumberReader::new(&[0x88, 1, 2, 3], 0);
         assert_eq!(cut.clone().and_then(|mut cut| cut.next()), None);
-        assert_eq!(cut.clone().and_then(|cut| cut.at(0)), None);
         assert_eq!(cut.and_then(|mut cut| cut.pass(1)), None);
     }
 
@@ -317,11 +298,6 @@ mod tests {
                     assert_eq!(read.by_ref().take(count).count(), count);
                     assert_eq!(passed.pass(count), Some(()));
                     assert_eq!(passed.rest(), read.rest(), "{code} {other} {count}");
-                    if count < 16 {
-                        let begun = NumberReader::new(&record, MOST_ARGUMENTS);
-                        let at = begun.and_then(|numbers| numbers.at(count));
-                        assert_eq!(at, read.clone().next(), "{code} {other} {count}");
-                    }
                     if count < 16 {
                         assert_eq!(passed.next(), read.next(), "{code} {other} {count}");
                     }

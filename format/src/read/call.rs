@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
         let parameter = self.signature.parameters.get(position)?;
         let value = match &self.arguments {
             Arguments::Decoded(words) => return words.get(position).copied(),
-            Arguments::Short(numbers) => numbers.at(position)?,
+            Arguments::Short(numbers) => numbers.clone().nth(position)?,
             Arguments::Packed(packed) => number(parameter.of(packed)?)?,
         };
         Some(parameter.value_type.extended(value))

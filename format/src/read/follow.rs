@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
+use crate::control::{CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
 use crate::layout::{BufferNote, CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, chunk_kind};
 use crate::read::growth::ThreadBuffer;
 use crate::read::record::{buffer_content, record_at};
@@ -49,7 +49,7 @@ impl Trace {
         Ok(self.growth.settled.min(self.oldest_gap()))
     }
 
-    /// The end of the recorder's last chunk; 0 if the file has no control chunk.
+    /// How far the recorder has claimed the file; 0 if the file has no control chunk.
     fn claimed(&self) -> usize {
         let place = CONTROL_POSITION as usize;
         let head = self.source.head_at(place);
@@ -57,9 +57,11 @@ impl Trace {
         if !is_control || place + CONTROL_LENGTH > self.source.length {
             return 0;
         }
-        let control = self.source.address(place).cast::<Control>();
-        // SAFETY: within the map and the file, and aligned as pages are; `end` reads an atomic.
-        usize::try_from(unsafe { &*control }.end()).unwrap_or(usize::MAX)
+        let end = self.source.address(place + CONTROL_END).cast::<AtomicU64>();
+        // SAFETY: within the map and the file, and aligned, since maps begin with a page. The
+        // recorder uses it as an atomic as well.
+        let end = unsafe { &*end }.load(Ordering::Acquire);
+        usize::try_from(end).unwrap_or(usize::MAX)
     }
 
     /// The ticks before which no thread has entered a call of a chunk that exists and was not

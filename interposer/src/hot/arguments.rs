@@ -171,7 +171,7 @@ mod tests {
                 let mut draft = Draft::new(Record::new(bytes).expect("space"), thread);
                 let caller = frame.caller;
                 draft
-                    .put_enter(EnterHead { ticks: 5, caller })
+                    .put_encoded(EnterHead { ticks: 5, caller })
                     .expect("space");
                 put_arguments(&mut draft, &frame, &plan).expect("space");
                 draft.commit(record_kind::ENTER, function).expect("space")

@@ -273,7 +273,7 @@ fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
         host_memory::waited(thread, frame);
     }
     thread.write(record_kind::LEAVE, frame.function, |draft| {
-        draft.put_leave(LeaveHead { ticks, result })?;
+        draft.put_encoded(LeaveHead { ticks, result })?;
         if result == 0 && plan.snapshots_after {
             snapshot::put_post_call(draft, frame, plan)?;
         }

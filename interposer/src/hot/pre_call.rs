@@ -189,7 +189,7 @@ extern "C" fn enter_generic(
     let errno = plan.may_change_errno.then(Errno::keep);
     let mut start = 0;
     let written = thread.write(record_kind::ENTER, frame.function, |draft| {
-        draft.put_enter(EnterHead {
+        draft.put_encoded(EnterHead {
             ticks: 0,
             caller: frame.caller,
         })?;
