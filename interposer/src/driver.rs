@@ -191,6 +191,21 @@ pub(crate) unsafe fn call(function: u16, arguments: [u64; 4]) -> Option<i32> {
     Some(unsafe { function(a, b, c, d) })
 }
 
+/// Calls such a function, to which `arguments` gives the address where it writes a `T`; `None` if
+/// it fails.
+///
+/// # Safety
+/// The arguments are right for the function, any bytes make a `T`, and it writes no more than that.
+pub(crate) unsafe fn ask<T: Default>(
+    function: u16,
+    arguments: impl FnOnce(u64) -> [u64; 4],
+) -> Option<T> {
+    let mut answer = T::default();
+    let arguments = arguments((&raw mut answer) as u64);
+    // SAFETY: as the caller says; the answer is valid for writing.
+    unsafe { call(function, arguments) == Some(0) }.then_some(answer)
+}
+
 /// Whether the driver's own functions are patched to jump to our entries, so that the program may
 /// have their addresses.
 #[inline]

@@ -3,7 +3,7 @@
 use cutape_driver::types::{CUmemorytype_enum, CUpointer_attribute_enum};
 use cutape_registry::{Function, id};
 
-use crate::driver;
+use crate::driver::ask;
 
 /// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
 pub(crate) const STREAM_LEGACY: u64 = 1;
@@ -20,23 +20,20 @@ pub(crate) fn canonical_stream(function: &Function, stream: u64) -> u64 {
 
 /// The calling thread's context.
 pub(crate) fn current_context() -> u64 {
-    let mut context = 0u64;
-    // SAFETY: `context` is valid for writing a handle.
-    unsafe { driver::call(id::cuCtxGetCurrent, [(&raw mut context) as u64, 0, 0, 0]) };
-    context
+    // SAFETY: it writes a handle.
+    unsafe { ask(id::cuCtxGetCurrent, |place| [place, 0, 0, 0]) }.unwrap_or(0)
 }
 
 /// Whether a stream is being captured: then work runs only when a graph is launched.
 pub(crate) fn is_capturing(function: &Function, stream: u64) -> bool {
-    let mut status = 0u32;
     let query = if function.per_thread {
         id::cuStreamIsCapturing_ptsz
     } else {
         id::cuStreamIsCapturing
     };
-    // SAFETY: `status` is valid for writing an enum.
-    let answer = unsafe { driver::call(query, [stream, (&raw mut status) as u64, 0, 0]) };
-    answer == Some(0) && status != 0
+    // SAFETY: it writes an enum.
+    let status: Option<u32> = unsafe { ask(query, |place| [stream, place, 0, 0]) };
+    status.is_some_and(|status| status != 0)
 }
 
 /// Whether an address that may be of any kind is the host's.
@@ -44,28 +41,24 @@ pub(crate) fn is_host(address: u64) -> bool {
     if address == 0 {
         return false;
     }
-    let mut kind = 0u32;
     let attribute = CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE.0;
-    let words = [(&raw mut kind) as u64, u64::from(attribute), address, 0];
-    // SAFETY: `kind` is valid for writing an unsigned int.
-    let answer = unsafe { driver::call(id::cuPointerGetAttribute, words) };
+    let arguments = |place| [place, attribute.into(), address, 0];
+    // SAFETY: it writes an unsigned int.
+    let kind = unsafe { ask(id::cuPointerGetAttribute, arguments) };
     // The driver answers with an error for host memory that it does not know.
-    answer != Some(0) || kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0
+    kind.is_none_or(|kind: u32| kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0)
 }
 
 /// Whether the host may touch managed memory while the current device works (cuMemAllocManaged,
 /// concurrentManagedAccess).
 pub(crate) fn has_concurrent_managed_access() -> bool {
     const CONCURRENT_MANAGED_ACCESS: u64 = 89;
-    let (mut device, mut value) = (0u32, 0i32);
-    // SAFETY: `device` is valid for writing an int.
-    let answer = unsafe { driver::call(id::cuCtxGetDevice, [(&raw mut device) as u64, 0, 0, 0]) };
-    if answer != Some(0) {
+    // SAFETY: it writes an int.
+    let Some(device) = (unsafe { ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) }) else {
         return false;
-    }
-    let place = (&raw mut value) as u64;
-    let words = [place, CONCURRENT_MANAGED_ACCESS, device.into(), 0];
-    // SAFETY: `value` is valid for writing an int.
-    let answer = unsafe { driver::call(id::cuDeviceGetAttribute, words) };
-    answer == Some(0) && value != 0
+    };
+    let arguments = |place| [place, CONCURRENT_MANAGED_ACCESS, device.into(), 0];
+    // SAFETY: as above.
+    let value: Option<i32> = unsafe { ask(id::cuDeviceGetAttribute, arguments) };
+    value.is_some_and(|value| value != 0)
 }

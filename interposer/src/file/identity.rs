@@ -8,7 +8,7 @@ use cutape_format::layout::chunk_kind;
 use cutape_registry::id;
 
 use super::trace_file;
-use crate::driver;
+use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
 use crate::process::rank;
 use crate::process::settings::Backend;
@@ -135,76 +135,57 @@ pub(crate) fn write_devices() {
         return;
     }
     let mut pairs = Pairs::new();
-    let mut number = 0i32;
-    // SAFETY: `number` is valid for writing an int, in this call and the next.
-    if unsafe { ask(id::cuDriverGetVersion, [(&raw mut number) as u64, 0, 0, 0]) } {
-        pairs.put("driver.version", number.to_string());
+    // SAFETY: it writes an int.
+    let version: Option<i32> = unsafe { ask(id::cuDriverGetVersion, |place| [place, 0, 0, 0]) };
+    if let Some(version) = version {
+        pairs.put("driver.version", version.to_string());
     }
-    let mut count = 0i32;
     // SAFETY: as above.
-    if unsafe { ask(id::cuDeviceGetCount, [(&raw mut count) as u64, 0, 0, 0]) } {
+    let count: Option<i32> = unsafe { ask(id::cuDeviceGetCount, |place| [place, 0, 0, 0]) };
+    if let Some(count) = count {
         pairs.put("device.count", count.to_string());
     }
-    for ordinal in 0..count.clamp(0, 64) {
+    for ordinal in 0..count.unwrap_or(0).clamp(0, 64) {
         write_device(&mut pairs, ordinal);
     }
     pairs.write();
 }
 
 fn write_device(pairs: &mut Pairs, ordinal: i32) {
-    let mut device = 0i32;
-    // SAFETY: `device` is valid for writing an int.
-    if !unsafe {
-        ask(
-            id::cuDeviceGet,
-            [(&raw mut device) as u64, ordinal as u64, 0, 0],
-        )
-    } {
+    // SAFETY: it writes an int.
+    let device = unsafe { ask(id::cuDeviceGet, |place| [place, ordinal as u64, 0, 0]) };
+    let Some(device): Option<u32> = device else {
         return;
-    }
+    };
+    let device = u64::from(device);
     let key = |what: &str| format!("device.{ordinal}.{what}");
-    let device_word = device as u32 as u64;
     let mut name = [0u8; 256];
+    let words = [name.as_mut_ptr() as u64, name.len() as u64, device, 0];
     // SAFETY: `name` has the length that is passed.
-    if unsafe {
-        ask(
-            id::cuDeviceGetName,
-            [name.as_mut_ptr() as u64, name.len() as u64, device_word, 0],
-        )
-    } && let Ok(name) = CStr::from_bytes_until_nul(&name)
+    if unsafe { driver::call(id::cuDeviceGetName, words) } == Some(0)
+        && let Ok(name) = CStr::from_bytes_until_nul(&name)
     {
         pairs.put(&key("name"), name.to_bytes());
     }
-    let mut uuid = [0u8; 16];
-    // SAFETY: a CUuuid has 16 bytes.
-    if unsafe {
-        ask(
-            id::cuDeviceGetUuid_v2,
-            [uuid.as_mut_ptr() as u64, device_word, 0, 0],
-        )
-    } {
+    // SAFETY: it writes the 16 bytes of a CUuuid.
+    let uuid: Option<[u8; 16]> =
+        unsafe { ask(id::cuDeviceGetUuid_v2, |place| [place, device, 0, 0]) };
+    if let Some(uuid) = uuid {
         let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         pairs.put(&key("uuid"), digits);
     }
-    let mut bytes = 0u64;
-    // SAFETY: `bytes` is valid for writing a size_t.
-    if unsafe {
-        ask(
-            id::cuDeviceTotalMem_v2,
-            [(&raw mut bytes) as u64, device_word, 0, 0],
-        )
-    } {
+    // SAFETY: it writes a size_t.
+    let bytes: Option<u64> = unsafe { ask(id::cuDeviceTotalMem_v2, |place| [place, device, 0, 0]) };
+    if let Some(bytes) = bytes {
         pairs.put(&key("memory"), bytes.to_string());
     }
     let Some(attributes) = cutape_registry::enumeration("CUdevice_attribute") else {
         return;
     };
-    let attribute = |number: i64| {
-        let mut value = 0i32;
-        let words = [(&raw mut value) as u64, number as u64, device_word, 0];
-        // SAFETY: `value` is valid for writing an int; an attribute that the driver does not know
-        // is an error.
-        unsafe { ask(id::cuDeviceGetAttribute, words) }.then_some(value)
+    let attribute = |number: i64| -> Option<i32> {
+        let arguments = |place| [place, number as u64, device, 0];
+        // SAFETY: it writes an int; an attribute that the driver does not know is an error.
+        unsafe { ask(id::cuDeviceGetAttribute, arguments) }
     };
     let mut last = 0;
     for &(name, number) in attributes.values {
@@ -221,13 +202,4 @@ fn write_device(pairs: &mut Pairs, ordinal: i32) {
     if let (Some(major), Some(minor)) = (attribute(75), attribute(76)) {
         pairs.put(&key("compute-capability"), format!("{major}.{minor}"));
     }
-}
-
-/// Asks the driver; whether it answered with success.
-///
-/// # Safety
-/// The arguments are right for the function.
-unsafe fn ask(function: u16, arguments: [u64; 4]) -> bool {
-    // SAFETY: as the caller says.
-    unsafe { driver::call(function, arguments) == Some(0) }
 }

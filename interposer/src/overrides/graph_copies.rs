@@ -32,6 +32,20 @@ pub(crate) struct HostCopy {
     is_enabled: bool,
 }
 
+impl HostCopy {
+    /// Of a node that is enabled, and in no other.
+    fn of(node: u64) -> Self {
+        Self {
+            node,
+            outermost: node,
+            rows: Rows::flat(0, 0),
+            is_source: false,
+            is_conditional: false,
+            is_enabled: true,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Graphs {
     /// By handle of the executable graph; only those with such copies.
@@ -93,14 +107,7 @@ pub(crate) fn node_changed(exec: u64, node: u64, description: u64) {
     set(exec, |copies| {
         let old = copies.iter().find(|old| old.node == node).copied();
         copies.retain(|old| old.node != node);
-        let like = old.unwrap_or(HostCopy {
-            node,
-            outermost: node,
-            rows: Rows::flat(0, 0),
-            is_source: false,
-            is_conditional: false,
-            is_enabled: true,
-        });
+        let like = old.unwrap_or(HostCopy::of(node));
         copies.extend(with_sides(like, sides));
     });
 }
@@ -173,34 +180,24 @@ fn look_into(
         return;
     }
     for node in nodes_of(graph) {
-        let mut kind = 0u32;
-        if !succeeds(id::cuGraphNodeGetType, node, (&raw mut kind) as u64) {
+        let Some(kind) = ask(id::cuGraphNodeGetType, node) else {
             continue;
-        }
+        };
         let outermost = outermost.unwrap_or(node);
         match CUgraphNodeType_enum(kind) {
             CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_MEMCPY => {
-                let mut copy = CUDA_MEMCPY3D::default();
-                let place = (&raw mut copy) as u64;
-                if succeeds(id::cuGraphMemcpyNodeGetParams, node, place) {
+                let copy: Option<CUDA_MEMCPY3D> = ask(id::cuGraphMemcpyNodeGetParams, node);
+                if let Some(sides) = copy.and_then(|copy| host_sides((&raw const copy) as u64)) {
                     let like = HostCopy {
-                        node,
                         outermost,
-                        rows: Rows::flat(0, 0),
-                        is_source: false,
                         is_conditional,
-                        is_enabled: true,
+                        ..HostCopy::of(node)
                     };
-                    found.extend(with_sides(like, host_sides(place).unwrap_or_default()));
+                    found.extend(with_sides(like, sides));
                 }
             }
             CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH => {
-                let mut child = 0u64;
-                if succeeds(
-                    id::cuGraphChildGraphNodeGetGraph,
-                    node,
-                    (&raw mut child) as u64,
-                ) {
+                if let Some(child) = ask(id::cuGraphChildGraphNodeGetGraph, node) {
                     look_into(child, Some(outermost), is_conditional, depth + 1, found);
                 }
             }
@@ -216,14 +213,14 @@ fn look_into(
 }
 
 fn nodes_of(graph: u64) -> Vec<u64> {
-    let mut count = 0u64;
-    let place = (&raw mut count) as u64;
-    // SAFETY: `count` is valid for writing a size_t, and no array is given.
-    let answer = unsafe { driver::call(id::cuGraphGetNodes, [graph, 0, place, 0]) };
-    if answer != Some(0) || count == 0 || count > MOST_NODES {
+    // SAFETY: it writes a size_t, and no array is given.
+    let count: Option<u64> =
+        unsafe { driver::ask(id::cuGraphGetNodes, |count| [graph, 0, count, 0]) };
+    let Some(mut count @ 1..=MOST_NODES) = count else {
         return Vec::new();
-    }
+    };
     let mut nodes = vec![0u64; count as usize];
+    let place = (&raw mut count) as u64;
     let words = [graph, nodes.as_mut_ptr() as u64, place, 0];
     // SAFETY: the array holds `count` handles.
     if unsafe { driver::call(id::cuGraphGetNodes, words) } != Some(0) {
@@ -234,10 +231,10 @@ fn nodes_of(graph: u64) -> Vec<u64> {
 }
 
 /// Calls `function(node, &answer)`.
-fn succeeds(function: u16, node: u64, answer: u64) -> bool {
-    // SAFETY: the callers give places of the type that the function writes; the node is alive, as
-    // its graph was just used.
-    unsafe { driver::call(function, [node, answer, 0, 0]) == Some(0) }
+fn ask<T: Default>(function: u16, node: u64) -> Option<T> {
+    // SAFETY: the callers expect the type that the function writes; the node is alive, as its graph
+    // was just used.
+    unsafe { driver::ask(function, |answer| [node, answer, 0, 0]) }
 }
 
 #[cfg(test)]
@@ -246,12 +243,9 @@ mod tests {
 
     fn copy(node: u64, address: u64, is_source: bool) -> HostCopy {
         HostCopy {
-            node,
-            outermost: node,
             rows: Rows::flat(address, 16),
             is_source,
-            is_conditional: false,
-            is_enabled: true,
+            ..HostCopy::of(node)
         }
     }
 

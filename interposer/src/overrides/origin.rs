@@ -60,10 +60,8 @@ fn trace_back(thread: &Thread, handle: u64) {
 
 /// Calls `function(&answer, handle)`.
 fn ask(function: u16, handle: u64) -> Option<u64> {
-    let mut answer = 0u64;
-    let words = [(&raw mut answer) as u64, handle, 0, 0];
-    // SAFETY: the output is valid for writing a pointer. The program is about to give the driver
-    // that handle, or has just done so with success.
-    let result = unsafe { driver::call(function, words) };
-    (result == Some(0) && answer != 0).then_some(answer)
+    // SAFETY: it writes a pointer. The program is about to give the driver that handle, or has just
+    // done so with success.
+    let answer = unsafe { driver::ask(function, |place| [place, handle, 0, 0]) };
+    answer.filter(|&answer| answer != 0)
 }
