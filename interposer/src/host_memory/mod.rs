@@ -81,19 +81,15 @@ static TABLE: ProcessLock<Table> = ProcessLock::new();
 /// How many ranges exist, and how many the device may have written since they were last compared.
 static RANGES: AtomicUsize = AtomicUsize::new(0);
 static TOUCHED: AtomicUsize = AtomicUsize::new(0);
-static POLICY: AtomicU8 = AtomicU8::new(OFF);
-const OFF: u8 = 0;
-const REACHABLE: u8 = 1;
-const ALL: u8 = 2;
+static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
 
 /// Sets what is to be recorded.
 pub(crate) fn configure(policy: HostMemory) {
-    let policy = match policy {
-        HostMemory::Off => OFF,
-        HostMemory::Reachable => REACHABLE,
-        HostMemory::All => ALL,
-    };
-    POLICY.store(policy, Ordering::Relaxed);
+    POLICY.store(policy as u8, Ordering::Relaxed);
+}
+
+fn is_policy(policy: HostMemory) -> bool {
+    POLICY.load(Ordering::Relaxed) == policy as u8
 }
 
 /// In a forked child: the parent's memory is not usable with the driver here.
@@ -113,7 +109,7 @@ pub(crate) fn any() -> bool {
 /// Whether a call with these words may reach such a range.
 #[inline]
 pub(crate) fn may_reach(words: impl Iterator<Item = u64> + Clone) -> bool {
-    any() && (POLICY.load(Ordering::Relaxed) == ALL || FILTER.may_hold(words))
+    any() && (is_policy(HostMemory::All) || FILTER.may_hold(words))
 }
 
 /// Whether the device may have written a range since it was last compared.
@@ -169,7 +165,7 @@ impl Table {
     /// The starts of the ranges that some words point into, each once; of all ranges if the words
     /// are not known.
     fn reached(&self, words: Option<&[u64]>) -> Vec<u64> {
-        let Some(words) = words.filter(|_| POLICY.load(Ordering::Relaxed) != ALL) else {
+        let Some(words) = words.filter(|_| !is_policy(HostMemory::All)) else {
             return self.ranges.keys().copied().collect();
         };
         let mut starts: Vec<u64> = words.iter().filter_map(|&word| self.find(word)).collect();
@@ -260,7 +256,7 @@ pub(crate) enum Origin {
 
 /// After a call that makes a range.
 pub(crate) fn created(frame: &Frame, origin: Origin) {
-    if !frame.succeeded() || POLICY.load(Ordering::Relaxed) == OFF {
+    if !frame.succeeded() || is_policy(HostMemory::Off) {
         return;
     }
     let _errno = Errno::keep();
@@ -296,51 +292,39 @@ pub(crate) fn created(frame: &Frame, origin: Origin) {
     table.publish();
 }
 
-/// Before a call that frees a range: it is not compared any more.
-pub(crate) fn ending(start: u64) {
-    if any() {
-        set_ending(|other, _| other == start, true);
-    }
+/// Which ranges a call ends.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    /// The one that begins there.
+    At(u64),
+    /// Those that were allocated in a context.
+    OfContext(u64),
+    /// All: a primary context has ended, and which ranges went with it is not known.
+    All,
 }
 
-/// After that call.
-pub(crate) fn ended(start: u64, succeeded: bool) {
-    if any() {
-        end(|other, _| other == start, succeeded);
-    }
-}
-
-/// Before a call that destroys a context, and the ranges that were allocated in it.
-pub(crate) fn context_ending(context: u64) {
-    if any() {
-        set_ending(|_, range| range.context == context, true);
-    }
-}
-
-/// After that call.
-pub(crate) fn context_ended(context: u64, succeeded: bool) {
-    if any() {
-        end(|_, range| range.context == context, succeeded);
-    }
-}
-
-/// A primary context has ended. Which ranges went with it is not known, so all are dropped.
-pub(crate) fn forget_all() {
-    if any() {
-        end(|_, _| true, true);
-    }
-}
-
-fn set_ending(which: impl Fn(u64, &Range) -> bool, is_ending: bool) {
-    let mut table = TABLE.lock();
-    for (&start, range) in &mut table.ranges {
-        if which(start, range) {
-            range.is_ending = is_ending;
+impl Which {
+    fn includes(self, start: u64, range: &Range) -> bool {
+        match self {
+            Self::At(address) => start == address,
+            Self::OfContext(context) => range.context == context,
+            Self::All => true,
         }
     }
 }
 
-fn end(which: impl Fn(u64, &Range) -> bool, succeeded: bool) {
+/// Before a call that ends ranges: they are not compared any more.
+pub(crate) fn ending(which: Which) {
+    if any() {
+        set_ending(which, true);
+    }
+}
+
+/// After that call.
+pub(crate) fn ended(which: Which, succeeded: bool) {
+    if !any() {
+        return;
+    }
     if !succeeded {
         return set_ending(which, false);
     }
@@ -349,11 +333,20 @@ fn end(which: impl Fn(u64, &Range) -> bool, succeeded: bool) {
     let gone = table
         .ranges
         .iter()
-        .filter(|(start, range)| which(**start, range));
+        .filter(|(start, range)| which.includes(**start, range));
     for start in gone.map(|(&start, _)| start).collect::<Vec<_>>() {
         table.remove(start);
     }
     table.publish();
+}
+
+fn set_ending(which: Which, is_ending: bool) {
+    let mut table = TABLE.lock();
+    for (&start, range) in &mut table.ranges {
+        if which.includes(start, range) {
+            range.is_ending = is_ending;
+        }
+    }
 }
 
 /// Before a launch on a stream: compares the ranges that these words point into, or all if the
@@ -456,17 +449,15 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     }
     let touch = touch(function, stream);
     let mut table = TABLE.lock();
-    for start in operands(true)
-        .filter_map(|word| table.find(word))
-        .collect::<Vec<_>>()
-    {
-        table.look(thread, start, false);
+    for word in operands(true) {
+        if let Some(start) = table.find(word) {
+            table.look(thread, start, false);
+        }
     }
-    for start in operands(false)
-        .filter_map(|word| table.find(word))
-        .collect::<Vec<_>>()
-    {
-        table.touch(start, touch);
+    for word in operands(false) {
+        if let Some(start) = table.find(word) {
+            table.touch(start, touch);
+        }
     }
     table.publish();
 }

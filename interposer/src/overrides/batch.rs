@@ -3,7 +3,7 @@
 use cutape_driver::types::{CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum};
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
-use cutape_registry::{CopyOp, Family};
+use cutape_registry::CopyOp;
 
 use crate::file::rows::Rows;
 use crate::hot::frame::Frame;
@@ -25,10 +25,7 @@ struct Sides {
 }
 
 /// The copies of a batch, in its order; none if its description cannot be read.
-fn copies(frame: &Frame, family: Family) -> Vec<Sides> {
-    let Family::Copy(op) = family else {
-        return Vec::new();
-    };
+fn copies(frame: &Frame, op: CopyOp) -> Vec<Sides> {
     let copy = |index: u64| match op {
         CopyOp::Batch {
             targets,
@@ -112,8 +109,8 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
 }
 
 /// Writes the host bytes that all copies read, one after the other.
-pub(super) fn put_sources(draft: &mut Draft<'_>, frame: &Frame, family: Family) -> Option<()> {
-    let sources: Vec<Rows> = copies(frame, family)
+pub(super) fn put_sources(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
+    let sources: Vec<Rows> = copies(frame, op)
         .into_iter()
         .filter_map(|sides| sides.source)
         .collect();
@@ -151,8 +148,8 @@ fn gather(sources: &[Rows], total: u64, bytes: &mut Vec<u8>) -> Option<()> {
 }
 
 /// Adds a readback for each copy to host memory.
-pub(super) fn enqueued(thread: &Thread, frame: &Frame, family: Family) {
-    for target in copies(frame, family)
+pub(super) fn enqueued(thread: &Thread, frame: &Frame, op: CopyOp) {
+    for target in copies(frame, op)
         .into_iter()
         .filter_map(|sides| sides.target)
     {

@@ -1,8 +1,9 @@
 //! Copies whose host side the roles cannot describe: those that a struct describes, and those that
 //! tell host from device by the address.
 
+use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
-use cutape_registry::{CopyShape, FUNCTIONS, MemoryType, Transfer, layout};
+use cutape_registry::{CopyOp, CopyShape, FUNCTIONS, MemoryType, layout};
 
 use crate::file::rows::Rows;
 use crate::hot::frame::Frame;
@@ -98,7 +99,11 @@ impl Copy {
     }
 
     /// The host memory of a side; `None` if it is not in host memory.
-    fn host_memory(&self, side: &Side) -> Option<Rows> {
+    fn host_memory(&self, end: End) -> Option<Rows> {
+        let side = match end {
+            End::Source => &self.description.source,
+            End::Target => &self.description.target,
+        };
         let device = self.member(side.device);
         // Enums have 32 bits.
         let start = match MemoryType::of(self.member(side.kind) & 0xffff_ffff)? {
@@ -129,21 +134,41 @@ impl Copy {
             },
         })
     }
+}
 
-    fn source(&self) -> Option<Rows> {
-        self.host_memory(&self.description.source)
-    }
-
-    fn target(&self) -> Option<Rows> {
-        self.host_memory(&self.description.target)
-    }
+/// One side of a copy.
+#[derive(Clone, Copy)]
+enum End {
+    Source,
+    Target,
 }
 
 /// The host memory that a copy of a graph reads, and that which it writes, given its
 /// `CUDA_MEMCPY3D`; `None` if that cannot be read.
 pub(super) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
     let copy = Copy::read(address, CopyShape::Volume)?;
-    Some([copy.source(), copy.target()])
+    Some([End::Source, End::Target].map(|end| copy.host_memory(end)))
+}
+
+/// The host memory on one side of a call's copy, and the parameter that leads to it; `None` if that
+/// side is not in host memory.
+fn host_side(frame: &Frame, op: CopyOp, end: End) -> Option<(u8, Rows)> {
+    match op {
+        CopyOp::Described(shape) => {
+            let copy = Copy::read(frame.word(0), shape)?;
+            Some((0, copy.host_memory(end)?))
+        }
+        CopyOp::Unified(transfer) => {
+            let parameter = match end {
+                End::Source => transfer.source,
+                End::Target => transfer.target,
+            };
+            let address = frame.word(parameter);
+            let rows = || Rows::flat(address, frame.word(transfer.bytes));
+            is_host(address).then(|| (parameter, rows()))
+        }
+        _ => None,
+    }
 }
 
 fn is_asynchronous(frame: &Frame) -> bool {
@@ -152,101 +177,33 @@ fn is_asynchronous(frame: &Frame) -> bool {
         .is_some_and(|function| function.stream.is_some())
 }
 
-/// The struct of a call that describes a copy.
-fn described(frame: &Frame, shape: CopyShape) -> Option<Copy> {
-    Copy::read(frame.word(0), shape)
-}
-
-/// The host memory on one side of a copy of bytes from and to any address.
-fn unified(frame: &Frame, address: u8, transfer: Transfer) -> Option<Rows> {
-    let address = frame.word(address);
-    is_host(address).then(|| Rows::flat(address, frame.word(transfer.bytes)))
+fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, policy: PayloadPolicy) -> Option<()> {
+    side.map_or(Some(()), |(parameter, rows)| {
+        snapshot::payload(draft, parameter, field::HOST_BYTES, &rows, policy)
+    })
 }
 
 /// Writes the bytes of host memory that is read, if there is any.
-fn put_read(draft: &mut Draft<'_>, position: u8, rows: Option<Rows>) -> Option<()> {
-    rows.map_or(Some(()), |rows| {
-        snapshot::payload(
-            draft,
-            position,
-            field::HOST_BYTES,
-            &rows,
-            payload_policy().0,
-        )
-    })
-}
-
-/// The same for host memory that was written, if the call has succeeded and copied before it
-/// returned.
-fn put_written(
-    draft: &mut Draft<'_>,
-    frame: &Frame,
-    position: u8,
-    rows: impl FnOnce() -> Option<Rows>,
-) -> Option<()> {
-    if !frame.succeeded() || is_asynchronous(frame) {
-        return Some(());
-    }
-    rows().map_or(Some(()), |rows| {
-        snapshot::payload(
-            draft,
-            position,
-            field::HOST_BYTES,
-            &rows,
-            payload_policy().1,
-        )
-    })
+pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
+    let side = host_side(frame, op, End::Source);
+    put(draft, side, payload_policy().0)
 }
 
 /// Adds a readback for host memory that will be written, if the copy is asynchronous.
-fn await_written(
-    thread: &Thread,
-    frame: &Frame,
-    position: u8,
-    rows: impl FnOnce() -> Option<Rows>,
-) {
+pub(super) fn enqueued(thread: &Thread, frame: &Frame, op: CopyOp) {
     if is_asynchronous(frame)
-        && let Some(rows) = rows()
+        && let Some((parameter, rows)) = host_side(frame, op, End::Target)
     {
-        async_readback::add(thread, frame, position, field::HOST_BYTES, rows);
+        async_readback::add(thread, frame, parameter, field::HOST_BYTES, rows);
     }
 }
 
-pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
-    put_read(
-        draft,
-        0,
-        described(frame, shape).and_then(|copy| copy.source()),
-    )
-}
-
-pub(super) fn enqueued(thread: &Thread, frame: &Frame, shape: CopyShape) {
-    await_written(thread, frame, 0, || described(frame, shape)?.target());
-}
-
-pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, shape: CopyShape) -> Option<()> {
-    put_written(draft, frame, 0, || described(frame, shape)?.target())
-}
-
-pub(super) fn put_unified_source(
-    draft: &mut Draft<'_>,
-    frame: &Frame,
-    transfer: Transfer,
-) -> Option<()> {
-    let rows = unified(frame, transfer.source, transfer);
-    put_read(draft, transfer.source, rows)
-}
-
-pub(super) fn enqueued_unified(thread: &Thread, frame: &Frame, transfer: Transfer) {
-    let rows = || unified(frame, transfer.target, transfer);
-    await_written(thread, frame, transfer.target, rows);
-}
-
-pub(super) fn put_unified_target(
-    draft: &mut Draft<'_>,
-    frame: &Frame,
-    transfer: Transfer,
-) -> Option<()> {
-    let rows = || unified(frame, transfer.target, transfer);
-    put_written(draft, frame, transfer.target, rows)
+/// Writes the bytes of host memory that was written, if the call has succeeded and copied before it
+/// returned.
+pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
+    if !frame.succeeded() || is_asynchronous(frame) {
+        return Some(());
+    }
+    let side = host_side(frame, op, End::Target);
+    put(draft, side, payload_policy().1)
 }

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_void};
 
 use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
 use cutape_image::{Extent, extent, wrapper_data};
-use cutape_registry::{ImageLoad, ImageSource, OptionArray};
+use cutape_registry::{ImageLoad, ImageSource};
 
 use super::jit_options;
 use crate::hot::frame::Frame;
@@ -29,8 +29,11 @@ pub(super) fn put_load(draft: &mut Draft<'_>, frame: &Frame, load: ImageLoad) ->
     if let Some(array) = load.options {
         jit_options::put_pre_call(draft, frame, array)?;
     }
-    load.library_options
-        .map_or(Some(()), |array| library_options(draft, frame, array))
+    if let Some(array) = load.library_options {
+        let (numbers, values) = (field::LIBRARY_OPTIONS, field::LIBRARY_OPTION_VALUES);
+        jit_options::put_arrays(draft, frame, array, numbers, values)?;
+    }
+    Some(())
 }
 
 /// Writes the image that a parameter points at; if that is a wrapper, also the image that the
@@ -180,19 +183,4 @@ impl Drop for MappedFile {
         // SAFETY: mapped by `map` with that length.
         unsafe { libc::munmap(self.start, self.length) };
     }
-}
-
-/// Writes the options of a library.
-fn library_options(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
-    let count = u64::from(frame.word(array.count) as u32).min(jit_options::MOST);
-    for (at, field, bytes) in [
-        (array.options, field::LIBRARY_OPTIONS, 4),
-        (array.values, field::LIBRARY_OPTION_VALUES, 8),
-    ] {
-        let address = frame.word(at);
-        if address != 0 && count > 0 {
-            snapshot::bytes(draft, at, field, address, count * bytes)?;
-        }
-    }
-    Some(())
 }

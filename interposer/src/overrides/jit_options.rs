@@ -11,11 +11,14 @@ use crate::process::memory;
 use crate::snapshot;
 
 /// More options than exist; a larger count is a mistake of the program.
-pub(super) const MOST: u64 = 256;
+const MOST: u64 = 256;
 /// Longer logs are cut.
 const LONGEST_LOG: u64 = 1 << 20;
 /// Most symbols for the linker; more are cut.
 const MOST_SYMBOLS: u64 = 4096;
+
+/// Address and length of the log buffers for information and for errors.
+pub(super) type Logs = [Option<(u64, u64)>; 2];
 
 /// The two arrays.
 pub(super) struct Options {
@@ -32,26 +35,16 @@ impl Options {
         if count == 0 || count > MOST || numbers == 0 || values == 0 {
             return None;
         }
-        let mut options = Self {
-            numbers: vec![0; count as usize],
-            values: vec![0; count as usize],
-        };
         let mut bytes = [0u8; MOST as usize * 8];
         let place = bytes.get_mut(..count as usize * 4)?;
-        if !memory::read_all(numbers, place) {
-            return None;
-        }
-        for (number, word) in options.numbers.iter_mut().zip(place.as_chunks().0) {
-            *number = u32::from_le_bytes(*word);
-        }
+        memory::read_all(numbers, place).then_some(())?;
+        let numbers = place.as_chunks().0.iter();
+        let numbers = numbers.map(|word| u32::from_le_bytes(*word)).collect();
         let place = bytes.get_mut(..count as usize * 8)?;
-        if !memory::read_all(values, place) {
-            return None;
-        }
-        for (value, word) in options.values.iter_mut().zip(place.as_chunks().0) {
-            *value = u64::from_le_bytes(*word);
-        }
-        Some(options)
+        memory::read_all(values, place).then_some(())?;
+        let values = place.as_chunks().0.iter();
+        let values = values.map(|word| u64::from_le_bytes(*word)).collect();
+        Some(Self { numbers, values })
     }
 
     /// The value of an option.
@@ -60,51 +53,58 @@ impl Options {
         self.values.get(at).copied()
     }
 
-    /// A log buffer: address and length.
-    fn buffer(&self, buffer: Jit, size: Jit) -> Option<(u64, u64)> {
-        let address = self.value(buffer).filter(|&address| address != 0)?;
-        Some((
-            address,
-            u64::from(self.value(size)? as u32).min(LONGEST_LOG),
-        ))
+    /// The log buffers: that for information, that for errors.
+    pub(super) fn logs(&self) -> Logs {
+        [
+            (
+                Jit::CU_JIT_INFO_LOG_BUFFER,
+                Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+            ),
+            (
+                Jit::CU_JIT_ERROR_LOG_BUFFER,
+                Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+            ),
+        ]
+        .map(|(buffer, size)| {
+            let address = self.value(buffer).filter(|&address| address != 0)?;
+            let length = u64::from(self.value(size)? as u32).min(LONGEST_LOG);
+            Some((address, length))
+        })
     }
 
-    /// The buffer for information.
-    pub(super) fn info_log(&self) -> Option<(u64, u64)> {
-        self.buffer(
-            Jit::CU_JIT_INFO_LOG_BUFFER,
-            Jit::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-        )
-    }
-
-    /// The buffer for errors.
-    pub(super) fn error_log(&self) -> Option<(u64, u64)> {
-        self.buffer(
-            Jit::CU_JIT_ERROR_LOG_BUFFER,
-            Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        )
+    /// The log buffers with the lengths that `save_log_lengths` has saved.
+    pub(super) fn saved_logs(&self, frame: &Frame) -> Logs {
+        let [info, error] = self.logs();
+        let [info_length, error_length, ..] = frame.saved;
+        [(info, info_length), (error, error_length)].map(|(log, length)| Some((log?.0, length)))
     }
 }
 
 /// Writes both arrays and the symbols that they name.
 pub(super) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
-    let count = u64::from(frame.word(array.count) as u32).min(MOST);
-    if count == 0 {
-        return Some(());
-    }
-    for (at, field, bytes) in [
-        (array.options, field::OPTIONS, 4),
-        (array.values, field::OPTION_VALUES, 8),
-    ] {
-        let address = frame.word(at);
-        if address != 0 {
-            snapshot::bytes(draft, at, field, address, count * bytes)?;
-        }
-    }
+    put_arrays(draft, frame, array, field::OPTIONS, field::OPTION_VALUES)?;
     match Options::read(frame, array) {
         Some(options) => symbols(draft, array.values, &options),
         None => Some(()),
     }
+}
+
+/// Writes the numbers and the values of options.
+pub(super) fn put_arrays(
+    draft: &mut Draft<'_>,
+    frame: &Frame,
+    array: OptionArray,
+    numbers: u8,
+    values: u8,
+) -> Option<()> {
+    let count = u64::from(frame.word(array.count) as u32).min(MOST);
+    for (at, field, bytes) in [(array.options, numbers, 4), (array.values, values, 8)] {
+        let address = frame.word(at);
+        if address != 0 && count > 0 {
+            snapshot::bytes(draft, at, field, address, count * bytes)?;
+        }
+    }
+    Some(())
 }
 
 fn symbols(draft: &mut Draft<'_>, parameter: u8, options: &Options) -> Option<()> {
@@ -150,8 +150,9 @@ fn symbols(draft: &mut Draft<'_>, parameter: u8, options: &Options) -> Option<()
 /// Saves how long the log buffers are, since the call overwrites their lengths.
 pub(super) fn save_log_lengths(frame: &mut Frame, array: Option<OptionArray>) {
     if let Some(options) = array.and_then(|array| Options::read(frame, array)) {
-        frame.saved[0] = options.info_log().map_or(0, |log| log.1);
-        frame.saved[1] = options.error_log().map_or(0, |log| log.1);
+        for (saved, log) in frame.saved.iter_mut().zip(options.logs()) {
+            *saved = log.map_or(0, |(_, length)| length);
+        }
     }
 }
 
@@ -174,25 +175,15 @@ pub(super) fn put_post_call(
         address,
         options.values.len() as u64 * 8,
     )?;
-    let info = options.info_log().map(|log| (log.0, frame.saved[0]));
-    let error = options.error_log().map(|log| (log.0, frame.saved[1]));
-    logs(draft, array.values, info, error)
+    put_logs(draft, array.values, options.saved_logs(frame))
 }
 
-/// Writes the texts in log buffers, given by address and length.
-pub(super) fn logs(
-    draft: &mut Draft<'_>,
-    parameter: u8,
-    info: Option<(u64, u64)>,
-    error: Option<(u64, u64)>,
-) -> Option<()> {
-    for (field, log) in [(field::INFO_LOG, info), (field::ERROR_LOG, error)] {
-        let Some((address, length)) = log else {
+/// Writes the texts in log buffers.
+pub(super) fn put_logs(draft: &mut Draft<'_>, parameter: u8, logs: Logs) -> Option<()> {
+    for (field, log) in [field::INFO_LOG, field::ERROR_LOG].into_iter().zip(logs) {
+        let Some((address, length @ 1..)) = log else {
             continue;
         };
-        if length == 0 {
-            continue;
-        }
         let used = memory::string_length(address, length as usize).unwrap_or(length as usize);
         snapshot::bytes(draft, parameter, field, address, used as u64)?;
     }

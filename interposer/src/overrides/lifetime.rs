@@ -2,10 +2,11 @@
 
 use cutape_registry::{FunctionOp, id};
 
+use crate::driver;
+use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::functions::{self, Owner};
 use crate::process::memory;
-use crate::{driver, host_memory};
 
 /// After a call that may have returned functions or kernels.
 pub(super) fn found(frame: &Frame, op: FunctionOp, is_kernel: bool) {
@@ -71,7 +72,7 @@ pub(super) fn ended(frame: &Frame) {
 
 /// After a call that destroys a context, and all modules in it.
 pub(super) fn context_ended(frame: &Frame) {
-    host_memory::context_ended(frame.word(0), frame.succeeded());
+    host_memory::ended(Which::OfContext(frame.word(0)), frame.succeeded());
     if frame.succeeded() {
         functions::end(Owner::Context(frame.word(0)));
     }
@@ -79,17 +80,11 @@ pub(super) fn context_ended(frame: &Frame) {
 
 /// After a primary context was released or reset. It has ended if it is not active any more.
 pub(super) fn primary_context_ended(frame: &Frame) {
-    let (mut flags, mut active) = (0u32, 0i32);
-    let words = [
-        frame.word(0),
-        (&raw mut flags) as u64,
-        (&raw mut active) as u64,
-        0,
-    ];
-    // SAFETY: both outputs are valid for writing an int.
-    let answer = unsafe { driver::call(id::cuDevicePrimaryCtxGetState, words) };
-    if frame.succeeded() && answer == Some(0) && active == 0 {
+    let arguments = |flags| [frame.word(0), flags, flags + size_of::<i32>() as u64, 0];
+    // SAFETY: it writes two ints, the flags and whether it is active.
+    let state: Option<[i32; 2]> = unsafe { driver::ask(id::cuDevicePrimaryCtxGetState, arguments) };
+    if frame.succeeded() && matches!(state, Some([_, 0])) {
         functions::end(Owner::AnyContext);
-        host_memory::forget_all();
+        host_memory::ended(Which::All, true);
     }
 }

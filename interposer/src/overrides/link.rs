@@ -5,7 +5,7 @@ use cutape_format::layout::field;
 use cutape_registry::{LinkOp, OptionArray};
 
 use super::image;
-use super::jit_options::{self, Options};
+use super::jit_options::{self, Logs, Options};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
 use crate::process::memory;
@@ -20,8 +20,7 @@ struct State {
     handle: u64,
     values: u64,
     count: u64,
-    info_log: Option<(u64, u64)>,
-    error_log: Option<(u64, u64)>,
+    logs: Logs,
 }
 
 static STATES: ProcessLock<Vec<State>> = ProcessLock::new();
@@ -42,13 +41,11 @@ pub(super) fn created(frame: &Frame, array: OptionArray, output: u8) {
     let Some(handle) = memory::word(frame.word(output)) else {
         return;
     };
-    let log = |log: Option<(u64, u64)>, length| log.map(|log| (log.0, length));
     let state = State {
         handle,
         values: frame.word(array.values),
         count: options.values.len() as u64,
-        info_log: log(options.info_log(), frame.saved[0]),
-        error_log: log(options.error_log(), frame.saved[1]),
+        logs: options.saved_logs(frame),
     };
     let mut states = STATES.lock();
     states.retain(|other| other.handle != handle);
@@ -118,13 +115,13 @@ fn put_cubin(draft: &mut Draft<'_>, frame: &Frame, cubin: u8, size: u8) -> Optio
 /// Writes the arrays of the link state. The program may have freed them, a mistake that the trace
 /// is to show.
 fn put_state_arrays(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
-    let (values, count, info, error) = {
+    let (values, count, logs) = {
         let states = STATES.lock();
         let Some(state) = states.iter().find(|state| state.handle == frame.word(0)) else {
             return Some(());
         };
-        (state.values, state.count, state.info_log, state.error_log)
+        (state.values, state.count, state.logs)
     };
     snapshot::bytes(draft, 0, field::OPTION_VALUES, values, count * 8)?;
-    jit_options::logs(draft, 0, info, error)
+    jit_options::put_logs(draft, 0, logs)
 }

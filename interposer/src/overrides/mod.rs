@@ -30,12 +30,13 @@ use cutape_registry::{
     OccupancyOp, PrimaryOp, StreamOp,
 };
 
+use crate::async_readback;
 use crate::file::identity;
+use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::maps;
-use crate::{async_readback, host_memory};
 
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
@@ -48,10 +49,11 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
     match plan.family {
         Family::ModuleLoad(load) | Family::LibraryLoad(load) => image::put_load(draft, frame, load),
         Family::Link(op) => link::put_pre_call(draft, frame, op),
-        Family::Copy(CopyOp::Described(shape)) => copy::put_source(draft, frame, shape),
-        Family::Copy(CopyOp::Unified(transfer)) => copy::put_unified_source(draft, frame, transfer),
-        Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => {
-            batch::put_sources(draft, frame, plan.family)
+        Family::Copy(op @ (CopyOp::Batch { .. } | CopyOp::Batch3D { .. })) => {
+            batch::put_sources(draft, frame, op)
+        }
+        Family::Copy(op @ (CopyOp::Described(_) | CopyOp::Unified(_))) => {
+            copy::put_source(draft, frame, op)
         }
         Family::Graph(GraphOp::Launch) => graph::put_launch(draft, frame),
         Family::Occupancy(OccupancyOp::Config { config, .. }) => {
@@ -73,8 +75,12 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         }
         Family::Graph(op) => graph::pre_call(thread, frame, op),
         Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
-        | Family::Memory(MemoryOp::Free) => host_memory::ending(frame.word(0)),
-        Family::Context(ContextOp::Destroy) => host_memory::context_ending(frame.word(0)),
+        | Family::Memory(MemoryOp::Free) => {
+            host_memory::ending(Which::At(frame.word(0)));
+        }
+        Family::Context(ContextOp::Destroy) => {
+            host_memory::ending(Which::OfContext(frame.word(0)));
+        }
         Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
             jit_options::save_log_lengths(frame, load.options);
         }
@@ -106,10 +112,11 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         Family::Init => identity::write_devices(),
         Family::Event(EventOp::Record) => async_readback::event_recorded(thread, frame),
         Family::Graph(op) => graph::post_call(thread, frame, op),
-        Family::Copy(CopyOp::Described(shape)) => copy::enqueued(thread, frame, shape),
-        Family::Copy(CopyOp::Unified(transfer)) => copy::enqueued_unified(thread, frame, transfer),
-        Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => {
-            batch::enqueued(thread, frame, plan.family);
+        Family::Copy(op @ (CopyOp::Batch { .. } | CopyOp::Batch3D { .. })) => {
+            batch::enqueued(thread, frame, op);
+        }
+        Family::Copy(op @ (CopyOp::Described(_) | CopyOp::Unified(_))) => {
+            copy::enqueued(thread, frame, op);
         }
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => maps::write_if_changed(),
         Family::ProcAddress { name, address } => {
@@ -133,8 +140,9 @@ pub(crate) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -
             jit_options::put_post_call(draft, frame, load.options)
         }
         Family::Link(op) => link::put_post_call(draft, frame, op),
-        Family::Copy(CopyOp::Described(shape)) => copy::put_target(draft, frame, shape),
-        Family::Copy(CopyOp::Unified(transfer)) => copy::put_unified_target(draft, frame, transfer),
+        Family::Copy(op @ (CopyOp::Described(_) | CopyOp::Unified(_))) => {
+            copy::put_target(draft, frame, op)
+        }
         Family::Pointer(op) => scatter::put_answers(draft, frame, op),
         Family::ProcAddress { address, .. } => entry_point::put_address(draft, frame, address),
         Family::Stream(StreamOp::CaptureInfo { status }) => {
@@ -161,7 +169,9 @@ pub(crate) fn finish_call(frame: &mut Frame, plan: &Plan) {
             host_memory::created(frame, host_memory::Origin::Managed);
         }
         Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
-        | Family::Memory(MemoryOp::Free) => host_memory::ended(frame.word(0), succeeded),
+        | Family::Memory(MemoryOp::Free) => {
+            host_memory::ended(Which::At(frame.word(0)), succeeded);
+        }
         Family::Context(ContextOp::Destroy) => lifetime::context_ended(frame),
         Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {
             lifetime::primary_context_ended(frame);
