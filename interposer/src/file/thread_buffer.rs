@@ -74,12 +74,7 @@ impl ThreadBuffer {
             length: length as usize,
             position,
             thread,
-            note: BufferNote {
-                sequence: 0,
-                first: 0,
-                ticks: 0,
-                nanoseconds: 0,
-            },
+            note: BufferNote::default(),
         })
     }
 

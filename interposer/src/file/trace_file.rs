@@ -4,28 +4,27 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use cutape_format::control::{CONTROL_LENGTH, CONTROL_POSITION, Control};
+use cutape_format::control::{self, CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
 use cutape_format::layout::{
-    BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, ChunkHead,
-    FILE_HEAD_LENGTH, FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
+    BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
+    FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
 };
 
 use super::rows::{NotKept, Rows};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
+use crate::process::known_file::KnownFile;
 use crate::process::{log, rank};
 
 /// The descriptor; -1 while there is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
-/// Identity of the file: a program may close descriptors that it does not know, and open other
-/// files in their place.
-static DEVICE: AtomicU64 = AtomicU64::new(0);
-static INODE: AtomicU64 = AtomicU64::new(0);
+/// The file that it is open for.
+static IDENTITY: KnownFile = KnownFile::new();
 /// Its absolute name; NULL while there is none.
 static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
-/// Tells readers that follow the trace where the next chunk begins; NULL while there is no file.
+/// Where the next chunk of the file begins, in the control chunk; NULL while there is no file.
 /// Stays mapped in a forked child, which maps the chunk of its own file.
-static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
+static END: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// The file is allocated on disk up to there.
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 /// Most bytes that are allocated before they are needed.
@@ -65,15 +64,10 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         return false;
     }
     descriptor = moved_up(descriptor);
-    // SAFETY: all-zero is a valid stat buffer, and it is ours.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: as above.
-    if unsafe { libc::fstat(descriptor, &mut status) } != 0 {
+    if !IDENTITY.remember(descriptor) {
         complain(b"cannot stat the trace ", name.to_bytes());
         return false;
     }
-    DEVICE.store(status.st_dev, Ordering::Relaxed);
-    INODE.store(status.st_ino, Ordering::Relaxed);
     START_TICKS.store(clock::ticks(), Ordering::Relaxed);
     let head = FileHead {
         magic: MAGIC,
@@ -123,13 +117,15 @@ fn begin_control(start: u64) -> bool {
     let Some(place) = map(CONTROL_POSITION, CONTROL_LENGTH) else {
         return false;
     };
-    let place: *mut Control = place.cast();
+    // SAFETY: the mapping is longer.
+    let end: *mut AtomicU64 = unsafe { place.add(CONTROL_END) }.cast();
+    // SAFETY: within the mapping, which begins with a page and is never unmapped; readers use it as
+    // an atomic as well.
+    unsafe { &*end }.store(start, Ordering::Release);
+    END.store(end, Ordering::Release);
+    // By the head a reader knows that the end is set.
     let head = head(chunk_kind::CONTROL, CONTROL_LENGTH as u64);
-    // SAFETY: the mapping is as long as that, all zero, and never unmapped; readers have it as
-    // atomics as well.
-    unsafe { &*place }.begin(start, &head.encode());
-    CONTROL.store(place, Ordering::Release);
-    true
+    write_at(CONTROL_POSITION, &head.encode())
 }
 
 /// Whether a file is in a tmpfs.
@@ -199,21 +195,12 @@ fn complain(what: &[u8], path: &[u8]) {
 
 /// Closes the file, in a forked child or after an error. What was written stays.
 pub(crate) fn close() {
-    CONTROL.store(core::ptr::null_mut(), Ordering::Release);
+    END.store(core::ptr::null_mut(), Ordering::Release);
     let descriptor = FILE.swap(-1, Ordering::Relaxed);
-    if descriptor >= 0 && is_ours(descriptor) {
+    if descriptor >= 0 && IDENTITY.is_at(descriptor) {
         // SAFETY: the descriptor is ours (checked above).
         unsafe { libc::close(descriptor) };
     }
-}
-
-fn is_ours(descriptor: i32) -> bool {
-    // SAFETY: all-zero is a valid stat buffer, and it is ours.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: as above.
-    (unsafe { libc::fstat(descriptor, &mut status) }) == 0
-        && status.st_dev == DEVICE.load(Ordering::Relaxed)
-        && status.st_ino == INODE.load(Ordering::Relaxed)
 }
 
 /// The descriptor, if it still is our file; otherwise a new one.
@@ -222,7 +209,7 @@ pub(super) fn descriptor() -> Option<i32> {
     if known < 0 {
         return None;
     }
-    if is_ours(known) {
+    if IDENTITY.is_at(known) {
         return Some(known);
     }
     // The program has closed it, as daemons do. What has the number now is the program's.
@@ -235,7 +222,7 @@ pub(super) fn descriptor() -> Option<i32> {
         return None;
     }
     let reopened = moved_up(reopened);
-    if is_ours(reopened)
+    if IDENTITY.is_at(reopened)
         && FILE
             .compare_exchange(known, reopened, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -246,7 +233,7 @@ pub(super) fn descriptor() -> Option<i32> {
     // SAFETY: the descriptor was just opened here.
     unsafe { libc::close(reopened) };
     let now = FILE.load(Ordering::Relaxed);
-    (now != known && is_ours(now)).then_some(now)
+    (now != known && IDENTITY.is_at(now)).then_some(now)
 }
 
 /// Moves a descriptor to a high number: the program may expect its own to be the lowest.
@@ -310,19 +297,21 @@ fn size_limit() -> u64 {
 }
 
 fn write_at(position: u64, bytes: &[u8]) -> bool {
-    let Some(descriptor) = descriptor() else {
-        return false;
-    };
+    descriptor().is_some_and(|descriptor| write_to(descriptor, position, bytes))
+}
+
+fn write_to(descriptor: i32, position: u64, bytes: &[u8]) -> bool {
+    let (start, length) = (bytes.as_ptr().cast(), bytes.len());
     // SAFETY: the bytes are valid for reading.
-    let written = unsafe {
-        libc::pwrite(
-            descriptor,
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            position as i64,
-        )
-    };
-    written == bytes.len() as isize
+    let written = unsafe { libc::pwrite(descriptor, start, length, position as i64) };
+    written == length as isize
+}
+
+fn piece(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
 }
 
 /// The length of a chunk with a body of that many bytes.
@@ -336,8 +325,8 @@ pub(super) fn chunk_length(body: u64) -> u64 {
 /// chunk.
 pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     // SAFETY: NULL, or mapped for good by `begin_control`.
-    let control = unsafe { CONTROL.load(Ordering::Acquire).as_ref() }?;
-    let (position, end) = control.claim(least, alignment)?;
+    let claimed_to = unsafe { END.load(Ordering::Acquire).as_ref() }?;
+    let (position, end) = control::claim(claimed_to, least, alignment)?;
     if end > size_limit() {
         errno::set(libc::EFBIG);
         return None;
@@ -383,46 +372,22 @@ pub(super) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]
     let Some(descriptor) = descriptor() else {
         return false;
     };
-    let piece = |bytes: &[u8]| libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
     let length = open.len() + body.len();
     let padded = length.next_multiple_of(ZEROS.len());
     let padding = ZEROS.get(..padded - length).unwrap_or(&ZEROS);
-    let pieces = [piece(open), piece(body), piece(padding)];
+    let pieces = [open, body, padding].map(piece);
     // SAFETY: all pieces are valid for reading.
     let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 3, position as i64) };
-    if written != padded as isize {
-        return false;
-    }
-    // SAFETY: the bytes are valid for reading.
-    let written = unsafe {
-        libc::pwrite(
-            descriptor,
-            closed.as_ptr().cast(),
-            closed.len(),
-            position as i64,
-        )
-    };
-    written == closed.len() as isize
+    written == padded as isize && write_to(descriptor, position, closed)
 }
 
 /// A chunk head with the members that all chunks share.
 pub(super) fn head(kind: u16, length: u64) -> ChunkHead {
     ChunkHead {
-        magic: CHUNK_MAGIC,
-        kind,
-        flags: 0,
         length,
-        thread: 0,
-        sequence: 0,
-        used: 0,
-        first: 0,
         ticks: clock::ticks(),
         nanoseconds: clock::nanoseconds(libc::CLOCK_MONOTONIC),
-        body_checksum: 0,
-        head_checksum: 0,
+        ..ChunkHead::new(kind)
     }
 }
 
@@ -453,10 +418,7 @@ pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
             // All writes but the first and the last are of whole pages.
             let room = LONGEST_WRITE - (at - position + head.len() as u64) % LONGEST_WRITE;
             let pieces = [
-                libc::iovec {
-                    iov_base: head.as_ptr().cast_mut().cast(),
-                    iov_len: head.len(),
-                },
+                piece(head),
                 libc::iovec {
                     iov_base: address.wrapping_add(done) as *mut _,
                     iov_len: (length - done).min(room) as usize,

@@ -1,40 +1,23 @@
 //! Messages to stderr, by `write(2)`: one line each, rare.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use super::errno::Errno;
+use super::known_file::KnownFile;
 
 const STDERR: i32 = 2;
 
-/// The file that stderr was when the recording began: the program may close it and open something
-/// else in its place.
-static DEVICE: AtomicU64 = AtomicU64::new(0);
-static INODE: AtomicU64 = AtomicU64::new(0);
-
-fn identity() -> (u64, u64) {
-    // SAFETY: all-zero is a valid stat buffer.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: the buffer is ours; it stays zero if there is no such descriptor.
-    unsafe { libc::fstat(STDERR, &raw mut status) };
-    (status.st_dev, status.st_ino)
-}
+/// The file that stderr was when the recording began.
+static FILE: KnownFile = KnownFile::new();
 
 /// Remembers which file stderr is.
 pub(crate) fn begin() {
     let _errno = Errno::keep();
-    let (device, inode) = identity();
-    DEVICE.store(device, Ordering::Relaxed);
-    INODE.store(inode, Ordering::Relaxed);
+    FILE.remember(STDERR);
 }
 
 /// Whether a line can be written without a signal (a pipe without reader) and without waiting (a
 /// full pipe).
 fn is_ready() -> bool {
-    let known = (
-        DEVICE.load(Ordering::Relaxed),
-        INODE.load(Ordering::Relaxed),
-    );
-    if known != identity() {
+    if !FILE.is_at(STDERR) {
         return false;
     }
     let mut poll = libc::pollfd {

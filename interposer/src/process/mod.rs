@@ -2,6 +2,7 @@
 
 pub(crate) mod env;
 pub(crate) mod errno;
+pub(crate) mod known_file;
 pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod process_lock;
