@@ -257,7 +257,7 @@ impl Signatures {
                 let signature = Signature::parse(words)?;
                 let id = usize::from(signature.id);
                 if self.functions.len() <= id {
-                    self.functions.resize(id + 1, None);
+                    self.functions.resize_with(id + 1, || None);
                 }
                 self.by_name.insert(signature.name.clone(), signature.id);
                 *self.functions.get_mut(id)? = Some(signature);
