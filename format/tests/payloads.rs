@@ -217,7 +217,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         length: bytes(13).len() as u32,
     });
     further.extend_from_slice(bytes(13));
-    let arrived = ReadbackNote {
+    let readback = ReadbackNote {
         thread: 0,
         number: 3,
         address: 0x1000,
@@ -234,7 +234,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
             arguments: &[0],
             ..NewCall::default()
         })
-        .readback_note(0, arrived, NewSnapshot::pointee(0, bytes(14)))
+        .readback_note(0, readback, NewSnapshot::pointee(0, bytes(14)))
         .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
         .leave(0, 0, &[])
         // Snapshots without bytes stay.

@@ -1,5 +1,6 @@
-//! Do no harm: programs that are hard on whoever sits in them behave with the interposer as they do without it, and what they
-//! called is in a sound trace. Compiles a driver and a program in C.
+//! Programs that do what an interposer can break (jumps out of calls, signals, forks, closed
+//! descriptors) behave with the interposer as they do without it, and their calls are in a sound
+//! trace. Compiles a driver and a program in C.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -49,7 +50,8 @@ fn parts() -> &'static Parts {
                 .expect("a C compiler");
             assert!(status.success(), "{source}");
         }
-        // A test does not link to the library, so nobody has built it. Alone, so that it has no features of the tests'.
+        // Tests do not link to the library, so cargo does not build it for them. By a command of its
+        // own, so that it gets no features of the tests.
         let test = std::env::current_exe().unwrap();
         let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
         let name = match profile.file_name().and_then(OsStr::to_str) {
@@ -76,7 +78,7 @@ struct Run {
     traces: Vec<Trace>,
 }
 
-/// Runs the program without (`None`) or with the interposer; without end if it does not end in time.
+/// Runs the program without (`None`) or with the interposer; panics if it does not end in time.
 fn run(arguments: &[&str], trace: Option<&Path>, stderr: Stdio) -> Output {
     let parts = parts();
     let mut command = Command::new("./program");
@@ -128,7 +130,7 @@ fn record(arguments: &[&str]) -> Run {
         let damage = trace.verify();
         assert!(damage.is_empty(), "{arguments:?}: {damage:?}");
     }
-    // Mapped or read: the files may go.
+    // The traces are mapped and stay readable.
     fs::remove_dir_all(&folder).unwrap();
     Run { output, traces }
 }
@@ -149,13 +151,13 @@ type Expected = (&'static str, usize, usize);
 
 /// Programs, and the calls that their traces must hold.
 #[test]
-fn programs_behave_as_ever_and_their_calls_are_recorded() {
+fn programs_behave_as_without_it_and_their_calls_are_recorded() {
     let table: [(&[&str], &[Expected]); 15] = [
         (
             &["jump"],
             &[("cuLaunchHostFunc", 2, 2), ("cuCtxSynchronize", 3, 0)],
         ),
-        // What a driver calls, or what is called from within it, is not recorded.
+        // Calls that the driver makes, or that are made from within it, are not recorded.
         (&["nested"], &[("cuLaunchHostFunc", 1, 0)]),
         (
             &["cancel"],
@@ -194,7 +196,7 @@ fn programs_behave_as_ever_and_their_calls_are_recorded() {
             ],
         ),
         (
-            &["arrivals"],
+            &["readbacks"],
             &[("cuMemcpyDtoHAsync", 3, 0), ("cuStreamSynchronize", 2, 0)],
         ),
     ];
@@ -220,10 +222,10 @@ fn programs_behave_as_ever_and_their_calls_are_recorded() {
 fn signal_handlers_call_the_driver_at_any_moment() {
     let recorded = record(&["handlers"]);
     let trace = &recorded.traces[0];
-    // Each was sometimes met outside our code, and then its call is in the trace, whole.
+    // Some handlers ran outside the interposer's code; their calls are in the trace, whole.
     let counts = counts(trace);
     assert_eq!(counts["cuCtxGetCurrent"].1, 0);
-    // On a stack of its own a handler looks like a call that comes after one that was left by a jump.
+    // A handler on a stack of its own looks like a call after one that was left by a jump.
     assert!(counts["cuCtxSynchronize"].0 > 1000);
     assert!(trace.calls().filter(|call| call.leave.is_none()).count() < 1000);
 }
@@ -258,7 +260,7 @@ fn a_record_that_goes_to_the_next_chunk_keeps_its_blob() {
     assert_eq!(blobs.len(), 4000);
     let all = recorded.traces[0].blobs().count();
     assert_eq!(all, 4000, "none was written twice");
-    // From one blob to the next there is nothing but that blob (20,000 bytes and a head, in pages), or a chunk of calls.
+    // Between two blobs (20,000 bytes and a head, in pages) there is nothing or a chunk of calls.
     let behind = blobs.windows(2).map(|pair| pair[1] - pair[0] - 20_480);
     let chunks = behind.filter(|&between| between > 0).count();
     assert!(chunks >= 1, "all in one chunk: nothing was tried");
@@ -277,7 +279,7 @@ fn messages_raise_no_signal() {
 
 #[test]
 fn processes_have_files_of_their_own() {
-    // Three programs in one process, and a child that comes back from its parent's call.
+    // Three programs in one process; a child that returns from a call that its parent made.
     let table: [(&[&str], &[usize]); 2] =
         [(&["exec", "2"], &[1, 1, 1]), (&["fork-inside"], &[10, 20])];
     for (arguments, expected) in table {
@@ -293,11 +295,11 @@ fn processes_have_files_of_their_own() {
 }
 
 #[test]
-fn host_memory_that_changes_and_goes() {
+fn host_memory_that_changes_and_is_unmapped() {
     let recorded = record(&["host-memory"]);
     let output = String::from_utf8_lossy(&recorded.output.stdout).into_owned();
     assert_eq!(output, "1\n1\n1\n1\n1\n200\n200\n200\n200\n");
-    // By launch of the first thread: lengths and whether they were in time, and what could not be read.
+    // For each launch of the first thread: lengths of changes, and what could not be read.
     let mut first = Vec::new();
     let mut of_others = 0;
     for call in recorded.traces[0].calls() {
@@ -338,7 +340,7 @@ fn host_memory_that_changes_and_goes() {
 }
 
 #[test]
-fn kernel_parameters_and_what_arrives() {
+fn kernel_parameters_and_readbacks() {
     let recorded = record(&["launches"]);
     let parameters: Vec<_> = recorded.traces[0]
         .calls()
@@ -352,8 +354,8 @@ fn kernel_parameters_and_what_arrives() {
     packed[4..8].fill(0);
     assert_eq!(parameters, [Some(packed), None, None]);
 
-    let recorded = record(&["arrivals"]);
-    let mut arrived = Vec::new();
+    let recorded = record(&["readbacks"]);
+    let mut readbacks = Vec::new();
     for call in recorded.traces[0].calls() {
         for note in call.notes() {
             if let Note::Readback(note, snapshot) = note {
@@ -362,10 +364,10 @@ fn kernel_parameters_and_what_arrives() {
                     Bytes::Blob(blob) => blob.length,
                     _ => 0,
                 };
-                arrived.push((call.index, note.number, length));
+                readbacks.push((call.index, note.number, length));
             }
         }
     }
-    // By whichever name the legacy stream goes; each copy in the call that waits for its stream.
-    assert_eq!(arrived, [(3, 0, 64), (3, 2, 1), (4, 1, 1 << 20)]);
+    // Each copy in the call that waits for its stream; both names of the legacy stream are one.
+    assert_eq!(readbacks, [(3, 0, 64), (3, 2, 1), (4, 1, 1 << 20)]);
 }

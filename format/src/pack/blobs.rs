@@ -118,7 +118,7 @@ pub(super) fn write_blobs(
                     blob.release(trace);
                 }
                 Err(why) => {
-                    // A file that has gone since it was hashed.
+                    // The file has changed or been removed since it was hashed.
                     let missing = blob.missing(why);
                     summary.files -= u64::from(missing.is_some());
                     summary.missing.extend(missing);

@@ -189,7 +189,7 @@ impl Source {
 
     /// Lets the system reclaim the pages of a part of the file; a later access reads them again.
     pub(crate) fn release(&self, range: Range<usize>) {
-        // SAFETY: nobody writes through this map, so what is dropped is read from the file again.
+        // SAFETY: the map is only read, so what is dropped is read from the file again.
         let advised = unsafe {
             self.map
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())

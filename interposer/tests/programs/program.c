@@ -370,7 +370,7 @@ static void program_small_stack(void)
     printf("back\n");
 }
 
-static void program_arrivals(void)
+static void program_readbacks(void)
 {
     unsigned char near[64], *far = malloc(1 << 20);
     cuMemcpyDtoHAsync_v2(near, 3, sizeof near, 0);
@@ -473,7 +473,7 @@ int main(int count, char **arguments)
         {"wrong-lengths", program_wrong_lengths},
         {"fork-inside", program_fork_inside}, {"handlers", program_handlers},
         {"copies", program_copies}, {"launches", program_launches},
-        {"small-stack", program_small_stack}, {"arrivals", program_arrivals},
+        {"small-stack", program_small_stack}, {"readbacks", program_readbacks},
         {"mask", program_mask},
         {"host-memory", program_host_memory},
     };
