@@ -3,7 +3,7 @@
 use cutape_format::PayloadPolicy;
 use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
-use cutape_registry::{Arguments, Extent, FUNCTIONS, Function, Length, Param, Role};
+use cutape_registry::{Arguments, Extent, Function, Length, Param, Role};
 
 use crate::file::rows::{NotKept, Rows};
 use crate::hot::frame::Frame;
@@ -43,7 +43,7 @@ fn pointers<'a>(
 
 /// Writes what the call is going to read.
 pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
-    let function = FUNCTIONS.get(frame.index())?;
+    let function = frame.description();
     let bytes_of = |length| bytes_of(length, function, frame);
     for (position, parameter, address) in pointers(function, frame, plan) {
         match parameter.role {
@@ -67,7 +67,7 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
 
 /// Writes what a successful call has written.
 pub(crate) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -> Option<()> {
-    let function = FUNCTIONS.get(frame.index())?;
+    let function = frame.description();
     let bytes_of = |length| bytes_of(length, function, frame);
     for (position, parameter, address) in pointers(function, frame, plan) {
         match parameter.role {

@@ -1,7 +1,7 @@
 //! The signature table that a trace carries, so that reading it needs no other knowledge of the
 //! API.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// How an argument is represented in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,9 +211,9 @@ impl StructLayout {
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
     functions: Vec<Option<Signature>>,
-    by_name: HashMap<String, u16>,
-    enums: HashMap<String, Enumeration>,
-    structs: HashMap<String, StructLayout>,
+    by_name: FxHashMap<String, u16>,
+    enums: FxHashMap<String, Enumeration>,
+    structs: FxHashMap<String, StructLayout>,
 }
 
 impl Signatures {

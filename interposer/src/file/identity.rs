@@ -5,12 +5,13 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
+use cutape_format::rank;
 use cutape_registry::id;
 
 use super::trace_file;
 use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
-use crate::process::rank;
+use crate::process::env;
 use crate::process::settings::Backend;
 
 /// The devices are written once, after `cuInit`.
@@ -82,7 +83,10 @@ pub(crate) fn write_program() {
     pairs.put("process", std::process::id().to_string());
     // SAFETY: no memory is involved.
     pairs.put("parent", unsafe { libc::getppid() }.to_string());
-    for (key, value) in [("rank", rank::rank()), ("rank.local", rank::local_rank())] {
+    for (key, value) in [
+        ("rank", rank::rank(env::bytes)),
+        ("rank.local", rank::local_rank(env::bytes)),
+    ] {
         if let Some(value) = value {
             pairs.put(key, value);
         }

@@ -9,12 +9,13 @@ use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
     FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
 };
+use cutape_format::rank;
 
 use super::rows::{NotKept, Rows};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
 use crate::process::known_file::KnownFile;
-use crate::process::{log, rank};
+use crate::process::{env, log};
 
 /// The descriptor; -1 while there is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
@@ -47,7 +48,7 @@ static ZEROS: [u8; CHUNK_ALIGNMENT as usize] = [0; CHUNK_ALIGNMENT as usize];
 /// Creates the file and writes its head. If that fails, logs why and returns false.
 pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     let _errno = Errno::keep();
-    let ranked = rank::in_name().and_then(|rank| with_rank(path, &rank));
+    let ranked = rank::in_name(env::bytes).and_then(|rank| with_rank(path, &rank));
     let path = ranked.as_deref().unwrap_or(path);
     let mut descriptor = open_new(path);
     let mut name = path.to_owned();

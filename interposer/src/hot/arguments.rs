@@ -168,13 +168,17 @@ mod tests {
                 };
                 // SAFETY: the state lives as long as its thread, which is this one.
                 let thread = unsafe { &*thread::current() };
-                let mut draft = Draft::new(Record::new(bytes).expect("space"), thread);
+                let record = Record::new(bytes).expect("space");
+                let mut draft = Draft { record, thread };
                 let caller = frame.caller;
                 draft
                     .put_encoded(EnterHead { ticks: 5, caller })
                     .expect("space");
                 put_arguments(&mut draft, &frame, &plan).expect("space");
-                draft.commit(record_kind::ENTER, function).expect("space")
+                draft
+                    .record
+                    .commit(record_kind::ENTER, function)
+                    .expect("space")
             }
             _ => put_fixed(slot, &mut frame, &plan, || 5),
         };

@@ -1,6 +1,6 @@
 //! A call in progress.
 
-use cutape_registry::FUNCTIONS;
+use cutape_registry::{FUNCTIONS, Function};
 
 use super::plan::{MOST_PARAMETERS, Plan};
 use super::thread::{Activation, Thread};
@@ -44,6 +44,13 @@ impl Frame {
         // which is a position.
         unsafe { core::hint::assert_unchecked(index < FUNCTIONS.len()) };
         index
+    }
+
+    /// The function, as the registry describes it.
+    #[inline]
+    pub(crate) fn description(&self) -> &'static Function {
+        // SAFETY: a position.
+        unsafe { FUNCTIONS.get_unchecked(self.index()) }
     }
 
     /// A frame as an entry builds it.

@@ -186,19 +186,8 @@ unsafe extern "C" fn at_thread_end(thread: *mut c_void) {
 
 /// A record that a thread writes part by part. Long snapshots become blobs of that thread.
 pub(crate) struct Draft<'a> {
-    record: Record<'a>,
+    pub(crate) record: Record<'a>,
     pub(crate) thread: &'a Thread,
-}
-
-impl<'a> Draft<'a> {
-    pub(crate) fn new(record: Record<'a>, thread: &'a Thread) -> Self {
-        Self { record, thread }
-    }
-
-    /// Ends the record: see `Record::commit`.
-    pub(crate) fn commit(self, kind: u8, function: u16) -> Option<usize> {
-        self.record.commit(kind, function)
-    }
 }
 
 impl<'a> Deref for Draft<'a> {
@@ -377,9 +366,10 @@ impl Thread {
         let mut attempt = || {
             self.blobs_met.set(0);
             self.try_write(|record| {
-                let mut draft = Draft::new(record, self);
+                let thread = self;
+                let mut draft = Draft { record, thread };
                 build(&mut draft)?;
-                draft.commit(kind, function)
+                draft.record.commit(kind, function)
             })
         };
         attempt() || self.make_room(&mut attempt)

@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 const PAGES: usize = 512;
 
 /// A read-only segment of a loaded object, and the file that it is mapped from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     start: u64,
     end: u64,
@@ -102,23 +102,16 @@ fn known(address: u64, length: u64) -> Option<Segment> {
             return Some(segment.clone());
         }
     }
-    let segment = in_file(&found?)?;
+    let segment = in_file(found?)?;
     if let Some(known) = &mut known {
         known.segments.push(segment.clone());
     }
     Some(segment)
 }
 
-struct Found {
-    start: u64,
-    end: u64,
-    offset: u64,
-    build_id: Vec<u8>,
-}
-
 /// The read-only segment of an object that holds these addresses; `Some(None)` if it holds them,
-/// but the loader has changed it.
-fn find(object: &Object<'_>, address: u64, end: u64) -> Option<Option<Found>> {
+/// but the loader has changed it. Its file is not known yet.
+fn find(object: &Object<'_>, address: u64, end: u64) -> Option<Option<Segment>> {
     let header = object.headers.iter().find(|header| {
         let start = object.address(header);
         header.p_type == libc::PT_LOAD
@@ -130,11 +123,12 @@ fn find(object: &Object<'_>, address: u64, end: u64) -> Option<Option<Found>> {
         return Some(None);
     }
     let start = object.address(header);
-    Some(Some(Found {
+    Some(Some(Segment {
         start,
         end: start + header.p_filesz,
         offset: header.p_offset,
         build_id: object.build_id(),
+        ..Segment::default()
     }))
 }
 
@@ -193,7 +187,7 @@ fn private_file(line: &[u8]) -> Option<Line<'_>> {
 }
 
 /// The segment with its file, if that is mapped there and still has its name.
-fn in_file(found: &Found) -> Option<Segment> {
+fn in_file(found: Segment) -> Option<Segment> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
     let line = maps
         .split(|&byte| byte == b'\n')
@@ -215,15 +209,12 @@ fn in_file(found: &Found) -> Option<Segment> {
         return None;
     }
     Some(Segment {
-        start: found.start,
-        end: found.end,
-        offset: found.offset,
         file_length: status.st_size as u64,
         modified: (status.st_mtime as u64)
             .wrapping_mul(1_000_000_000)
             .wrapping_add(status.st_mtime_nsec as u64),
         path: path.into_bytes(),
-        build_id: found.build_id.clone(),
+        ..found
     })
 }
 

@@ -3,7 +3,7 @@
 
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
-use cutape_registry::{CopyOp, CopyShape, FUNCTIONS, MemoryType, layout};
+use cutape_registry::{CopyOp, CopyShape, MemoryType, layout};
 
 use crate::file::rows::Rows;
 use crate::hot::frame::Frame;
@@ -172,9 +172,7 @@ fn host_side(frame: &Frame, op: CopyOp, end: End) -> Option<(u8, Rows)> {
 }
 
 fn is_asynchronous(frame: &Frame) -> bool {
-    FUNCTIONS
-        .get(frame.index())
-        .is_some_and(|function| function.stream.is_some())
+    frame.description().stream.is_some()
 }
 
 fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, policy: PayloadPolicy) -> Option<()> {

@@ -9,7 +9,7 @@ use cutape_driver::types::{
 };
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::{field, note_kind};
-use cutape_registry::{FUNCTIONS, GraphOp, Length, NodeKind, NodeParams, Role};
+use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::{graph_copies, launch, origin};
 use crate::hot::frame::Frame;
@@ -35,7 +35,7 @@ const MOST_INLINE: u64 = 256 << 10;
 
 /// Address and size of the struct that describes a node.
 fn params(frame: &Frame, node: NodeParams) -> Option<(u64, u64)> {
-    let parameters = FUNCTIONS.get(frame.index())?.params;
+    let parameters = frame.description().params;
     let parameter = parameters.get(usize::from(node.position))?;
     let (Role::In(Length::Fixed(size)) | Role::InOut(Length::Fixed(size))) = parameter.role else {
         return None;
@@ -245,14 +245,14 @@ pub(super) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, op: GraphOp) -
 /// data, and the number of dependencies.
 pub(super) fn put_capture_info(draft: &mut Draft<'_>, frame: &Frame, status: u8) -> Option<()> {
     const ACTIVE: u32 = 1;
-    let Some(function) = FUNCTIONS.get(frame.index()).filter(|_| frame.succeeded()) else {
+    if !frame.succeeded() {
         return Some(());
-    };
+    }
     let mut active = [0; 4];
     if !memory::read_all(frame.word(status), &mut active) || u32::from_le_bytes(active) != ACTIVE {
         return Some(());
     }
-    let parameters = || (0..).zip(function.params);
+    let parameters = || (0..).zip(frame.description().params);
     // The identification, then graph and arrays.
     for (at, _) in parameters().skip(usize::from(status) + 1) {
         let pointer = frame.word(at);

@@ -105,6 +105,11 @@ pub(crate) fn variable(name: &CStr) -> Option<CString> {
     now.or_else(|| injected_value(name))
 }
 
+/// The same as bytes.
+pub(crate) fn bytes(name: &CStr) -> Option<Vec<u8>> {
+    variable(name).map(CString::into_bytes)
+}
+
 fn injected_value(name: &CStr) -> Option<CString> {
     let value = |entry: &CString| {
         let rest = entry.to_bytes().strip_prefix(name.to_bytes())?;

@@ -6,5 +6,4 @@ pub(crate) mod known_file;
 pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod process_lock;
-pub(crate) mod rank;
 pub(crate) mod settings;

@@ -1,0 +1,350 @@
+//! The ranges of host memory that the device can access, and a shadow copy of each.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+
+use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
+
+use super::changes::changes;
+use crate::file::rows::Rows;
+use crate::hot::host_range_filter::HostRangeFilter;
+use crate::hot::recording::payload_policy;
+use crate::hot::thread::Thread;
+use crate::process::memory::{self, Scratch};
+use crate::process::process_lock::ProcessLock;
+use crate::snapshot;
+
+/// Longer ranges are skipped.
+const MOST_OF_ONE: u64 = 64 << 20;
+/// Ranges beyond this many bytes in all are skipped.
+const MOST_OF_ALL: u64 = 1 << 30;
+
+/// The last work that may write a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Touch {
+    pub(super) stream: u64,
+    pub(super) context: u64,
+    /// There is such work on more than one stream.
+    pub(super) on_several: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Range {
+    pub(super) length: u64,
+    pub(super) context: u64,
+    /// A call in progress frees it.
+    pub(super) is_ending: bool,
+    /// It is not compared.
+    pub(super) is_skipped: bool,
+    /// Managed, and the host must not touch it while the device works.
+    pub(super) is_exclusive: bool,
+    /// Its content as the trace has it; `None` until work can reach it.
+    pub(super) shadow: Option<Shadow>,
+    pub(super) touched: Option<Touch>,
+}
+
+pub(super) struct Shadow(Scratch);
+
+// SAFETY: the mapping belongs to the value alone and is used under the table's lock.
+unsafe impl Send for Shadow {}
+
+#[derive(Default)]
+pub(super) struct Table {
+    /// By start.
+    ranges: BTreeMap<u64, Range>,
+    /// Bytes of all shadows.
+    shadows: u64,
+    /// `FILTER` is out of date.
+    is_changed: bool,
+}
+
+/// The ranges that are not skipped.
+pub(super) static FILTER: HostRangeFilter = HostRangeFilter::new();
+pub(super) static TABLE: ProcessLock<Table> = ProcessLock::new();
+/// How many ranges exist, and how many the device may have written since they were last compared.
+static RANGES: AtomicUsize = AtomicUsize::new(0);
+static TOUCHED: AtomicUsize = AtomicUsize::new(0);
+
+/// In a forked child: the parent's memory is not usable with the driver here.
+pub(crate) fn forget() {
+    RANGES.store(0, Ordering::Relaxed);
+    TOUCHED.store(0, Ordering::Relaxed);
+    FILTER.forget();
+    TABLE.forget();
+}
+
+/// Whether there is any such range.
+#[inline]
+pub(crate) fn any() -> bool {
+    RANGES.load(Ordering::Relaxed) != 0
+}
+
+/// Whether the device may have written a range since it was last compared.
+#[inline]
+pub(crate) fn is_touched() -> bool {
+    TOUCHED.load(Ordering::Relaxed) != 0
+}
+
+/// Which ranges a call ends.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    /// The one that begins there.
+    At(u64),
+    /// Those that were allocated in a context.
+    OfContext(u64),
+    /// All: a primary context has ended, and which ranges went with it is not known.
+    All,
+}
+
+impl Which {
+    fn includes(self, start: u64, range: &Range) -> bool {
+        match self {
+            Self::At(address) => start == address,
+            Self::OfContext(context) => range.context == context,
+            Self::All => true,
+        }
+    }
+}
+
+impl Table {
+    /// Makes known what has changed to calls that do not lock the table.
+    pub(super) fn publish(&mut self) {
+        if core::mem::take(&mut self.is_changed) {
+            let compared = self.ranges.iter().filter(|(_, range)| !range.is_skipped);
+            let compared = compared.map(|(&start, range)| (start, range.length));
+            FILTER.publish(&compared.collect::<Vec<_>>());
+        }
+        let touched = self.ranges.values().filter(|range| range.touched.is_some());
+        TOUCHED.store(touched.count(), Ordering::Release);
+        RANGES.store(self.ranges.len(), Ordering::Release);
+    }
+
+    /// Adds a range. Ranges that it overlaps are gone: the system has reused their addresses.
+    pub(super) fn insert(&mut self, start: u64, range: Range) {
+        let end = start.saturating_add(range.length);
+        let covered: Vec<u64> = self
+            .ranges
+            .range(..end)
+            .rev()
+            .take_while(|(other, old)| other.saturating_add(old.length) > start)
+            .map(|(&other, _)| other)
+            .collect();
+        for other in covered {
+            self.remove(other);
+        }
+        self.ranges.insert(start, range);
+        self.is_changed = true;
+    }
+
+    fn remove(&mut self, start: u64) {
+        self.is_changed = true;
+        let shadow = self
+            .ranges
+            .remove(&start)
+            .filter(|old| old.shadow.is_some());
+        self.shadows -= shadow.map_or(0, |old| old.length);
+    }
+
+    /// The start of the range that an address is in.
+    pub(super) fn find(&self, address: u64) -> Option<u64> {
+        let (&start, range) = self.ranges.range(..=address).next_back()?;
+        (address - start < range.length).then_some(start)
+    }
+
+    /// The starts of the ranges that some words point into, each once; of all ranges without words.
+    pub(super) fn reached(&self, words: Option<&[u64]>) -> Vec<u64> {
+        let Some(words) = words else {
+            return self.ranges.keys().copied().collect();
+        };
+        let mut starts: Vec<u64> = words.iter().filter_map(|&word| self.find(word)).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
+
+    /// Says that ranges are about to end, or that they do not end after all.
+    pub(super) fn set_ending(&mut self, which: Which, is_ending: bool) {
+        for (&start, range) in &mut self.ranges {
+            if which.includes(start, range) {
+                range.is_ending = is_ending;
+            }
+        }
+    }
+
+    /// Removes ranges.
+    pub(super) fn end(&mut self, which: Which) {
+        let gone = self.ranges.iter();
+        let gone = gone.filter(|(start, range)| which.includes(**start, range));
+        for start in gone.map(|(&start, _)| start).collect::<Vec<_>>() {
+            self.remove(start);
+        }
+    }
+
+    /// Whether work was able to reach a range.
+    pub(super) fn is_shadowed(&self, start: u64) -> bool {
+        let range = self.ranges.get(&start);
+        range.is_some_and(|range| range.shadow.is_some())
+    }
+
+    /// The ranges that work may have written since they were last compared.
+    pub(super) fn touched(&self) -> Vec<(u64, Touch)> {
+        let ranges = self.ranges.iter();
+        ranges
+            .filter_map(|(&start, range)| Some((start, range.touched?)))
+            .collect()
+    }
+
+    /// All work that may have written a range is complete.
+    pub(super) fn forget_touch(&mut self, start: u64) {
+        if let Some(range) = self.ranges.get_mut(&start) {
+            range.touched = None;
+        }
+    }
+
+    /// Compares a range with its shadow and records what has changed.
+    pub(super) fn look(&mut self, thread: &Thread, start: u64, is_after: bool) {
+        let Some(range) = self.ranges.get_mut(&start) else {
+            return;
+        };
+        if range.is_ending || range.is_skipped {
+            return;
+        }
+        let is_first = range.shadow.is_none();
+        if is_first {
+            let shadow = if range.is_exclusive {
+                Err(host_skip::EXCLUSIVE)
+            } else if range.length > MOST_OF_ONE {
+                Err(host_skip::LONG)
+            } else if self.shadows + range.length > MOST_OF_ALL {
+                Err(host_skip::FULL)
+            } else {
+                Scratch::new(range.length as usize).ok_or(host_skip::FULL)
+            };
+            match shadow {
+                Ok(shadow) => range.shadow = Some(Shadow(shadow)),
+                Err(reason) => {
+                    self.is_changed = true;
+                    return skip(thread, start, range, reason);
+                }
+            }
+            self.shadows += range.length;
+        }
+        let Some(Shadow(shadow)) = &mut range.shadow else {
+            return;
+        };
+        let shadow = shadow.bytes();
+        let mut runs = Vec::new();
+        let is_whole = changes(start, shadow, memory::is_readable, &mut runs);
+        if is_first && runs.is_empty() {
+            // An empty change: the range begins as zeros.
+            runs.push((0, 0));
+        }
+        for (at, length) in runs {
+            let note = HostChangedNote {
+                address: start + at as u64,
+                is_after: is_after.into(),
+            };
+            // The shadow's bytes: the memory may be written meanwhile.
+            let bytes = Rows::flat(shadow.as_ptr() as u64 + at as u64, length as u64);
+            thread.note(note_kind::HOST_CHANGED, |draft| {
+                draft.put_encoded(note)?;
+                snapshot::payload(draft, 0, field::POINTEE, &bytes, payload_policy().0)
+            });
+        }
+        if !is_whole {
+            self.is_changed = true;
+            skip(thread, start, range, host_skip::UNREADABLE);
+        }
+    }
+
+    /// Notes that work may write a range, if it is compared.
+    pub(super) fn touch(&mut self, start: u64, new: Touch) {
+        if let Some(range) = self.ranges.get_mut(&start)
+            && range.shadow.is_some()
+            && !range.is_skipped
+        {
+            let old = *range.touched.get_or_insert(new);
+            range.touched = Some(Touch {
+                stream: new.stream,
+                // 0 is no context: with several, none alone proves anything.
+                context: if old.context == new.context {
+                    new.context
+                } else {
+                    0
+                },
+                on_several: old.on_several || old.stream != new.stream,
+            });
+        }
+    }
+}
+
+/// Records that a range is skipped from now on.
+fn skip(thread: &Thread, start: u64, range: &mut Range, reason: u8) {
+    range.is_skipped = true;
+    range.touched = None;
+    let note = HostSkippedNote {
+        address: start,
+        length: range.length,
+        reason,
+    };
+    thread.note(note_kind::HOST_SKIPPED, |draft| draft.put_encoded(note));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(length: u64) -> Range {
+        Range {
+            length,
+            context: 1,
+            ..Range::default()
+        }
+    }
+
+    #[test]
+    fn addresses_lead_to_the_range_that_lives_there() {
+        let mut table = Table::default();
+        table.insert(0x1000, range(0x100));
+        table.insert(0x1100, range(0x100));
+        for (address, found) in [
+            (0xfff, None),
+            (0x1000, Some(0x1000)),
+            (0x10ff, Some(0x1000)),
+            (0x1100, Some(0x1100)),
+            (0x1200, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(table.find(address), found, "{address:#x}");
+        }
+        let words = [5, 0x1180, 0x1101, 0x1000];
+        assert_eq!(table.reached(Some(&words)), [0x1000, 0x1100]);
+        assert_eq!(table.reached(Some(&[])), []);
+        assert_eq!(table.reached(None), [0x1000, 0x1100]);
+        // The addresses are given out again, across the border of the two.
+        table.insert(0x10f0, range(0x20));
+        assert_eq!(table.find(0x1000), None);
+        assert_eq!(table.find(0x10ff), Some(0x10f0));
+        assert_eq!(table.find(0x1110), None);
+        table.remove(0x10f0);
+        assert_eq!(table.find(0x10ff), None);
+        assert!(table.ranges.is_empty());
+    }
+
+    #[test]
+    fn a_range_that_goes_gives_its_shadow_back() {
+        let mut table = Table::default();
+        table.insert(
+            0x1000,
+            Range {
+                shadow: Scratch::new(0x100).map(Shadow),
+                ..range(0x100)
+            },
+        );
+        table.shadows = 0x100;
+        table.insert(0x1080, range(0x10));
+        assert_eq!(table.shadows, 0);
+        table.remove(0x1080);
+        assert_eq!(table.shadows, 0, "it had none");
+    }
+}
