@@ -1,7 +1,7 @@
 //! What the trace says of the program, the machine, the driver and the devices.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::layout::chunk_kind;
@@ -72,7 +72,7 @@ pub(crate) fn write_program() {
     for (name, value) in std::env::vars_os() {
         if ["CUDA", "NVIDIA", "CUTAPE_NULL"]
             .iter()
-            .any(|start| starts_with(&name, start))
+            .any(|start| name.as_bytes().starts_with(start.as_bytes()))
         {
             pairs.put(
                 &format!("environment.{}", name.to_string_lossy()),
@@ -97,14 +97,8 @@ pub(crate) fn write_program() {
     if let Some(path) = driver::path() {
         pairs.put("driver.path", path.to_bytes());
     }
-    pairs.put(
-        "driver.kind",
-        if driver::is_null_driver() {
-            "null"
-        } else {
-            "real"
-        },
-    );
+    let is_null = driver::is_null_driver();
+    pairs.put("driver.kind", if is_null { "null" } else { "real" });
     pairs.write();
 }
 
@@ -126,10 +120,6 @@ pub(crate) fn write_cost(total: [u64; 3]) {
         pairs.put(key, number.to_string());
     }
     pairs.write();
-}
-
-fn starts_with(name: &OsStr, start: &str) -> bool {
-    name.as_bytes().starts_with(start.as_bytes())
 }
 
 /// Writes driver and devices, once, after a successful `cuInit`; while that call is in progress, so

@@ -16,7 +16,7 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn write() {
     let mut count = 0_u64;
     let mut bytes = vec![0; 8];
-    objects::for_each(|object| {
+    objects::for_each(&mut |object| {
         WRITTEN.store(object.adds, Ordering::Relaxed);
         let (path, build_id) = (object.path(), object.build_id());
         for header in object.code() {
@@ -45,7 +45,7 @@ pub(crate) fn write() {
 /// Writes the map again if the loader has added something since.
 pub(crate) fn write_if_changed() {
     let mut added = 0;
-    objects::for_each(|object| {
+    objects::for_each(&mut |object| {
         added = object.adds;
         ControlFlow::Break(())
     });

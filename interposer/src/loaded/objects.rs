@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ops::ControlFlow;
 use std::ffi::CStr;
+use std::os::unix::ffi::OsStringExt;
 
 use cutape_format::file_range::build_id_among;
 
@@ -33,17 +34,8 @@ impl Object<'_> {
             }
         }
         // The program itself has no name.
-        let mut path = vec![0; libc::PATH_MAX as usize];
-        // SAFETY: the buffer is valid for its length.
-        let length = unsafe {
-            libc::readlink(
-                c"/proc/self/exe".as_ptr(),
-                path.as_mut_ptr().cast(),
-                path.len(),
-            )
-        };
-        path.truncate(length.max(0) as usize);
-        path
+        let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        path.into_os_string().into_vec()
     }
 
     /// Its build id; empty if it has none.
@@ -78,15 +70,17 @@ impl Object<'_> {
     }
 }
 
+type Visit<'v> = &'v mut dyn FnMut(&Object<'_>) -> ControlFlow<()>;
+
 /// Visits the loaded objects until `visit` breaks.
-pub(super) fn for_each(mut visit: impl FnMut(&Object<'_>) -> ControlFlow<()>) {
-    unsafe extern "C" fn callback<F: FnMut(&Object<'_>) -> ControlFlow<()>>(
+pub(super) fn for_each(mut visit: Visit<'_>) {
+    unsafe extern "C" fn callback(
         info: *mut libc::dl_phdr_info,
         _: libc::size_t,
         visit: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader gives a valid object; the pointer is the one passed below.
-        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
+        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
         // SAFETY: the loader gives the object's program headers and their number.
         let headers =
             unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
@@ -99,12 +93,6 @@ pub(super) fn for_each(mut visit: impl FnMut(&Object<'_>) -> ControlFlow<()>) {
         };
         visit(&object).is_break().into()
     }
-    fn callback_of<F: FnMut(&Object<'_>) -> ControlFlow<()>>(
-        _: &F,
-    ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int {
-        callback::<F>
-    }
-    let callback = callback_of(&visit);
     // SAFETY: the callback gets the closure that is passed here, while it lives.
     unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut visit).cast()) };
 }
@@ -114,7 +102,7 @@ pub(super) fn for_each(mut visit: impl FnMut(&Object<'_>) -> ControlFlow<()>) {
 #[cfg(feature = "gum")]
 pub(crate) fn code_around(address: usize) -> (usize, usize) {
     let mut found = (0, 0);
-    for_each(|object| {
+    for_each(&mut |object| {
         for header in object.code() {
             let start = object.address(header);
             if (address as u64).wrapping_sub(start) < header.p_memsz {

@@ -80,7 +80,7 @@ fn known(address: u64, length: u64) -> Option<Segment> {
     // How often the loader has added or removed an object.
     let mut changes = 0;
     let mut found = None;
-    objects::for_each(|object| {
+    objects::for_each(&mut |object| {
         changes = object.adds.wrapping_add(object.subs);
         match find(object, address, end) {
             None => ControlFlow::Continue(()),

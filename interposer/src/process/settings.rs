@@ -63,34 +63,26 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Self {
-        if env::is_privileged() {
-            return Self {
-                trace: None,
-                driver: None,
-                payloads: PayloadPolicy::None,
-                outputs: PayloadPolicy::None,
-                host_memory: HostMemory::Off,
-                measures_cost: false,
-            };
-        }
-        let host_memory = env::variable(env::HOST_MEMORY);
+        let is_trusted = !env::is_privileged();
+        let variable = |name| env::variable(name).filter(|_| is_trusted);
+        let host_memory = variable(env::HOST_MEMORY);
         Self {
-            trace: env::variable(env::TRACE),
-            driver: env::variable(env::DRIVER),
-            payloads: policy(env::PAYLOADS),
-            outputs: policy(env::OUTPUTS),
+            trace: variable(env::TRACE),
+            driver: variable(env::DRIVER),
+            payloads: policy(variable(env::PAYLOADS)),
+            outputs: policy(variable(env::OUTPUTS)),
             host_memory: match host_memory.as_deref().map(CStr::to_bytes) {
                 None | Some(b"reachable") => HostMemory::Reachable,
                 Some(b"all") => HostMemory::All,
                 Some(_) => HostMemory::Off,
             },
-            measures_cost: env::variable(env::COST).is_some(),
+            measures_cost: variable(env::COST).is_some(),
         }
     }
 }
 
-fn policy(name: &CStr) -> PayloadPolicy {
-    match env::variable(name) {
+fn policy(word: Option<CString>) -> PayloadPolicy {
+    match word {
         None => PayloadPolicy::All,
         // An unknown word keeps the least.
         Some(word) => PayloadPolicy::from_word(word.to_bytes()).unwrap_or(PayloadPolicy::None),
