@@ -512,7 +512,10 @@ mod tests {
             same(|space| space.slot().put_leave_pair(513, ticks, numbers), |mut record| {
                 record.put_encoded(LeaveHead { ticks, result: 0 })?;
                 for out in numbers {
-                    record.put_snapshot_number(out.parameter, out.number, out.bytes)?;
+                    record.put_snapshot(out.parameter, 0, out.bytes.into(), |target| {
+                        target.copy_from_slice(out.number.to_le_bytes().get(..target.len())?);
+                        Some(0)
+                    })?;
                 }
                 record.commit(record_kind::LEAVE, 513)
             })?;

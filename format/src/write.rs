@@ -86,15 +86,6 @@ impl<'a> Record<'a> {
         Some(())
     }
 
-    /// Appends a snapshot of the low bytes of a number, at most eight.
-    #[inline]
-    pub fn put_snapshot_number(&mut self, parameter: u8, number: u64, bytes: u8) -> Option<()> {
-        self.put_snapshot(parameter, 0, bytes.into(), |target| {
-            target.copy_from_slice(number.to_le_bytes().get(..target.len())?);
-            Some(0)
-        })
-    }
-
     /// Appends a snapshot whose bytes `fill` writes. `fill` gets exactly `length` bytes and returns
     /// the snapshot's flags, or `None` for "could not be read": then the snapshot has no bytes.
     #[inline]

@@ -1,7 +1,7 @@
 //! The signature table that a trace carries, so that reading it needs no other knowledge of the
 //! API.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// How an argument is represented in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,9 +211,8 @@ impl StructLayout {
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
     functions: Vec<Option<Signature>>,
-    by_name: FxHashMap<String, u16>,
-    enums: FxHashMap<String, Enumeration>,
-    structs: FxHashMap<String, StructLayout>,
+    enums: HashMap<String, Enumeration>,
+    structs: HashMap<String, StructLayout>,
 }
 
 impl Signatures {
@@ -259,7 +258,6 @@ impl Signatures {
                 if self.functions.len() <= id {
                     self.functions.resize_with(id + 1, || None);
                 }
-                self.by_name.insert(signature.name.clone(), signature.id);
                 *self.functions.get_mut(id)? = Some(signature);
             }
             // Later versions may add lines.
@@ -275,7 +273,7 @@ impl Signatures {
 
     /// The function of that exported name.
     pub fn by_name(&self, name: &str) -> Option<&Signature> {
-        self.function(*self.by_name.get(name)?)
+        self.functions().find(|function| function.name == name)
     }
 
     /// All functions, by number.
