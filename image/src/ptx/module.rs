@@ -134,28 +134,20 @@ impl<'a> Module<'a> {
                     _ => return self.fault("`.address_size` is 32 or 64"),
                 };
             }
-            b"extern" => {
+            b"extern" | b"weak" | b"common" | b"visible" => {
                 return Ok(Linkage {
-                    external: true,
-                    ..linkage
+                    external: linkage.external || word == b"extern",
+                    mergeable: linkage.mergeable || matches!(word, b"weak" | b"common"),
                 });
             }
-            b"weak" | b"common" => {
-                return Ok(Linkage {
-                    mergeable: true,
-                    ..linkage
-                });
-            }
-            b"visible" => return Ok(linkage),
             b"entry" | b"func" => self.function(word == b"entry", linkage)?,
             b"global" | b"const" | b"shared" | b"local" | b"tex" => self.variable(word, linkage)?,
-            b"file" => self.numbers()?,
+            b"file" | b"loc" => self.numbers()?,
             b"section" => {
                 self.lexer.next()?;
                 // Its name begins with a dot or not.
                 self.braces()?;
             }
-            b"loc" => self.numbers()?,
             b"alias" => {
                 // The first name gets the second one's body.
                 if let Token::Word(name) = self.lexer.peek() {
@@ -229,15 +221,9 @@ impl<'a> Module<'a> {
     /// A `{ ... }` whose content does not matter, and everything in front of it.
     fn braces(&mut self) -> Result<(), Problem> {
         let opened = self.lexer.line();
-        let mut depth = 0_usize;
-        loop {
-            match self.lexer.next()? {
-                Token::Mark(b'{') => depth += 1,
-                Token::Mark(b'}') if depth <= 1 => return Ok(()),
-                Token::Mark(b'}') => depth -= 1,
-                Token::End => return Err(Problem::syntax(opened, "this `{` is not closed")),
-                _ => {}
-            }
+        match self.skip_to_matching(b'{', b'}')? {
+            true => Ok(()),
+            false => Err(Problem::syntax(opened, "this `{` is not closed")),
         }
     }
 
@@ -377,13 +363,21 @@ impl<'a> Module<'a> {
     }
 
     fn parentheses(&mut self) -> Result<(), Problem> {
+        match self.skip_to_matching(b'(', b')')? {
+            true => Ok(()),
+            false => self.fault("a `(` is not closed"),
+        }
+    }
+
+    /// Takes tokens up to the mark that closes the first opening one; false if there is none.
+    fn skip_to_matching(&mut self, opening: u8, closing: u8) -> Result<bool, Problem> {
         let mut depth = 0_usize;
         loop {
             match self.lexer.next()? {
-                Token::Mark(b'(') => depth += 1,
-                Token::Mark(b')') if depth <= 1 => return Ok(()),
-                Token::Mark(b')') => depth -= 1,
-                Token::End => return self.fault("a `(` is not closed"),
+                Token::Mark(mark) if mark == opening => depth += 1,
+                Token::Mark(mark) if mark == closing && depth <= 1 => return Ok(true),
+                Token::Mark(mark) if mark == closing => depth -= 1,
+                Token::End => return Ok(false),
                 _ => {}
             }
         }
