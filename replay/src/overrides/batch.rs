@@ -3,9 +3,9 @@
 use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
 
-use super::copy::{LONGEST, MOST_ROWS, is_host, live_rows, source_bytes};
-use crate::buffer::{Buffer, lend, number, set_word, word};
-use crate::issue::frame::Frame;
+use super::copy::{HostRows, LONGEST, MOST_ROWS, host_rows, is_host, source_bytes};
+use crate::buffer::{Buffer, number, set_word, word};
+use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
 
@@ -22,24 +22,60 @@ const POINTER: u64 = 1;
 const ARRAY: u64 = 2;
 
 /// What is put together for one batch.
-#[derive(Default)]
 struct Batch {
     /// Host bytes that the batch reads, as recorded, and how many of them have been used.
     source: Vec<u8>,
     used: usize,
     arriving: Vec<(u64, usize)>,
-    buffers: Vec<Buffer>,
+    presets: Presets,
 }
 
 impl Batch {
-    fn next(&mut self, length: usize) -> Result<Vec<u8>, Skip> {
-        let end = self.used.saturating_add(length);
-        let bytes = self
-            .source
-            .get(self.used..end)
-            .ok_or_else(|| Skip::because("the trace holds fewer host bytes than it reads"))?;
+    /// Gets the host bytes of a batch; refuses absurd ones.
+    fn new(job: &mut Job<'_, '_>, read: u64, written: u64) -> Result<Self, Skip> {
+        if job.current.is_captured {
+            return skip("batches of copies that are captured into a graph are not re-issued");
+        }
+        if read > LONGEST || written > LONGEST {
+            return skip("more host memory in one batch than replay provides");
+        }
+        Ok(Self {
+            source: source_bytes(job, read)?,
+            used: 0,
+            arriving: Vec::new(),
+            presets: Presets::default(),
+        })
+    }
+
+    /// Provides the host side of one copy.
+    fn host(
+        &mut self,
+        job: &mut Job<'_, '_>,
+        rows: &[(u64, usize)],
+        is_source: bool,
+    ) -> Result<HostRows, Skip> {
+        if !is_source {
+            let host = host_rows(job, rows, None, &mut self.presets)?;
+            self.arriving.extend(host.pieces());
+            return Ok(host);
+        }
+        let end = self.used + rows.iter().map(|row| row.1).sum::<usize>();
+        let Some(bytes) = self.source.get(self.used..end) else {
+            return skip("the trace holds fewer host bytes than it reads");
+        };
         self.used = end;
-        Ok(bytes.to_vec())
+        host_rows(job, rows, Some(bytes.to_vec()), &mut self.presets)
+    }
+
+    fn issue(self, job: &mut Job<'_, '_>) -> Played {
+        let mut frame = job.marshal(&self.presets.args)?;
+        frame.buffers.extend(self.presets.buffers);
+        let result = job.issue(&frame)?;
+        if job.call.succeeded() && result == 0 && !self.arriving.is_empty() {
+            let readbacks = &mut job.player.readbacks;
+            readbacks.expect_pieces(job.call, job.function, self.arriving);
+        }
+        job.conclude(frame, result)
     }
 }
 
@@ -69,40 +105,25 @@ pub(crate) fn lines(job: &mut Job<'_, '_>) -> Played {
             .fold(0u64, |sum, (_, &size)| sum.saturating_add(size))
     };
     let read = total(|host| host.1);
-    let mut batch = begin(job, read, total(|host| host.0))?;
+    let mut batch = Batch::new(job, read, total(|host| host.0))?;
     let operands = sources.iter_mut().zip(targets.iter_mut());
     for (index, (&(target_is_host, source_is_host), (source, target))) in
         host.iter().zip(operands).enumerate()
     {
-        let length = sizes.get(index).copied().unwrap_or(0);
-        *source = if source_is_host {
-            let bytes = batch.next(length as usize)?;
-            match job.live_host(*source, length) {
-                Some(live) => {
-                    job.store_host(live, &bytes);
-                    live
-                }
-                None => lend(&mut batch.buffers, Buffer::of(&bytes)),
-            }
-        } else {
-            job.live_address(*source)?
-        };
-        *target = if target_is_host {
-            let live = match job.live_host(*target, length) {
-                Some(live) => live,
-                None => lend(&mut batch.buffers, Buffer::zeroed(length as usize)),
+        let length = sizes.get(index).copied().unwrap_or(0) as usize;
+        for (address, is_host, is_source) in [
+            (source, source_is_host, true),
+            (target, target_is_host, false),
+        ] {
+            *address = match is_host {
+                true => batch.host(job, &[(*address, length)], is_source)?.start(),
+                false => job.live_address(*address)?,
             };
-            batch.arriving.push((live, length as usize));
-            live
-        } else {
-            job.live_address(*target)?
-        };
+        }
     }
-    let presets = [
-        (0, lend(&mut batch.buffers, Buffer::of_words(&targets))),
-        (1, lend(&mut batch.buffers, Buffer::of_words(&sources))),
-    ];
-    issue(job, &presets, batch)
+    batch.presets.point(0usize, Buffer::of_words(&targets));
+    batch.presets.point(1usize, Buffer::of_words(&sources));
+    batch.issue(job)
 }
 
 /// cuMemcpy3DBatchAsync: an array of structs.
@@ -119,14 +140,14 @@ pub(crate) fn boxes(job: &mut Job<'_, '_>) -> Played {
             }
         }
     }
-    let mut batch = begin(job, read, written)?;
+    let mut batch = Batch::new(job, read, written)?;
     for operation in operations.chunks_exact_mut(OPERATION_BYTES) {
         for (side, is_source) in [(SOURCE, true), (TARGET, false)] {
             operand(job, operation, side, is_source, &mut batch)?;
         }
     }
-    let presets = [(1, lend(&mut batch.buffers, Buffer::of(&operations)))];
-    issue(job, &presets, batch)
+    batch.presets.point(1usize, Buffer::of(&operations));
+    batch.issue(job)
 }
 
 fn kind_of(operation: &[u8], side: usize) -> u64 {
@@ -194,42 +215,16 @@ fn operand(
         set_word(operation, side + OPERAND, live);
         return Ok(());
     }
-    let length = volume(operation) as usize;
-    let rows = rows(operation, side);
-    let pinned = live_rows(job, &rows);
-    let bytes = batch.next(if is_source { length } else { 0 })?;
-    let pieces = match pinned {
-        Some(pieces) => {
-            let mut rest = bytes.as_slice();
-            for &(row, length) in pieces.iter().filter(|_| is_source) {
-                let (part, behind) = rest.split_at(length.min(rest.len()));
-                job.store_host(row, part);
-                rest = behind;
-            }
-            if let Some(((row, _), (live, _))) = rows.first().zip(pieces.first()) {
-                let shift = live.wrapping_sub(*row);
-                set_word(operation, side + OPERAND, recorded.wrapping_add(shift));
-            }
-            pieces
+    match batch.host(job, &rows(operation, side), is_source)? {
+        HostRows::Placed(_, moved) => {
+            set_word(operation, side + OPERAND, recorded.wrapping_add(moved));
         }
-        None => {
-            // Rows without gaps in memory of our own; zero means as wide and as high as the copy.
-            let live = lend(
-                &mut batch.buffers,
-                if is_source {
-                    Buffer::of(&bytes)
-                } else {
-                    Buffer::zeroed(length)
-                },
-            );
+        HostRows::Lent(live, _) => {
+            // Zero means as wide and as high as the copy.
             set_word(operation, side + OPERAND, live);
             set_word(operation, side + ROW_LENGTH, 0);
             set_word(operation, side + LAYER_HEIGHT, 0);
-            vec![(live, length)]
         }
-    };
-    if !is_source {
-        batch.arriving.extend(pieces);
     }
     Ok(())
 }
@@ -248,32 +243,6 @@ fn rows(operation: &[u8], side: usize) -> Vec<(u64, usize)> {
             (base.wrapping_add(offset), width as usize)
         })
         .collect()
-}
-
-/// Gets the host bytes of a batch; refuses absurd ones.
-fn begin(job: &mut Job<'_, '_>, read: u64, written: u64) -> Result<Batch, Skip> {
-    if read > LONGEST || written > LONGEST {
-        return skip("more host memory in one batch than replay provides");
-    }
-    Ok(Batch {
-        source: source_bytes(job, read)?,
-        ..Batch::default()
-    })
-}
-
-fn issue(job: &mut Job<'_, '_>, presets: &[(usize, u64)], batch: Batch) -> Played {
-    if job.current.is_captured {
-        return skip("batches of copies that are captured into a graph are not re-issued");
-    }
-    let mut frame: Frame = job.marshal(presets)?;
-    frame.buffers.extend(batch.buffers);
-    let result = job.issue(&frame)?;
-    if job.call.succeeded() && result == 0 && !batch.arriving.is_empty() {
-        job.player
-            .readbacks
-            .expect_pieces(job.call, job.function, batch.arriving);
-    }
-    job.conclude(frame, result)
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use cutape_format::{Call, layout::field};
 use cutape_registry::layout::{find_field, offset_of, size_of};
-use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning, Role};
+use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 
 use crate::api::INVALID_VALUE;
-use crate::buffer::{Buffer, lend, set_word, word};
+use crate::buffer::{Buffer, set_word, word};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
-use crate::issue::frame::Frame;
+use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::place::address::Found;
@@ -151,7 +151,7 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
     }
     let extent = extent(shape, &words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
-    let mut frame = Frame::default();
+    let mut presets = Presets::default();
     let mut arriving = Vec::new();
     let mut freed = false;
     for (side, is_source) in [(shape.source, true), (shape.target, false)] {
@@ -192,30 +192,14 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
             _ => side.device,
         };
         let rows = rows_at(side, &words, address, extent);
-        let is_captured = job.current.is_captured;
-        let pinned = match is_captured {
-            true => Some(job.graph_rows(&rows)?),
-            false => live_rows(job, &rows),
+        let bytes = match is_source {
+            true => Some(source_bytes(job, total)?),
+            false => None,
         };
-        let bytes = source_bytes(job, if is_source { total } else { 0 })?;
-        let pieces = match pinned {
-            Some(pieces) => {
-                let first = rows.first().zip(pieces.first());
-                let shift = first.map_or(0, |(row, piece)| piece.0.wrapping_sub(row.0));
-                set_word(&mut words, at, address.wrapping_add(shift));
-                for (&(row, length), part) in
-                    pieces.iter().zip(bytes.chunks(extent.0.max(1) as usize))
-                {
-                    job.store_host(row, crate::buffer::first(part, length));
-                }
-                pieces
-            }
-            None => {
-                // Rows without gaps in memory of our own.
-                let buffer = frame.lend(match is_source {
-                    true => Buffer::of(&bytes),
-                    false => Buffer::zeroed(total as usize),
-                });
+        let host = host_rows(job, &rows, bytes, &mut presets)?;
+        match host {
+            HostRows::Placed(_, moved) => set_word(&mut words, at, address.wrapping_add(moved)),
+            HostRows::Lent(buffer, _) => {
                 set_word(&mut words, at, buffer);
                 for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
                     set_word(&mut words, member, 0);
@@ -224,21 +208,14 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
                 if let Some(height) = side.height {
                     set_word(&mut words, height, extent.1);
                 }
-                vec![(buffer, total as usize)]
             }
-        };
-        // What is captured brings its bytes with each launch of the graph.
-        if !is_source && !is_captured {
-            arriving = pieces;
+        }
+        if !is_source {
+            arriving = host.pieces();
         }
     }
-    let description = frame.lend(Buffer::of(&words));
-    let mut marshalled = job.marshal(&[(0, description)])?;
-    marshalled.buffers.extend(frame.buffers);
-    if freed && job.call.result() == Some(INVALID_VALUE) {
-        return job.answer(marshalled, INVALID_VALUE);
-    }
-    finish(job, marshalled, 0, arriving)
+    presets.point(0usize, Buffer::of(&words));
+    finish(job, presets, freed, arriving)
 }
 
 /// Whether an address is one of device memory, as far as the replay knows.
@@ -324,23 +301,28 @@ pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
     members
 }
 
-/// Issues a copy; compares the host bytes that it brought, or waits for their arrival.
+/// Issues a copy, unless it named freed memory; compares the host bytes that it brought, or waits for
+/// their arrival.
 fn finish(
     job: &mut Job<'_, '_>,
-    frame: Frame,
-    position: usize,
+    presets: Presets,
+    named_freed: bool,
     arriving: Vec<(u64, usize)>,
 ) -> Played {
+    let mut frame = job.marshal(&presets.args)?;
+    frame.buffers.extend(presets.buffers);
+    if named_freed && job.call.result() == Some(INVALID_VALUE) {
+        return job.answer(frame, INVALID_VALUE);
+    }
     let result = job.issue(&frame)?;
-    if job.call.succeeded() && result == 0 && !arriving.is_empty() {
-        match job
-            .call
-            .leave
-            .and_then(|leave| leave.snapshot(position, field::HOST_BYTES))
-        {
+    // What is captured brings its bytes with each launch of the graph.
+    let is_captured = job.current.is_captured;
+    if job.call.succeeded() && result == 0 && !is_captured && !arriving.is_empty() {
+        let leave = job.call.leave;
+        match leave.and_then(|leave| leave.snapshot(0, field::HOST_BYTES)) {
             Some(expected) => {
                 let received = gather(&arriving);
-                job.compare_bytes(position, &expected, &received, None);
+                job.compare_bytes(0, &expected, &received, None);
             }
             None if job.traits.is_asynchronous => {
                 job.player
@@ -371,10 +353,58 @@ fn has_host_bytes(call: &Call<'_>) -> bool {
         .any(|capture| capture.field == field::HOST_BYTES)
 }
 
-/// Rows of pinned memory where they are at replay, if all of them are.
-pub(super) fn live_rows(player: &Player<'_>, rows: &[(u64, usize)]) -> Option<Vec<(u64, usize)>> {
-    let live = |&(row, length)| Some((player.live_host(row, length as u64)?, length));
-    rows.iter().map(live).collect()
+/// Where rows of host memory are at replay.
+pub(super) enum HostRows {
+    /// Each of them, and how far from where it was.
+    Placed(Vec<(u64, usize)>, u64),
+    /// Without gaps in memory of our own: address, bytes.
+    Lent(u64, usize),
+}
+
+impl HostRows {
+    pub(super) fn start(&self) -> u64 {
+        match self {
+            Self::Placed(rows, _) => rows.first().map_or(0, |row| row.0),
+            Self::Lent(address, _) => *address,
+        }
+    }
+
+    pub(super) fn pieces(&self) -> Vec<(u64, usize)> {
+        match self {
+            Self::Placed(rows, _) => rows.clone(),
+            &Self::Lent(address, length) => vec![(address, length)],
+        }
+    }
+}
+
+/// Finds where rows of host memory are, or lends memory for them, and puts the bytes there that the
+/// copy reads, if it does.
+pub(super) fn host_rows(
+    job: &mut Job<'_, '_>,
+    rows: &[(u64, usize)],
+    bytes: Option<Vec<u8>>,
+    presets: &mut Presets,
+) -> Result<HostRows, Skip> {
+    let live = |&(row, length)| Some((job.live_host(row, length as u64)?, length));
+    let placed = match job.current.is_captured {
+        true => Some(job.graph_rows(rows)?),
+        false => rows.iter().map(live).collect::<Option<Vec<_>>>(),
+    };
+    let Some(placed) = placed else {
+        let length = rows.iter().map(|row| row.1).sum();
+        let buffer = bytes.map_or_else(|| Buffer::zeroed(length), |bytes| Buffer::of(&bytes));
+        return Ok(HostRows::Lent(presets.lend(buffer), length));
+    };
+    let bytes = bytes.unwrap_or_default();
+    let mut rest = &bytes[..];
+    for &(row, length) in &placed {
+        let (part, behind) = rest.split_at(length.min(rest.len()));
+        job.store_host(row, part);
+        rest = behind;
+    }
+    let first = rows.first().zip(placed.first());
+    let moved = first.map_or(0, |(row, live)| live.0.wrapping_sub(row.0));
+    Ok(HostRows::Placed(placed, moved))
 }
 
 /// The bytes that a copy reads from host memory, rows without gaps.
@@ -404,57 +434,33 @@ pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>,
 
 /// cuMemcpy, cuMemcpyAsync.
 pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
-    let length = job.call.argument_named("ByteCount").unwrap_or(0);
-    let mut presets = Vec::new();
-    let mut buffers = Vec::new();
+    let Family::Copy(CopyOp::Unified(transfer)) = job.function.family else {
+        return job.plain();
+    };
+    let length = job.call.argument(usize::from(transfer.bytes));
+    let mut presets = Presets::default();
     let mut arriving = Vec::new();
-    for (position, param) in job.function.params.iter().enumerate() {
-        let is_source = match param.role {
-            Role::DeviceRead(_) => true,
-            Role::DeviceWrite(_) => false,
-            _ => continue,
-        };
-        let address = job.call.argument(position);
+    let mut freed = false;
+    for (position, is_source) in [(transfer.source, true), (transfer.target, false)] {
+        let address = job.call.argument(usize::from(position));
         if address == 0 || length == 0 || !is_host(job, address, is_source) {
+            freed |= job.is_freed(address, length);
             continue;
         }
         if length > LONGEST {
             return skip("more host memory in one copy than replay provides");
         }
-        let bytes = source_bytes(job, if is_source { length } else { 0 })?;
-        let is_captured = job.current.is_captured;
-        let kept = match is_captured {
-            true => Some(job.graph_host(address, length)?),
-            false => job.live_host(address, length),
+        let bytes = match is_source {
+            true => Some(source_bytes(job, length)?),
+            false => None,
         };
-        let live = match kept {
-            Some(live) => {
-                job.store_host(live, &bytes);
-                live
-            }
-            None => {
-                let buffer = match is_source {
-                    true => Buffer::of(&bytes),
-                    false => Buffer::zeroed(length as usize),
-                };
-                lend(&mut buffers, buffer)
-            }
-        };
-        presets.push((position, live));
-        if !is_source && !is_captured {
-            arriving.push((live, length as usize));
+        let host = host_rows(job, &[(address, length as usize)], bytes, &mut presets)?;
+        presets.set(position, host.start());
+        if !is_source {
+            arriving = host.pieces();
         }
     }
-    let mut frame = job.marshal(&presets)?;
-    frame.buffers.extend(buffers);
-    let freed = [0, 1].into_iter().any(|position| {
-        presets.iter().all(|preset| preset.0 != position)
-            && job.is_freed(job.call.argument(position), length)
-    });
-    if freed && job.call.result() == Some(INVALID_VALUE) {
-        return job.answer(frame, INVALID_VALUE);
-    }
-    finish(job, frame, 0, arriving)
+    finish(job, presets, freed, arriving)
 }
 
 #[cfg(test)]

@@ -38,11 +38,11 @@ pub(crate) struct Parameters {
 impl Parameters {
     /// After the launch: the driver has copied the parameters when it returns.
     #[inline]
-    fn release(self, player: &mut Player<'_>) {
+    fn release(&mut self, player: &mut Player<'_>) {
         // What is going to be repeated keeps its memory.
         if let Some(recorder) = &mut player.issuer.recorder {
-            recorder.keep(self.into_buffers());
-        } else if let Some((_, prepared)) = self.given {
+            recorder.keep(std::mem::take(self).into_buffers());
+        } else if let Some((_, prepared)) = self.given.take() {
             player.issuer.kernels.take_back(prepared);
         }
     }

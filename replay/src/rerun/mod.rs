@@ -15,20 +15,19 @@ pub(crate) mod steps;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use cutape_format::Call;
-use cutape_registry::{Family, Function, Kind, VirtualMemoryOp};
+use cutape_registry::{Family, Kind, VirtualMemoryOp};
 use serde::{Deserialize, Serialize};
 
-use crate::api::result_name;
+use crate::api::{Code, result_name};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::guard::position::Position;
 use crate::issue::current::Decoded;
 use crate::issue::player::Player;
-use crate::plan::function_of;
 use crate::play::play;
 use crate::report::{Report, Skipped, tally};
 
@@ -91,6 +90,12 @@ pub struct Outcome {
     pub notes: BTreeMap<String, u64>,
 }
 
+impl Outcome {
+    fn note(&mut self, text: impl Into<String>) {
+        *self.notes.entry(text.into()).or_default() += 1;
+    }
+}
+
 /// A measured subject and its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
@@ -125,7 +130,6 @@ pub(crate) struct Rerun {
     measure: Measure,
     position: Arc<Position>,
     pub(crate) outcome: Outcome,
-    functions: HashMap<u16, Option<&'static Function>>,
     /// Mapped pieces of reservations: recorded address, bytes.
     mapped: BTreeMap<u64, u64>,
     begun: bool,
@@ -151,6 +155,11 @@ fn cannot(why: String) -> Error {
     Error::Measure { why }
 }
 
+/// What the driver returned instead of success.
+fn returned(what: impl Display) -> impl Fn(Code) -> Error {
+    move |code| cannot(format!("{what} returned {}", result_name(code)))
+}
+
 impl Rerun {
     pub(crate) fn new(job: Job, measure: Measure, position: Arc<Position>) -> Self {
         Self {
@@ -159,7 +168,6 @@ impl Rerun {
             measure,
             position,
             outcome: Outcome::default(),
-            functions: HashMap::new(),
             mapped: BTreeMap::new(),
             begun: false,
             snapshot: None,
@@ -188,7 +196,7 @@ impl Rerun {
     ) -> Result<(), Error> {
         let call = &next.call;
         let wanted = self.job.calls.contains(&call.index);
-        let once = match self.function(call) {
+        let once = match next.function {
             Some(function) if self.begun && call.succeeded() && ends_something(function) => {
                 let reason = "it ends what measured calls may use";
                 tally(
@@ -217,7 +225,7 @@ impl Rerun {
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
                 play(player, next)?;
-                self.follow_mappings(call);
+                self.follow_mappings(next);
             }
         }
         self.done_with(player, wanted)
@@ -269,10 +277,10 @@ impl Rerun {
         let call = &next.call;
         if !self.job.calls.contains(&call.index) {
             play(player, next)?;
-            self.follow_mappings(call);
+            self.follow_mappings(next);
             return Ok(());
         }
-        let once = match self.function(call) {
+        let once = match next.function {
             Some(function) => why_once(call, function),
             None => Some("this build does not know the function"),
         };
@@ -316,7 +324,7 @@ impl Rerun {
             None => None,
         };
         if let Some(note) = replaced.as_ref().and_then(|replaced| replaced.note.clone()) {
-            *self.outcome.notes.entry(note).or_default() += 1;
+            self.outcome.note(note);
         }
         let snapshot = match snapshot {
             Some(snapshot) => {
@@ -399,7 +407,7 @@ impl Rerun {
                     "call {call}: the recorded kernel itself writes other bytes each time to the memory at {:#x}",
                     piece.region.recorded
                 );
-                *self.outcome.notes.entry(note).or_default() += 1;
+                self.outcome.note(note);
             }
             self.outcome.mismatches.push(Differing {
                 call,
@@ -421,24 +429,17 @@ impl Rerun {
         snapshot: Option<&Snapshot>,
     ) -> Result<(), Error> {
         let api = &player.api;
-        let answered = |what: &'static str| {
-            move |code| cannot(format!("{what} returned {}", result_name(code)))
-        };
-        let before = api.current_context().map_err(answered("cuCtxGetCurrent"))?;
+        let before = api.current_context().map_err(returned("cuCtxGetCurrent"))?;
         if let Some(snapshot) = snapshot {
             // The legacy default stream.
             snapshot.restore(api, 0).map_err(cannot)?;
         }
-        api.synchronize().map_err(answered("cuCtxSynchronize"))?;
+        api.synchronize().map_err(returned("cuCtxSynchronize"))?;
         let mut current = before;
         steps::issue(api, steps, &mut current, &self.position).map_err(cannot)?;
-        api.synchronize().map_err(|code| {
-            cannot(format!(
-                "cuCtxSynchronize after a repeated launch returned {}",
-                result_name(code)
-            ))
-        })?;
-        api.set_current(before).map_err(answered("cuCtxSetCurrent"))
+        let synchronized = api.synchronize();
+        synchronized.map_err(returned("cuCtxSynchronize after a repeated launch"))?;
+        api.set_current(before).map_err(returned("cuCtxSetCurrent"))
     }
 
     fn measure(
@@ -453,7 +454,7 @@ impl Rerun {
         let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
         if !work.is_busy_before() {
             let note = "the device has no room for scratch memory: times on its clock include the time that the host takes to enqueue the calls";
-            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+            self.outcome.note(note);
         }
         let measured = (self.measure)(subject, &mut work);
         // After a failure the context may be unusable, and the process ends anyway.
@@ -521,11 +522,11 @@ impl Rerun {
         let snapshot = Snapshot::take(&player.api, regions).map_err(cannot)?;
         if player.handles.any_array() {
             let note = "arrays (of textures and surfaces) are not restored";
-            *self.outcome.notes.entry(note.to_owned()).or_default() += 1;
+            self.outcome.note(note);
         }
         for line in &snapshot.unreadable {
             let note = format!("memory that is not restored: {line}");
-            *self.outcome.notes.entry(note).or_default() += 1;
+            self.outcome.note(note);
         }
         self.snapshot = Some(snapshot);
         Ok(())
@@ -551,38 +552,22 @@ impl Rerun {
         contexts.remove(&0);
         for context in contexts {
             let waited = api.set_current(context).and_then(|()| api.synchronize());
-            waited.map_err(|code| {
-                cannot(format!(
-                    "cuCtxSynchronize before call {call} returned {}",
-                    result_name(code)
-                ))
-            })?;
+            waited.map_err(returned(format!("cuCtxSynchronize before call {call}")))?;
         }
-        if before != 0
-            && let Err(code) = api.set_current(before)
-        {
-            return Err(cannot(format!(
-                "cuCtxSetCurrent returned {}",
-                result_name(code)
-            )));
+        match before {
+            0 => Ok(()),
+            _ => api.set_current(before).map_err(returned("cuCtxSetCurrent")),
         }
-        Ok(())
-    }
-
-    fn function(&mut self, call: &Call<'_>) -> Option<&'static Function> {
-        *self
-            .functions
-            .entry(call.signature.id)
-            .or_insert_with(|| function_of(call))
     }
 
     /// Tracks what is mapped into reservations, which the table of ranges does not have.
-    fn follow_mappings(&mut self, call: &Call<'_>) {
+    fn follow_mappings(&mut self, next: &Decoded<'_>) {
+        let call = &next.call;
         if !call.succeeded() {
             return;
         }
         let (start, length) = (call.argument(0), call.argument(1));
-        match self.function(call).map(|function| function.family) {
+        match next.function.map(|function| function.family) {
             Some(Family::VirtualMemory(VirtualMemoryOp::Map { .. })) => {
                 self.mapped.insert(start, length);
             }
