@@ -36,6 +36,9 @@ use crate::schedule::running::{Running, start};
 const BATCH: usize = 1024;
 /// Calls that are read and not taken by a thread before the reader waits.
 const READ_AHEAD: usize = 4096;
+/// In lockstep nothing comes between calls of one thread that wait for no other: so many are played
+/// before the player is given back, and before threads that wait for them are looked at.
+const TOGETHER: usize = 16;
 /// How many calls before its turn a thread is woken.
 const EARLY: u64 = 64;
 
@@ -421,47 +424,72 @@ impl<'t> Shared<'t> {
         let mut table = self.lock();
         while let Some((mut calls, found)) = self.next_calls(table, thread, &mut wakes) {
             table = found;
-            for next in &mut calls {
+            let mut at = 0;
+            while let Some(next) = calls.get_mut(at) {
                 let Some(mut ready) = self.wait_for_turn(table, thread, next, &mut wakes) else {
                     return;
                 };
                 let mut rerun = ready.rerun.take();
                 let mut player = self.take(ready, thread, &mut wakes);
                 player.lease = lease.take();
-                let decoded = &next.1;
-                play::begin(&mut player, decoded);
-                let outcome = match &mut rerun {
-                    Some(rerun) => rerun.play(&mut player, decoded),
-                    None => play::play(&mut player, decoded),
-                };
-                play::end(&mut player, &decoded.call);
+                let following = calls[at + 1..].iter().take(TOGETHER - 1);
+                let follows = |next: &&Next<'t>| !self.overlapping && next.0.is_empty();
+                let end = at + 1 + following.take_while(follows).count();
+                let (begin, mut outcome) = (at, Ok(()));
+                for (_, decoded) in &calls[begin..end] {
+                    outcome = self.play_one(&mut player, &mut rerun, decoded);
+                    at += 1;
+                    if outcome.is_err() || self.is_over(&player) {
+                        break;
+                    }
+                }
                 lease = player.lease.take();
                 table = self.lock();
-                if rerun.is_some() {
-                    table.rerun = rerun;
-                }
-                self.is_done(&mut table, (thread, player), outcome, &mut wakes);
+                table.rerun = rerun;
+                let played = (thread, (at - begin) as u64);
+                self.are_done(&mut table, played, player, outcome, &mut wakes);
             }
             table.spent.push(calls);
         }
     }
 
-    /// A call of a thread is done, which gives the player back.
-    fn is_done(
+    #[inline]
+    fn play_one(
+        &self,
+        player: &mut Player<'t>,
+        rerun: &mut Option<Box<Rerun>>,
+        decoded: &Decoded<'t>,
+    ) -> Result<(), Error> {
+        play::begin(player, decoded);
+        let outcome = match rerun {
+            Some(rerun) => rerun.play(player, decoded),
+            None => play::play(player, decoded),
+        };
+        play::end(player, &decoded.call);
+        let done = &self.position.done;
+        done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        outcome
+    }
+
+    fn is_over(&self, player: &Player<'t>) -> bool {
+        player.report.divergence_count > 0 && !self.keep_going
+    }
+
+    /// Calls of a thread are done, which gives the player back.
+    fn are_done(
         &self,
         table: &mut Table<'t>,
-        (thread, player): (usize, Box<Player<'t>>),
+        (thread, played): (usize, u64),
+        player: Box<Player<'t>>,
         outcome: Result<(), Error>,
         wakes: &mut Wakes,
     ) {
-        table.over |= player.report.divergence_count > 0 && !self.keep_going;
+        table.over |= self.is_over(&player);
         table.player = Some(player);
         if let Err(error) = outcome {
             table.error.get_or_insert(error);
             table.over = true;
         }
-        let done = &self.position.done;
-        done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if self.overlapping {
             self.position.leaves(thread);
         }
@@ -469,7 +497,7 @@ impl<'t> Shared<'t> {
             return self.wake_all();
         }
         let state = &mut table.threads[thread];
-        state.done += 1;
+        state.done += played;
         if state.alarm.is_some_and(|alarm| state.done >= alarm) {
             table.ring(thread, self.early(), wakes);
         }
