@@ -7,7 +7,7 @@ use crate::layout::{CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH};
 
 /// Where the chunk begins: behind the file head.
 pub const CONTROL_POSITION: u64 = FILE_HEAD_LENGTH as u64;
-/// Its length, head included. Chunks of earlier recorders are longer, with other things behind the
+/// Its length, head included. Chunks of earlier recorders are longer and hold more behind the
 /// number.
 pub const CONTROL_LENGTH: usize = 4096;
 /// Where the number is in the chunk, which recorder and reader map as an atomic.

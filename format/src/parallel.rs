@@ -67,8 +67,8 @@ pub(crate) fn processors() -> usize {
 }
 
 /// Does `work` on each job, on all processors, and gives the results to `take` in the order of the
-/// jobs. At most four results a processor wait to be taken. The first error of `take` ends it, once
-/// the jobs that were to become these results are done.
+/// jobs. At most four jobs a processor are queued or wait to be taken. The first error of `take`
+/// ends it; jobs that are queued by then are still done.
 pub(crate) fn for_each_ordered<T: Send, R: Send, E>(
     mut jobs: impl Iterator<Item = T>,
     work: impl Fn(T) -> R + Sync,
