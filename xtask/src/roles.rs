@@ -1,6 +1,6 @@
 //! The language of roles in `registry/semantics` (grammar: `registry/README.md`).
 
-use crate::kinds::{handle_kind, is_address, known_kind};
+use crate::kinds::{camel, handle_kind, is_address, known_kind};
 use crate::members::Facts;
 use crate::signatures::{Function, Shape, Types, pointee};
 
@@ -18,30 +18,25 @@ pub(crate) struct Role {
 ///
 /// `lenient`: the function is not replayed, so a pointer needs no role.
 pub(crate) fn default_role(types: &Types<'_>, c_type: &str, lenient: bool) -> Result<Role, String> {
-    let role = |words: &str, rust: String| Role {
+    let role = |words: &str, rust: &str| Role {
         words: words.to_owned(),
-        rust,
+        rust: format!("Role::{rust}"),
         may_differ: false,
     };
     if let Some(kind) = handle_kind(types, c_type) {
-        return Ok(role(
-            &format!("use {}", kind.role),
-            format!("Role::Use(Kind::{})", kind.variant()),
-        ));
+        let words = format!("use {}", kind.role);
+        return Ok(role(&words, &format!("Use(Kind::{})", kind.variant())));
     }
     if is_address(c_type) {
-        return Ok(role(
-            "device read 0",
-            "Role::DeviceRead(Length::Fixed(0))".to_owned(),
-        ));
+        return Ok(role("device read 0", "DeviceRead(Length::Fixed(0))"));
     }
     match types.shape(c_type) {
-        Some(Shape::Callback) => Ok(role("callback", "Role::Callback".to_owned())),
-        Some(Shape::Pointer) if lenient => Ok(role("pointer", "Role::Pointer".to_owned())),
+        Some(Shape::Callback) => Ok(role("callback", "Callback")),
+        Some(Shape::Pointer) if lenient => Ok(role("pointer", "Pointer")),
         Some(Shape::Pointer) => Err(format!(
             "a {c_type} needs a role in a plain or override function"
         )),
-        Some(_) => Ok(role("value", "Role::Value".to_owned())),
+        Some(_) => Ok(role("value", "Value")),
         None => Err(format!("unknown C type {c_type}")),
     }
 }
@@ -112,13 +107,9 @@ impl Reader<'_> {
         let (verb, rest) = body.split_once(' ').unwrap_or((body, ""));
         let is_pointer = self.c_type.ends_with('*');
         let rust = match (verb, rest) {
-            ("value", "") => "Role::Value".to_owned(),
-            ("string", "") => "Role::String".to_owned(),
-            ("image", "") => "Role::Image".to_owned(),
-            ("callback", "") => "Role::Callback".to_owned(),
-            ("pointer", "") => "Role::Pointer".to_owned(),
-            ("out", "string") => "Role::OutString".to_owned(),
-            ("host", "address") => "Role::HostAddress".to_owned(),
+            ("value" | "string" | "image" | "callback" | "pointer", "")
+            | ("out", "string")
+            | ("host", "address") => format!("Role::{}", camel(body)),
             ("text", length) => format!("Role::Text({})", self.length(length, 1)?),
             ("host", rest) => self.memory("Host", rest)?,
             ("device", rest) => self.memory("Device", rest)?,
@@ -146,12 +137,11 @@ impl Reader<'_> {
         let (way, length) = rest
             .split_once(' ')
             .ok_or("needs `read` or `write` and a length")?;
-        let way = match way {
-            "read" => "Read",
-            "write" => "Write",
-            _ => return Err("needs `read` or `write`".to_owned()),
-        };
-        Ok(format!("Role::{side}{way}({})", self.length(length, 1)?))
+        if !matches!(way, "read" | "write") {
+            return Err("needs `read` or `write`".to_owned());
+        }
+        let length = self.length(length, 1)?;
+        Ok(format!("Role::{side}{}({length})", camel(way)))
     }
 
     /// Empty (one element), `[n]` (elements), `n bytes`, or `by P` (the value of the attribute in
@@ -208,16 +198,12 @@ impl Reader<'_> {
         let kind =
             known_kind(kind).ok_or_else(|| format!("no kind of object is called {kind:?}"))?;
         let has_parent = rest.contains(" of ");
+        let role = format!("Role::{}", camel(verb));
         match (verb, count, has_parent) {
-            ("use", None, false) => Ok(format!("Role::Use(Kind::{kind})")),
-            ("use", Some(count), false) => Ok(format!("Role::UseMany(Kind::{kind}, {count})")),
-            ("destroy", None, false) => Ok(format!("Role::Destroy(Kind::{kind})")),
-            ("make", None, _) => Ok(format!("Role::Make(Kind::{kind}, {parent})")),
-            ("find", None, _) => Ok(format!("Role::Find(Kind::{kind}, {parent})")),
-            ("find", Some(count), _) => {
-                Ok(format!("Role::FindMany(Kind::{kind}, {parent}, {count})"))
-            }
-            ("get", None, false) => Ok(format!("Role::Get(Kind::{kind})")),
+            ("use" | "destroy" | "get", None, false) => Ok(format!("{role}(Kind::{kind})")),
+            ("use", Some(count), false) => Ok(format!("{role}Many(Kind::{kind}, {count})")),
+            ("make" | "find", None, _) => Ok(format!("{role}(Kind::{kind}, {parent})")),
+            ("find", Some(count), _) => Ok(format!("{role}Many(Kind::{kind}, {parent}, {count})")),
             _ => Err(format!("`{verb}` takes no parent or no count here")),
         }
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::Failure;
 use crate::members::{ATTRIBUTES, Facts, SEMANTICS, STRUCTS};
 use crate::roles::{self, Role};
-use crate::signatures::{Function, Shape, Signatures, Types};
+use crate::signatures::{Function, Shape, Signatures, Types, without_per_thread};
 use crate::{families, files};
 
 const KINDS: &str = "kinds.toml";
@@ -256,11 +256,7 @@ pub(crate) fn join(
 /// The names whose entry may describe a symbol, nearest first.
 fn candidates(function: &Function) -> impl Iterator<Item = &str> {
     let name = function.name.as_str();
-    let without_thread = name
-        .strip_suffix("_ptsz")
-        .or_else(|| name.strip_suffix("_ptds"))
-        .unwrap_or(name);
-    [name, without_thread, function.base.as_str()].into_iter()
+    [name, without_per_thread(name), function.base.as_str()].into_iter()
 }
 
 /// Whether an entry describes a variant, too: one with the same parameter names, or any if the

@@ -7,12 +7,15 @@ use serde::Deserialize;
 
 use crate::{Failure, files};
 
+/// The symbol without `_ptsz` or `_ptds`, the suffixes of per-thread variants.
+pub(crate) fn without_per_thread(symbol: &str) -> &str {
+    let plain = symbol.strip_suffix("_ptsz");
+    plain.or(symbol.strip_suffix("_ptds")).unwrap_or(symbol)
+}
+
 /// The documented name: without `_ptsz`/`_ptds` and without `_vN`.
 pub(crate) fn base_name(symbol: &str) -> &str {
-    let name = symbol
-        .strip_suffix("_ptsz")
-        .or_else(|| symbol.strip_suffix("_ptds"))
-        .unwrap_or(symbol);
+    let name = without_per_thread(symbol);
     match name.rsplit_once("_v") {
         Some((base, version))
             if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) =>

@@ -9,6 +9,7 @@ use super::Input;
 use crate::Failure;
 use crate::files;
 use crate::semantics::{Class, Rule, word};
+use crate::signatures::without_per_thread;
 
 /// The folder of the rule pages; it holds nothing else.
 const FOLDER: &str = "docs/rules";
@@ -107,11 +108,8 @@ pub(super) fn not_replayed(input: &Input<'_>) -> (String, String) {
         let _ = write!(text, "\n## {}{rest}\n\n{what}\n\n", first.to_uppercase());
         for (section, names) in sections {
             let is_variant = |name: &str| {
-                let of = |suffix| {
-                    name.strip_suffix(suffix)
-                        .is_some_and(|base| names.contains(&base))
-                };
-                of("_ptsz") || of("_ptds")
+                let plain = without_per_thread(name);
+                plain != name && names.contains(&plain)
             };
             let listed: Vec<String> = names
                 .iter()
