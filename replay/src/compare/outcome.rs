@@ -1,14 +1,13 @@
 //! After a call: compares its results, and notes the objects and memory that it made or ended.
 
-use cutape_format::{Bytes, layout::field};
+use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, Key, Resolved};
-use crate::issue::length::length_of;
-use crate::issue::length::made_length;
+use crate::issue::length::{length_of, made_length};
 use crate::issue::player::{Job, Played, Player};
 use crate::overrides;
 use crate::place::address::{Range, Way};
@@ -16,6 +15,8 @@ use crate::report::{Translated, What};
 
 /// Addresses that are listed in the report as translated.
 const TRANSLATED_KEPT: usize = 10_000;
+/// Why the memory of allocation nodes is elsewhere.
+pub(crate) const OF_GRAPH: &str = "the driver places the memory of graphs";
 /// Bytes lent to copies to the host that no call proves complete, before they are given up.
 const LENT_LIMIT: usize = 1 << 30;
 
@@ -103,31 +104,27 @@ impl<'t> Job<'_, 't> {
     fn take(&mut self, frame: &Frame, place: &Place, context: u64) {
         let position = place.position;
         match place.expect {
-            Expect::Made(kind, parent) | Expect::Found(kind, parent) => {
-                if kind == Kind::Device {
-                    if let Some(recorded) = self.call.out(position) {
-                        let live = number(&frame.received(place));
-                        self.got(position, kind, recorded, live);
-                    }
-                    return;
+            Expect::Made(kind @ Kind::Device, _)
+            | Expect::Found(kind @ Kind::Device, _)
+            | Expect::Got(kind) => {
+                if let Some(recorded) = self.call.out(position) {
+                    let live = number(&frame.received(place));
+                    self.got(position, kind, recorded, live);
                 }
+            }
+            Expect::Made(kind, parent) | Expect::Found(kind, parent) => {
                 let found = matches!(place.expect, Expect::Found(..));
                 let Some(recorded) = self.call.out_bytes(position) else {
                     return;
                 };
                 let size = handle_size(kind);
                 let parent = self.parent_key(parent);
+                let belongs = Belongs { parent, context };
                 let received = frame.received(place);
                 for (recorded, live) in recorded.chunks_exact(size).zip(received.chunks_exact(size))
                 {
                     let (recorded, live) = (number(recorded), number(live));
-                    self.made(frame, (kind, recorded), live, parent, context, found);
-                }
-            }
-            Expect::Got(kind) => {
-                if let Some(recorded) = self.call.out(position) {
-                    let live = number(&frame.received(place));
-                    self.got(position, kind, recorded, live);
+                    self.made(frame, (kind, recorded), live, belongs, found);
                 }
             }
             Expect::Value => self.compare_out(position, &frame.received(place)),
@@ -140,34 +137,25 @@ impl<'t> Job<'_, 't> {
                 }
             }
             Expect::DriverString => self.take_driver_string(position, frame, place),
-            Expect::Bytes => {
-                let expected = self
-                    .call
-                    .leave
-                    .and_then(|leave| leave.snapshot(position, field::POINTEE));
-                match expected {
-                    Some(expected) => {
-                        let received = frame.received(place);
-                        self.compare_bytes(position, &expected, &received, None);
-                    }
-                    None => self.player.readbacks.expect(
-                        self.call,
-                        self.function,
-                        place.address,
-                        place.length,
-                    ),
+            Expect::Bytes => match self.returned(position, field::POINTEE) {
+                Some(expected) => {
+                    let received = frame.received(place);
+                    self.compare_bytes(position, &expected, &received, None);
                 }
-            }
+                None => self.player.readbacks.expect(
+                    self.call,
+                    self.function,
+                    place.address,
+                    place.length,
+                ),
+            },
             Expect::Ignore => {}
         }
     }
 
     fn take_driver_string(&mut self, position: usize, frame: &Frame, place: &Place) {
-        let expected = self
-            .call
-            .leave
-            .and_then(|leave| leave.snapshot(position, field::TEXT));
-        let Some(Bytes::Inline(expected)) = expected.map(|capture| capture.bytes) else {
+        let expected = self.returned(position, field::TEXT);
+        let Some(expected) = expected.and_then(|snapshot| snapshot.bytes.inline()) else {
             return;
         };
         let pointer = number(&frame.received(place)) as *const libc::c_char;
@@ -197,25 +185,14 @@ impl<'t> Job<'_, 't> {
     }
 
     /// Notes a new or found object.
-    #[allow(clippy::too_many_arguments)]
-    fn made(
-        &mut self,
-        frame: &Frame,
-        key: Key,
-        live: u64,
-        parent: Option<Key>,
-        context: u64,
-        found: bool,
-    ) {
+    fn made(&mut self, frame: &Frame, key: Key, live: u64, mut belongs: Belongs, found: bool) {
         let (kind, recorded) = key;
         if kind.is_address() {
-            return self.add_range(frame, key, live, parent, context);
+            return self.add_range(frame, key, live, belongs);
         }
-        let global = matches!(
-            kind,
-            Kind::Context | Kind::Library | Kind::Kernel | Kind::Allocation
-        );
-        let context = if global { 0 } else { context };
+        if let Kind::Context | Kind::Library | Kind::Kernel | Kind::Allocation = kind {
+            belongs.context = 0;
+        }
         if recorded == 0 {
             return;
         }
@@ -224,7 +201,7 @@ impl<'t> Job<'_, 't> {
                 "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
             );
         }
-        let (belongs, site) = (Belongs { parent, context }, self.site());
+        let site = self.site();
         if found {
             self.handles.find(key, Some(live), belongs, site);
         } else {
@@ -233,14 +210,12 @@ impl<'t> Job<'_, 't> {
     }
 
     /// Notes memory, also in the report.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn add_range(
         &mut self,
         frame: &Frame,
         (kind, start): Key,
         live: u64,
-        owner: Option<Key>,
-        context: u64,
+        belongs: Belongs,
     ) {
         if start == 0 {
             return;
@@ -268,11 +243,30 @@ impl<'t> Job<'_, 't> {
             .ranges
             .at(start)
             .is_some_and(|known| known.live == live && known.length == length);
-        if start != live && !known && self.report.translated.len() < TRANSLATED_KEPT {
+        if start != live && !known {
             let reason = frame.refusal.clone().unwrap_or_else(|| match of_graph {
-                true => "the driver places the memory of graphs".to_owned(),
+                true => OF_GRAPH.to_owned(),
                 false => why_translated(kind).to_owned(),
             });
+            self.note_translated((start, length, live), reason);
+        }
+        let mut range = self.range(kind, start, length, live);
+        range.way = frame.way.unwrap_or(Way::Plain);
+        range.context = match kind {
+            Kind::Reservation => 0,
+            _ => belongs.context,
+        };
+        range.owner = belongs.parent;
+        self.ranges.insert(range);
+    }
+
+    /// Lists memory that is not where it was, in the report.
+    pub(crate) fn note_translated(
+        &mut self,
+        (start, length, live): (u64, u64, u64),
+        reason: String,
+    ) {
+        if self.report.translated.len() < TRANSLATED_KEPT {
             self.player.report.translated.push(Translated {
                 call: self.call.index,
                 function: self.function.name.to_owned(),
@@ -282,15 +276,6 @@ impl<'t> Job<'_, 't> {
                 reason,
             });
         }
-        let mut range = self.range(kind, start, length, live);
-        range.way = frame.way.unwrap_or(Way::Plain);
-        range.context = if kind == Kind::Reservation {
-            0
-        } else {
-            context
-        };
-        range.owner = owner;
-        self.ranges.insert(range);
     }
 
     /// Memory that the call made or found.
@@ -311,7 +296,6 @@ impl<'t> Job<'_, 't> {
     }
 
     /// Checks that a handle that the driver returned is the object of the recording.
-    #[allow(clippy::too_many_arguments)]
     fn got(&mut self, position: usize, kind: Kind, recorded: u64, live: u64) {
         let expected = match self.handles.resolve(kind, recorded) {
             // One without a counterpart cannot be compared.

@@ -8,6 +8,7 @@ use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
 use crate::issue::player::{Job, Player};
+use crate::place::address::Found;
 use crate::plan::poisons_context;
 use crate::report::{Divergence, What};
 
@@ -53,6 +54,11 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 }
 
 impl<'t> Job<'_, 't> {
+    /// A snapshot that was recorded after the call.
+    pub(crate) fn returned(&self, position: usize, name: u8) -> Option<Snapshot<'t>> {
+        self.call.leave?.snapshot(position, name)
+    }
+
     /// The bytes of a snapshot that was recorded before the call.
     pub(crate) fn piece(&self, position: usize, name: u8) -> Option<Vec<u8>> {
         match self.payload(&self.call.snapshot(position, name)?) {
@@ -315,13 +321,11 @@ impl<'t> Player<'t> {
 
     fn range_text(&self, address: u64) -> Option<String> {
         match self.ranges.find(address) {
-            crate::place::address::Found::Live(range, offset) => {
+            Found::Live(range, offset) => {
                 Some(format!("byte {offset} of memory {}", range.describe()))
             }
-            crate::place::address::Found::Freed(range) => {
-                Some(format!("in memory {}", range.describe()))
-            }
-            crate::place::address::Found::Unknown => None,
+            Found::Freed(range) => Some(format!("in memory {}", range.describe())),
+            Found::Unknown => None,
         }
     }
 

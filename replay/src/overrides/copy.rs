@@ -318,8 +318,7 @@ fn finish(
     // What is captured brings its bytes with each launch of the graph.
     let is_captured = job.current.is_captured;
     if job.call.succeeded() && result == 0 && !is_captured && !arriving.is_empty() {
-        let leave = job.call.leave;
-        match leave.and_then(|leave| leave.snapshot(0, field::HOST_BYTES)) {
+        match job.returned(0, field::HOST_BYTES) {
             Some(expected) => {
                 let received = gather(&arriving);
                 job.compare_bytes(0, &expected, &received, None);

@@ -14,14 +14,13 @@ use cutape_registry::{
 use std::mem::offset_of;
 
 use crate::buffer::{Buffer, first, lend, number, set_word, word};
+use crate::compare::outcome::OF_GRAPH;
 use crate::compare::received::read_memory;
 use crate::issue::handles::Belongs;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::structs::member;
 use crate::overrides::{callback, copy, launch};
-use crate::place::address::{Range, Way};
-use crate::report::Translated;
 
 /// What a struct describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,38 +327,17 @@ fn allocated(job: &mut Job<'_, '_>, position: usize, begin: usize, returned: &[u
         return;
     }
     if start != live {
-        job.player.report.translated.push(Translated {
-            call: job.call.index,
-            function: job.function.name.to_owned(),
-            recorded: start,
-            replayed: live,
-            length,
-            reason: "the driver places the memory of graphs".to_owned(),
-        });
+        job.note_translated((start, length, live), OF_GRAPH.to_owned());
     }
-    let context = job.api.current_context().unwrap_or(0);
-    job.player.ranges.insert(Range {
-        start,
-        length,
-        live,
-        kind: Kind::Memory,
-        way: Way::Plain,
-        context,
-        owner: None,
-        made: job.call.index,
-        made_by: job.function,
-        ended: None,
-        flags: 0,
-    });
+    let mut range = job.range(Kind::Memory, start, length, live);
+    range.context = job.api.current_context().unwrap_or(0);
+    job.ranges.insert(range);
 }
 
 /// Adds the body graphs of a conditional node to the handles.
 fn bodies(job: &mut Job<'_, '_>, position: usize, returned: &[u8]) {
-    let recorded = job
-        .call
-        .leave
-        .and_then(|leave| leave.snapshot(position, field::ELEMENTS))
-        .and_then(|capture| capture.bytes.inline());
+    let recorded = job.returned(position, field::ELEMENTS);
+    let recorded = recorded.and_then(|snapshot| snapshot.bytes.inline());
     let Some(recorded) = recorded else { return };
     let graphs = word(
         returned,

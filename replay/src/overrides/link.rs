@@ -97,8 +97,7 @@ fn complete(job: &mut Job<'_, '_>, cubin: usize, size: usize) -> Played {
     let (Some(live), Some(recorded)) = (live.filter(|&live| live != 0), job.call.out(cubin)) else {
         return Ok(());
     };
-    let leave = job.call.leave;
-    if alike && let Some(expected) = leave.and_then(|leave| leave.snapshot(cubin, field::FILE)) {
+    if alike && let Some(expected) = job.returned(cubin, field::FILE) {
         let bytes = read_memory(live, usize::try_from(live_size).unwrap_or(0));
         job.compare_bytes(cubin, &expected, &bytes, None);
     }

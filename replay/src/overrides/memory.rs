@@ -9,6 +9,7 @@ use crate::api::{
 };
 use crate::buffer::Buffer;
 use crate::issue::frame::Frame;
+use crate::issue::handles::Belongs;
 use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
@@ -177,13 +178,16 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
     if let Some(answer) = context_missing(job) {
         return job.answer(frame, answer);
     }
-    let context = job.api.current_context().unwrap_or(0);
+    let belongs = Belongs {
+        parent: None,
+        context: job.api.current_context().unwrap_or(0),
+    };
     let key = (Kind::Registration, start);
     match put_back(job, start, length) {
         Ok(way) => {
             frame.way = Some(way);
             job.answer(Frame::default(), 0)?;
-            job.add_range(&frame, key, start, None, context);
+            job.add_range(&frame, key, start, belongs);
             Ok(())
         }
         Err(refusal) => {
@@ -203,7 +207,7 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
             job.conclude(issued, result)?;
             if result == 0 {
                 frame.refusal = Some(job.refusal_text(&refusal));
-                job.add_range(&frame, key, live, None, context);
+                job.add_range(&frame, key, live, belongs);
             }
             Ok(())
         }

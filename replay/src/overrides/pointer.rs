@@ -117,11 +117,8 @@ fn scattered(job: &mut Job<'_, '_>, data: usize, types: &[AttributeType], placed
         return job.answer(frame, result);
     }
     let result = job.issue(&frame)?;
-    let recorded = job
-        .call
-        .leave
-        .and_then(|leave| leave.snapshot(data, field::HOST_BYTES))
-        .map(|capture| job.payload(&capture));
+    let recorded = job.returned(data, field::HOST_BYTES);
+    let recorded = recorded.map(|snapshot| job.payload(&snapshot));
     if let Some(Payload::Here(recorded)) = recorded
         && result == 0
         && job.is_compared()

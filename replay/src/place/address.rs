@@ -6,7 +6,7 @@ use cutape_model::IntervalMap;
 use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
-use crate::buffer::copy_common;
+use crate::buffer::{copy_common, number};
 
 /// How the memory of a range is provided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl Ranges {
         let mut stale = bytes
             .windows(8)
             .step_by(step)
-            .map(crate::buffer::number)
+            .map(number)
             .filter(|&word| self.find_translated(word).is_some());
         let first = stale.next()?;
         Some((first, 1 + stale.count() as u64))
@@ -308,7 +308,7 @@ impl Ranges {
             return None;
         }
         let live = |word: &[u8]| {
-            let (range, distance) = self.find_translated(crate::buffer::number(word))?;
+            let (range, distance) = self.find_translated(number(word))?;
             Some(range.live.wrapping_add(distance))
         };
         let whole = [(0, u32::try_from(bytes.len()).unwrap_or(u32::MAX))];
@@ -330,7 +330,7 @@ impl Ranges {
                 break;
             };
             if apart && live(word).is_some() {
-                let (_, count) = left.get_or_insert((crate::buffer::number(word), 0));
+                let (_, count) = left.get_or_insert((number(word), 0));
                 *count += 1;
             }
         }
