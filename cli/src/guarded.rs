@@ -1,5 +1,6 @@
 //! What `replay` and `bench` share: options, the guarded child process, the JSON report.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -96,6 +97,17 @@ impl JsonReport {
             io::ErrorKind::BrokenPipe => Ok(()),
             _ => Err(error.into()),
         })
+    }
+}
+
+/// Writes the notes of a report for people, and how often each applies.
+pub(crate) fn write_notes(out: &mut String, notes: &BTreeMap<String, u64>) {
+    for (note, count) in notes {
+        let times = match count {
+            1 => String::new(),
+            count => format!(" ({count} times)"),
+        };
+        *out += &format!("note: {note}{times}\n");
     }
 }
 

@@ -111,12 +111,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         );
     }
     for path in &outcome.traces {
-        // The exit status stays the program's: an unpacked trace is still usable.
+        // The exit status stays the program's.
         if !arguments.no_pack {
-            match outcome.pack(path) {
-                Ok(summary) => session::report_missing(&summary.missing),
-                Err(failure) => eprintln!("cutape: {}", failure.message),
-            }
+            outcome.pack_or_warn(path);
         }
         if let Some(format) = arguments.stats
             && let Err(failure) = cost::report(path, format)

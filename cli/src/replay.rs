@@ -241,17 +241,7 @@ fn text(trace: &Trace, report: &Report) -> String {
             );
         }
     }
-    for (note, count) in &report.notes {
-        let _ = writeln!(
-            out,
-            "note: {note}{}",
-            if *count > 1 {
-                format!(" ({count} times)")
-            } else {
-                String::new()
-            }
-        );
-    }
+    guarded::write_notes(&mut out, &report.notes);
     let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
     if let Some(span) = &report.span {
         let inside = span.driver_nanoseconds.map(micros);

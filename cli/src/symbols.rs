@@ -65,15 +65,13 @@ impl Resolver {
         let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
         let offset = address - mapping.start + mapping.offset;
         // A return address may lie past the end of its function; the byte before never does.
-        Some(
-            match file
-                .as_ref()
-                .and_then(|file| file.symbol(offset.saturating_sub(1)))
-            {
-                Some((symbol, distance)) => format!("{symbol}+{:#x} in {name}", distance + 1),
-                None => format!("{name}+{offset:#x}"),
-            },
-        )
+        let symbol = file
+            .as_ref()
+            .and_then(|file| file.symbol(offset.saturating_sub(1)));
+        Some(match symbol {
+            Some((symbol, distance)) => format!("{symbol}+{:#x} in {name}", distance + 1),
+            None => format!("{name}+{offset:#x}"),
+        })
     }
 }
 

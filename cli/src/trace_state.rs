@@ -28,7 +28,7 @@ pub(crate) struct TraceState {
 }
 
 /// What the calls of one function do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tracked {
     /// `None` if they change nothing in scope.
     effects: Option<Effects>,
@@ -36,21 +36,14 @@ struct Tracked {
 }
 
 /// What a call says about a kernel; numbers are parameter positions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum KernelEvent {
+    #[default]
     None,
     /// It finds a handle by its name.
-    Found {
-        output: u8,
-        name: u8,
-        kind: Kind,
-    },
+    Found { output: u8, name: u8, kind: Kind },
     /// It returns the name of a handle.
-    NameQuery {
-        name: u8,
-        handle: u8,
-        kind: Kind,
-    },
+    NameQuery { name: u8, handle: u8, kind: Kind },
     /// It launches a handle.
     Launch(u8),
 }
@@ -58,10 +51,7 @@ enum KernelEvent {
 impl Tracked {
     fn of(signature: &Signature, scope: Scope) -> Self {
         let Some(function) = function_of(signature) else {
-            return Self {
-                effects: None,
-                event: KernelEvent::None,
-            };
+            return Self::default();
         };
         let event = |op, kind| match op {
             FunctionOp::Find { output, name, .. } => KernelEvent::Found { output, name, kind },
@@ -163,15 +153,8 @@ impl TraceState {
         let id = match objects.resolve(kind, handle) {
             Lookup::Live(id) | Lookup::Ended(id) => id,
             Lookup::Unknown => {
-                let new = NewObject {
-                    kind,
-                    handle,
-                    origin: Origin::FirstSeen,
-                    created: Site::of("", call),
-                    created_ticks: call.ticks,
-                    parent: None,
-                    context: None,
-                };
+                let site = Site::of("", call);
+                let new = NewObject::of(kind, handle, Origin::FirstSeen, site, call);
                 objects.create(new, Default::default()).0
             }
         };
@@ -193,18 +176,12 @@ impl TraceState {
         objects.get(id)?.name.as_deref()
     }
 
-    /// The handle that a call launches, if it is a launch.
-    pub(crate) fn launched_handle(&mut self, call: &Call<'_>) -> Option<u64> {
-        match self.tracked(call).event {
-            KernelEvent::Launch(position) => Some(call.argument(usize::from(position))),
-            _ => None,
-        }
-    }
-
     /// The name of the kernel that a call launches, if it is a launch and the name is known.
     pub(crate) fn launched_kernel(&mut self, call: &Call<'_>) -> Option<&str> {
-        let handle = self.launched_handle(call)?;
-        self.kernel_name(handle)
+        match self.tracked(call).event {
+            KernelEvent::Launch(position) => self.kernel_name(call.argument(usize::from(position))),
+            _ => None,
+        }
     }
 }
 
@@ -262,7 +239,7 @@ mod tests {
         let mut names = Vec::new();
         for call in trace.calls() {
             state.observe(&call);
-            if state.launched_handle(&call).is_some() {
+            if call.signature.name == "cuLaunchKernel" {
                 names.push(state.launched_kernel(&call).unwrap_or("?").to_owned());
             }
         }

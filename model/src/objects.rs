@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
+use cutape_format::Call;
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
@@ -57,7 +58,7 @@ pub struct Site {
 
 impl Site {
     /// The site of a call of that function.
-    pub fn of(function: &'static str, call: &cutape_format::Call<'_>) -> Self {
+    pub fn of(function: &'static str, call: &Call<'_>) -> Self {
         Self {
             index: call.index,
             function,
@@ -178,6 +179,21 @@ pub struct NewObject {
     pub parent: Option<ObjectId>,
     /// The context that it ends with, if that is not its parent.
     pub context: Option<ObjectId>,
+}
+
+impl NewObject {
+    /// One that ends with nothing else.
+    pub fn of(kind: Kind, handle: u64, origin: Origin, created: Site, call: &Call<'_>) -> Self {
+        Self {
+            kind,
+            handle,
+            origin,
+            created,
+            created_ticks: call.leave.map_or(0, |leave| leave.ticks),
+            parent: None,
+            context: None,
+        }
+    }
 }
 
 /// The handle that was looked up last, and what it stands for.

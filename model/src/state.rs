@@ -379,19 +379,12 @@ impl<X> State<X> {
                     self.parent(effects, call, parent)
                 };
                 let context = self.context_of(call.thread, parent);
-                let pending = PendingObject {
-                    new: NewObject {
-                        kind,
-                        handle,
-                        origin: Origin::Created,
-                        created: effects.site(call),
-                        created_ticks: call.leave.map_or(0, |leave| leave.ticks),
-                        parent,
-                        context,
-                    },
-                    data: data_of(effects, call, kind, data),
-                    size: effects.size_of(call, kind),
+                let new = NewObject {
+                    parent,
+                    context,
+                    ..NewObject::of(kind, handle, Origin::Created, effects.site(call), call)
                 };
+                let pending = PendingObject::of(new, effects, call, data);
                 // With several threads the handle may still be another object's when this call is
                 // entered. A context becomes current in this thread at once.
                 if kind == Kind::Context || self.streams.len() <= 1 {
@@ -478,19 +471,11 @@ impl<X> State<X> {
             kind == Kind::Kernel || effects.function.family == Family::Global(GlobalOwner::Managed);
         let context = self.context_of(call.thread, parent).filter(|_| !in_all);
         let new = NewObject {
-            kind,
-            handle,
-            origin: Origin::Found,
-            created: effects.site(call),
-            created_ticks: call.leave.map_or(0, |leave| leave.ticks),
             parent,
             context,
+            ..NewObject::of(kind, handle, Origin::Found, effects.site(call), call)
         };
-        let id = self.create(PendingObject {
-            new,
-            data: data_of(effects, call, kind, data),
-            size: effects.size_of(call, kind),
-        });
+        let id = self.create(PendingObject::of(new, effects, call, data));
         let name = match kind {
             Kind::Function | Kind::Kernel | Kind::Global => {
                 let name = effects.at("name").and_then(|at| call.string(at));
@@ -522,17 +507,14 @@ impl<X> State<X> {
         }
         let current = self.contexts.current(call.thread).object;
         let parent = self.library_of_function(effects, call);
+        let origin = match parent {
+            Some(_) => Origin::Found,
+            None => Origin::FirstSeen,
+        };
         let new = NewObject {
-            kind,
-            handle,
-            origin: match parent {
-                Some(_) => Origin::Found,
-                None => Origin::FirstSeen,
-            },
-            created: effects.site(call),
-            created_ticks: call.leave.map_or(0, |leave| leave.ticks),
             parent,
             context: current.filter(|_| kind != Kind::Context),
+            ..NewObject::of(kind, handle, origin, effects.site(call), call)
         };
         self.objects.create(new, Data::None);
     }
@@ -669,28 +651,32 @@ impl<X> State<X> {
     }
 }
 
-/// What is known of a new object by its kind.
-fn data_of<X>(
-    effects: &Effects,
-    call: &Call<'_>,
-    kind: Kind,
-    own: &mut dyn FnMut(Kind) -> Option<X>,
-) -> Data<X> {
-    let argument = |name| effects.at(name).map(|position| call.argument(position));
-    let flags = || argument("Flags").or_else(|| argument("flags")).unwrap_or(0);
-    match kind {
-        Kind::Context => Data::Context(ContextData {
-            device: argument("dev").map_or(0, |device| device as i32),
-            primary: effects.action == Action::Primary(PrimaryOp::Retain),
-        }),
-        Kind::Event => Data::Event(EventData {
-            timing: flags() & DISABLE_TIMING == 0,
-            record: None,
-            before: Clock::new(),
-        }),
-        Kind::Stream => Data::Stream(StreamData {
-            non_blocking: flags() & NON_BLOCKING != 0,
-        }),
-        _ => own(kind).map_or(Data::None, Data::Other),
+impl<X> PendingObject<X> {
+    /// With what the call says of it; `own` makes the user's own part.
+    fn of(
+        new: NewObject,
+        effects: &Effects,
+        call: &Call<'_>,
+        own: &mut dyn FnMut(Kind) -> Option<X>,
+    ) -> Self {
+        let argument = |name| effects.at(name).map(|position| call.argument(position));
+        let flags = || argument("Flags").or_else(|| argument("flags")).unwrap_or(0);
+        let data = match new.kind {
+            Kind::Context => Data::Context(ContextData {
+                device: argument("dev").map_or(0, |device| device as i32),
+                primary: effects.action == Action::Primary(PrimaryOp::Retain),
+            }),
+            Kind::Event => Data::Event(EventData {
+                timing: flags() & DISABLE_TIMING == 0,
+                record: None,
+                before: Clock::new(),
+            }),
+            Kind::Stream => Data::Stream(StreamData {
+                non_blocking: flags() & NON_BLOCKING != 0,
+            }),
+            kind => own(kind).map_or(Data::None, Data::Other),
+        };
+        let size = effects.size_of(call, new.kind);
+        Self { new, data, size }
     }
 }

@@ -107,24 +107,16 @@ impl Arguments {
                 self.samples
             ));
         }
-        for (option, value) in [
-            ("--measure-seconds", self.measure_seconds),
-            ("--warm-up-seconds", self.warm_up_seconds),
+        let seconds = (0.001..=3600.0, "0.001 to 3600");
+        let per_cent = (0.0..=1e6, "per cent from 0");
+        for (option, value, (range, allowed)) in [
+            ("--measure-seconds", self.measure_seconds, &seconds),
+            ("--warm-up-seconds", self.warm_up_seconds, &seconds),
+            ("--threshold", self.threshold, &per_cent),
+            ("--host-threshold", self.host_threshold, &per_cent),
         ] {
-            if !(0.001..=3600.0).contains(&value) {
-                return reject(format!(
-                    "{option} {value}: out of range; give 0.001 to 3600"
-                ));
-            }
-        }
-        for (option, value) in [
-            ("--threshold", self.threshold),
-            ("--host-threshold", self.host_threshold),
-        ] {
-            if !(0.0..=1e6).contains(&value) {
-                return reject(format!(
-                    "{option} {value}: out of range; give per cent from 0"
-                ));
+            if !range.contains(&value) {
+                return reject(format!("{option} {value}: out of range; give {allowed}"));
             }
         }
         for (option, name) in [

@@ -8,7 +8,7 @@ use cutape_replay::Skipped;
 use crate::bench::measurement::{Change, Estimate};
 use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::bench::verdict::{Report, Row, Verdict};
-use crate::quantity;
+use crate::{guarded, quantity};
 
 /// The most lines of one kind.
 const SHOWN: usize = 20;
@@ -56,13 +56,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
             quantity::count(report.between, "other call")
         );
     }
-    for (note, count) in &report.notes {
-        let times = match count {
-            1 => String::new(),
-            count => format!(" ({count} times)"),
-        };
-        let _ = writeln!(out, "note: {note}{times}");
-    }
+    guarded::write_notes(&mut out, &report.notes);
     let index = settings.output.join("report/index.html");
     if !settings.no_plots && index.is_file() {
         let here = std::env::current_dir().unwrap_or_default();

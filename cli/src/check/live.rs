@@ -77,11 +77,7 @@ fn finish(
         }
         if keep {
             drop(trace);
-            // The findings stay valid: an unpacked trace is still usable.
-            match outcome.pack(path) {
-                Ok(summary) => session::report_missing(&summary.missing),
-                Err(failure) => eprintln!("cutape: {}", failure.message),
-            }
+            outcome.pack_or_warn(path);
         }
     }
     if outcome.status.code() != Some(0) {

@@ -43,28 +43,22 @@ pub(super) fn whole(format: Format, name: &str, findings: &[Finding]) -> Result<
 }
 
 fn summary(name: &str, findings: &[Finding]) -> String {
-    let parts: Vec<_> = [Severity::Error, Severity::Warning, Severity::Advice]
-        .into_iter()
-        .map(|severity| {
-            let count = findings.iter().filter(|f| f.severity == severity).count();
-            (severity, count)
-        })
-        .filter(|&(_, count)| count > 0)
-        .map(|(severity, count)| format!("{count} {}", plural(severity, count)))
-        .collect();
+    let kinds = [
+        (Severity::Error, "error", "errors"),
+        (Severity::Warning, "warning", "warnings"),
+        (Severity::Advice, "advice", "advice"),
+    ];
+    let parts = kinds.into_iter().filter_map(|(severity, one, many)| {
+        match findings.iter().filter(|f| f.severity == severity).count() {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {many}")),
+        }
+    });
+    let parts: Vec<String> = parts.collect();
     match parts.is_empty() {
         true => format!("{name}: no findings"),
         false => format!("{name}: {}", parts.join(", ")),
-    }
-}
-
-fn plural(severity: Severity, count: usize) -> &'static str {
-    match (severity, count) {
-        (Severity::Error, 1) => "error",
-        (Severity::Error, _) => "errors",
-        (Severity::Warning, 1) => "warning",
-        (Severity::Warning, _) => "warnings",
-        (Severity::Advice, _) => "advice",
     }
 }
 

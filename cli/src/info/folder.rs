@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cutape_format::Trace;
 use serde::Serialize;
@@ -75,17 +75,13 @@ impl Folder {
             )));
         }
         files.sort();
-        Ok(Self::of_files(path, &files))
-    }
-
-    fn of_files(path: &Path, files: &[PathBuf]) -> Self {
         let mut folder = Self {
             path: path.display().to_string(),
             traces: Vec::new(),
             unusable: Vec::new(),
         };
         let mut progress = Progress::new("calls");
-        for file in files {
+        for file in &files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let trace = name.to_string_lossy().into_owned();
             match Trace::open_damaged(file) {
@@ -103,7 +99,7 @@ impl Folder {
             };
             key(a).cmp(&key(b)).then_with(|| a.trace.cmp(&b.trace))
         });
-        folder
+        Ok(folder)
     }
 
     /// Writes a table with a line per trace, at most `columns` wide if its texts can be cut.

@@ -36,10 +36,8 @@ pub(crate) struct Images {
 impl Images {
     /// Adds the images of a call.
     pub(crate) fn observe(&mut self, trace: &Trace, call: &Call<'_>) {
-        for snapshot in call.snapshots() {
-            self.snapshot(trace, call, snapshot);
-        }
-        for snapshot in call.leave.iter().flat_map(|leave| leave.snapshots()) {
+        let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
+        for snapshot in call.snapshots().chain(post_call) {
             self.snapshot(trace, call, snapshot);
         }
     }

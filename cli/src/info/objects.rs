@@ -85,13 +85,10 @@ impl MemoryAccounts {
         // An object may be created and destroyed within one set of changes.
         self.free(&changes.superseded, state);
         for &id in &changes.created {
-            if let Some(object) = state.objects.get(id)
-                && let Some(kind) = memory_kind(object)
-            {
-                let account = self.0.entry(kind).or_default();
+            if let Some((account, size)) = self.account_of(id, state) {
                 account.allocations += 1;
-                account.total_bytes = account.total_bytes.saturating_add(object.size);
-                account.live_bytes = account.live_bytes.saturating_add(object.size);
+                account.total_bytes = account.total_bytes.saturating_add(size);
+                account.live_bytes = account.live_bytes.saturating_add(size);
                 account.peak_bytes = account.peak_bytes.max(account.live_bytes);
             }
         }
@@ -100,14 +97,18 @@ impl MemoryAccounts {
 
     fn free(&mut self, ids: &[ObjectId], state: &State<()>) {
         for &id in ids {
-            if let Some(object) = state.objects.get(id)
-                && let Some(kind) = memory_kind(object)
-            {
-                let account = self.0.entry(kind).or_default();
+            if let Some((account, size)) = self.account_of(id, state) {
                 account.freed += 1;
-                account.live_bytes = account.live_bytes.saturating_sub(object.size);
+                account.live_bytes = account.live_bytes.saturating_sub(size);
             }
         }
+    }
+
+    /// The account of an object, and its bytes.
+    fn account_of(&mut self, id: ObjectId, state: &State<()>) -> Option<(&mut MemoryAccount, u64)> {
+        let object = state.objects.get(id)?;
+        let account = self.0.entry(memory_kind(object)?).or_default();
+        Some((account, object.size))
     }
 }
 

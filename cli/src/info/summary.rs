@@ -362,11 +362,11 @@ impl<'t> SummaryBuilder<'t> {
                     crate::quantity::bytes(note.length),
                     notes::skip_reason(note.reason),
                 )),
-                Note::UnknownSymbol(name) => self.summary.remarks.push(format!(
-                    "call {}: the program requested `{}`, which the recorder does not know",
-                    call.index,
-                    name.escape_debug()
-                )),
+                Note::UnknownSymbol(_) => {
+                    let text = notes::text(&note, &self.renderer).unwrap_or_default();
+                    let remark = format!("call {}: {text}", call.index);
+                    self.summary.remarks.push(remark);
+                }
                 _ => {}
             }
         }

@@ -50,35 +50,31 @@ pub(crate) fn select(
     loader: &Loader,
     interposer: &Path,
 ) -> Result<Backend, Failure> {
-    let selected = |kind, reason: &str, audit| {
-        Ok(Backend {
-            kind,
-            reason: reason.to_owned(),
-            audit,
-        })
-    };
-    match requested {
-        BackendName::Preload => selected(requested, "as requested", None),
-        BackendName::Audit => selected(requested, "as requested", Some(library::audit()?)),
-        BackendName::Gum if library::exports(interposer, PATCHES) == Some(true) => {
-            selected(requested, "as requested", None)
-        }
-        BackendName::Gum => Err(Failure::unusable(format!(
-            "--backend gum: {} was built without frida-gum; docs/guide.md says how to build it",
-            interposer.display()
-        ))),
-        BackendName::Auto => match library::audit() {
-            Err(_) => selected(
-                BackendName::Preload,
-                "the library for --backend audit is missing",
-                None,
+    let missing = "the library for --backend audit is missing";
+    let (kind, reason, audit) = match (requested, library::audit()) {
+        (BackendName::Auto, Err(_)) => (BackendName::Preload, missing.to_owned(), None),
+        (BackendName::Auto, Ok(library)) => match why_no_audit(loader, glibc()) {
+            Some(why) => (BackendName::Preload, why, None),
+            None => (
+                BackendName::Audit,
+                "it catches most".to_owned(),
+                Some(library),
             ),
-            Ok(library) => match why_no_audit(loader, glibc()) {
-                Some(why) => selected(BackendName::Preload, &why, None),
-                None => selected(BackendName::Audit, "it catches most", Some(library)),
-            },
         },
-    }
+        (BackendName::Gum, _) if library::exports(interposer, PATCHES) != Some(true) => {
+            return Err(Failure::unusable(format!(
+                "--backend gum: {} was built without frida-gum; docs/guide.md says how to build it",
+                interposer.display()
+            )));
+        }
+        (BackendName::Audit, library) => (requested, "as requested".to_owned(), Some(library?)),
+        (_, _) => (requested, "as requested".to_owned(), None),
+    };
+    Ok(Backend {
+        kind,
+        reason,
+        audit,
+    })
 }
 
 /// Why `auto` does not select `audit`.

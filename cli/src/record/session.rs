@@ -186,8 +186,17 @@ impl Outcome {
         }
     }
 
+    /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an unpacked
+    /// trace is still usable.
+    pub(crate) fn pack_or_warn(&self, path: &Path) {
+        match self.pack(path) {
+            Ok(summary) => report_missing(&summary.missing),
+            Err(failure) => eprintln!("cutape: {}", failure.message),
+        }
+    }
+
     /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
-    pub(crate) fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
+    fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
         let trace = Trace::open(path)?;
         if let Some(process) = input::writer(&trace) {
             return Err(input::still_written(path, process));

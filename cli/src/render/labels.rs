@@ -52,7 +52,9 @@ impl Labels {
             }
             for handle in handles.iter().map(|word| u64::from_le_bytes(*word)) {
                 if handle != 0 && (is_new || self.objects.find(kind, handle) == Lookup::Unknown) {
-                    self.create(kind, handle, Site::of(effects.function.name, call));
+                    let site = Site::of(effects.function.name, call);
+                    let new = NewObject::of(kind, handle, Origin::Created, site, call);
+                    self.objects.create(new, ());
                 }
                 if matches!(kind, Kind::Memory | Kind::Global | Kind::Reservation) {
                     self.ranges
@@ -60,19 +62,6 @@ impl Labels {
                 }
             }
         }
-    }
-
-    fn create(&mut self, kind: Kind, handle: u64, created: Site) {
-        let new = NewObject {
-            kind,
-            handle,
-            origin: Origin::Created,
-            created,
-            created_ticks: 0,
-            parent: None,
-            context: None,
-        };
-        self.objects.create(new, ());
     }
 
     fn label(&self, kind: Kind, handle: u64) -> Option<String> {

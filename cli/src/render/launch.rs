@@ -67,8 +67,13 @@ impl Launch {
 
     /// Appends the call's arguments, without parentheses.
     pub(crate) fn write(&self, out: &mut String) {
-        out.push_str("f = ");
-        self.function.write(out);
+        let part = |name: &str, value: Option<&Value>, out: &mut String| {
+            if let Some(value) = value {
+                out.push_str(name);
+                value.write(out);
+            }
+        };
+        part("f = ", Some(&self.function), out);
         if let Some(kernel) = &self.kernel {
             out.push_str(&format!(" {kernel:?}"));
         }
@@ -80,24 +85,13 @@ impl Launch {
         if let Some(shared) = self.shape.shared {
             out.push_str(&format!(", shared = {shared}"));
         }
-        if let Some(stream) = &self.stream {
-            out.push_str(", stream = ");
-            stream.write(out);
-        }
-        if let Some(attributes) = &self.attributes {
-            out.push_str(", attributes = ");
-            attributes.write(out);
-        }
-        match &self.buffer {
-            Some(buffer) => {
-                out.push_str(", parameters = ");
-                buffer.write(out);
-            }
-            None => {
-                out.push_str(", parameters = (");
-                write_joined(&self.parameters, out, |(_, _, value), out| value.write(out));
-                out.push(')');
-            }
+        part(", stream = ", self.stream.as_ref(), out);
+        part(", attributes = ", self.attributes.as_ref(), out);
+        part(", parameters = ", self.buffer.as_ref(), out);
+        if self.buffer.is_none() {
+            out.push_str(", parameters = (");
+            write_joined(&self.parameters, out, |(_, _, value), out| value.write(out));
+            out.push(')');
         }
     }
 
