@@ -1,7 +1,7 @@
 //! The threads that issue calls: one for each recorded thread, so that the driver keeps current
 //! contexts and per-thread streams apart. Another thread reads the trace ahead.
 //!
-//! A call begins when the calls are done that it waits for ([`Step::after`]). In lockstep that is
+//! A call begins when the calls are done that it waits for (`Step::after`). In lockstep that is
 //! its predecessor. The thread is then woken [`EARLY`] calls before and spins until its turn,
 //! because waking a sleeping thread takes some 50 µs on a virtual machine, and threads of a
 //! framework take turns within a millisecond.
