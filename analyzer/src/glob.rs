@@ -1,4 +1,4 @@
-//! Patterns for names: `*` stands for any characters, `?` for one byte.
+//! Patterns for names: `*` matches any characters, `?` one byte.
 
 /// Whether a pattern matches the whole text.
 pub fn matches(pattern: &str, text: &str) -> bool {

@@ -13,7 +13,7 @@ const INTERPOSER: &str = "libcutape_interposer.so";
 const AUDIT: &str = "libcutape_audit.so";
 const NULL_DRIVER: &str = "libcutape_null.so";
 
-/// The library that stands in for libcuda.
+/// The interposer, which replaces libcuda in the program.
 pub(crate) fn interposer() -> Result<PathBuf, Failure> {
     find(INTERPOSER, "CUTAPE_INTERPOSER", "cutape-interposer")
 }

@@ -1,4 +1,4 @@
-//! Damaged files give an error or what is good, never a panic, never wrong content.
+//! Damaged files give an error or their readable part, never a panic, never wrong content.
 
 mod sample;
 

@@ -50,8 +50,8 @@ fn parts() -> &'static Parts {
                 .expect("a C compiler");
             assert!(status.success(), "{source}");
         }
-        // Tests do not link to the library, so cargo does not build it for them. By a command of its
-        // own, so that it gets no features of the tests.
+        // Tests do not link to the library, so cargo does not build it for them. By a command of
+        // its own, so that it gets no features of the tests.
         let test = std::env::current_exe().unwrap();
         let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
         let name = match profile.file_name().and_then(OsStr::to_str) {
@@ -236,7 +236,7 @@ fn a_disk_that_is_full() {
     let trace = &recorded.traces[0];
     let stderr = String::from_utf8_lossy(&recorded.output.stderr);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    // The copy that did not fit any more is there, without its bytes but with its result.
+    // The copy that no longer fitted is recorded without its bytes, but with its result.
     let last = trace.calls().last().unwrap();
     assert_eq!(last.signature.base, "cuMemcpyHtoD");
     assert!(matches!(

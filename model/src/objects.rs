@@ -196,7 +196,7 @@ impl NewObject {
     }
 }
 
-/// The handle that was looked up last, and what it stands for.
+/// The handle that was looked up last, and its object.
 type LastLookup = Cell<Option<(u64, Option<ObjectId>)>>;
 
 /// All objects.
@@ -309,7 +309,7 @@ impl<D> Objects<D> {
         self.ended.intersects(kinds) || self.ended.contains(Kind::Context)
     }
 
-    /// As long as this number stays the same, every handle of that kind stands for the same object,
+    /// As long as this number stays the same, every handle of that kind refers to the same object,
     /// which has neither ended itself nor with its parent.
     #[inline]
     pub fn version(&self, kind: Kind) -> u64 {

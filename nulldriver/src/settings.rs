@@ -158,7 +158,7 @@ impl Settings {
     }
 }
 
-/// The compute capability of every device unless another is asked for: an H200's.
+/// The default compute capability of every device: an H200's.
 const CAPABILITY: (u16, u16) = (9, 0);
 
 /// Reads `9.0,8.6`.

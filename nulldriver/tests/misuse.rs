@@ -1,4 +1,5 @@
-//! What misuse does, each row in its own process: the answers measured on a real driver (580, H200).
+//! What misuse does, each row in its own process: the answers measured on a real driver (580,
+//! H200).
 
 mod driver;
 

@@ -1,4 +1,4 @@
-//! The one evaluator of lengths: how much memory a parameter of a call stands for.
+//! The only evaluator of lengths: how much memory a parameter of a call refers to.
 
 use crate::extent::{Arguments, Extent};
 use crate::generated::attributes;

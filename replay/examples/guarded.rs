@@ -1,4 +1,5 @@
-//! Replays a trace in a guarded child and writes the report as JSON: `guarded TRACE DRIVER [--no-placement] [--stop]`.
+//! Replays a trace in a guarded child and writes the report as JSON: `guarded TRACE DRIVER
+//! [--no-placement] [--stop]`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

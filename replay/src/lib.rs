@@ -6,11 +6,11 @@
 //! prints.
 //!
 //! How calls are re-issued:
-//! * In lockstep: in the order in which they were entered, one at a time. A call that gives out a
-//!   handle or waits comes when it returned. With [`Options::threads`] calls overlap: a call begins
-//!   when the calls are done that had returned when it was entered. Each recorded thread has a
-//!   thread of its own, so that the driver itself keeps current contexts and per-thread streams
-//!   apart.
+//! * In lockstep: in the order in which they were entered, one at a time. A call that returns a
+//!   handle or waits is issued at the point at which it returned. With [`Options::threads`] calls
+//!   overlap: a call begins when the calls are done that had returned when it was entered. Each
+//!   recorded thread has a thread of its own, so that the driver itself keeps current contexts and
+//!   per-thread streams apart.
 //! * With arguments made from the registry's roles. Functions that need more have a file in
 //!   `overrides`.
 //! * With device and pinned memory at its recorded address ([`Options::placement`]). Where that is
@@ -34,7 +34,7 @@
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement.
 //!
-//! Layout: `plan` reads the trace, `machine` holds it against this machine, `place` maps memory,
+//! Layout: `plan` reads the trace, `machine` compares it with this machine, `place` maps memory,
 //! `schedule` decides when and on which thread a call is issued, `play` plays one call, `issue`
 //! makes its arguments and calls the driver, `compare` checks what it returned, `guard` is the
 //! child process. `rerun` repeats calls.

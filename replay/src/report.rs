@@ -13,7 +13,7 @@ pub struct Report {
     pub calls_replayed: u64,
     /// Calls that the replay answered itself because the memory is placed, by name.
     pub calls_emulated: BTreeMap<String, u64>,
-    /// Calls that were re-issued without comparing what came back, as the selection of calls says.
+    /// Calls that were re-issued without comparing results, because the selection leaves them out.
     pub calls_not_compared: u64,
     /// Calls that were not re-issued, by reason and name.
     pub skipped: Vec<Skipped>,
@@ -53,9 +53,9 @@ pub struct Report {
     pub attempts: u32,
     /// From the first call to the last.
     pub wall_seconds: f64,
-    /// By name, if asked for.
+    /// By name, if requested.
     pub timing: BTreeMap<String, Timing>,
-    /// From the first to the last call that was measured, if asked for.
+    /// From the first to the last measured call, if requested.
     #[serde(default)]
     pub span: Option<Span>,
 }
@@ -240,7 +240,7 @@ pub struct Difference {
     pub here: String,
     /// Whether the replay is refused because of it unless forced.
     pub fatal: bool,
-    /// Why it matters, if that does not go without saying.
+    /// Why it matters, if that is not obvious.
     #[serde(default)]
     pub why: String,
 }

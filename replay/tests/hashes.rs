@@ -1,5 +1,5 @@
-//! Payloads of which a trace has only the hash: bytes that come back are compared with it, bytes
-//! that went to the device are not invented.
+//! Payloads of which a trace has only the hash: returned bytes are compared with it; for bytes that
+//! went to the device, zeros are copied and nothing is compared.
 
 mod recorder;
 

@@ -1,4 +1,5 @@
-//! Notes about host memory that the device reads: what they say stands there when the next call runs.
+//! Notes about host memory that the device reads: their bytes are in the memory when the next call
+//! runs.
 
 mod recorder;
 
@@ -18,7 +19,8 @@ const LENGTH: usize = 200_000;
 /// Notes of one call.
 type Notes<'a> = &'a [(u64, &'a [u8])];
 
-/// A copy from the device's view of `memory`, in which `expected` stood; the notes were written before or after it.
+/// A copy from the device address of `memory`, which contained `expected`; the notes come before or
+/// after it.
 fn seen(recorder: &mut Recorder, memory: u64, notes: Notes<'_>, is_after: u8, expected: &[u8]) {
     let arguments = [0x1000, memory, expected.len() as u64];
     recorder.write(
@@ -53,7 +55,7 @@ fn bytes_are_put_where_notes_say() {
             expected[3] = 5;
             let first = [(memory + 3, &[5u8][..]), (memory + 70_000, &long[..])];
             seen(&mut recorder, memory, &first, 0, &expected);
-            // What the device has written meanwhile stays where a note says nothing new.
+            // What the device wrote meanwhile stays where no note has new bytes.
             assert_eq!(
                 recorder.call("cuMemsetD8_v2", &[memory + 8, 9, 8], &mut []),
                 0
@@ -68,7 +70,7 @@ fn bytes_are_put_where_notes_say() {
                 0,
                 &expected,
             );
-            // Seen after a call, it is there for the next one only.
+            // Seen after a call, it is in memory for the next call only.
             seen(&mut recorder, memory, &[(memory + 7, &[8])], 1, &expected);
             expected[7] = 8;
             seen(&mut recorder, memory, &[], 0, &expected);

@@ -1,4 +1,4 @@
-//! What a trace needs of a machine, and what becomes of it where that is not there.
+//! What a trace needs of a machine, and what a replay does without it.
 
 mod recorder;
 
@@ -20,7 +20,7 @@ fn word(value: u64) -> [u8; 8] {
     value.to_le_bytes()
 }
 
-/// A handle or an address comes back from a call that was not made.
+/// A handle or an address that a call returned which was not made.
 fn made(recorder: &mut Recorder, name: &str, arguments: &[u64], position: u8, value: u64) {
     let bytes = word(value);
     let there = [NewSnapshot::pointee(position, &bytes)];
@@ -54,7 +54,7 @@ fn memory_is_counted_by_device() {
         0,
         0x7e00_0000_0000,
     );
-    // The program sets a context that it has from elsewhere, and retains it afterwards.
+    // The program sets a context that no call returned, and retains it afterwards.
     recorder.write("cuCtxSetCurrent", &[0xc0], &[], none, 0, &[]);
     made(
         &mut recorder,
@@ -163,7 +163,7 @@ fn asking_about_a_device_is_no_use_of_it() {
     );
     recorder.write("cuDeviceCanAccessPeer", &[0x10, 3, 2], &[], none, 0, &back);
     assert!(needs(&recorder, "asking").devices.is_empty());
-    // Where to prefetch to: device 4, by value; the host's node 5 is none.
+    // Prefetch locations by value: device 4; the host's NUMA node 5 is no device.
     let to = |kind: u64, number: u64| number << 32 | kind;
     let memory = 0x7e00_0000_0000;
     for location in [to(1, 4), to(3, 5)] {
@@ -217,7 +217,7 @@ fn code_that_is_not_in_the_trace_is_a_reason() {
             &back,
         );
     }
-    // What failed then needs nothing now.
+    // A call that failed in the recording needs nothing.
     recorder.write("cuModuleLoadData", &[0x10, 0x20], &[], none, 200, &[]);
     let error = tried(&recorder, "code", &[]).unwrap_err().to_string();
     for part in [

@@ -1,4 +1,5 @@
-//! Traces recorded call by call on the null driver, replayed in guarded children on the same driver.
+//! Traces recorded call by call on the null driver, replayed in guarded children on the same
+//! driver.
 
 mod recorder;
 
@@ -139,7 +140,7 @@ fn what_differs_is_said_with_call_and_byte() {
         bytes
             .history
             .iter()
-            .any(|line| line.contains("made by cuMemAlloc_v2 at call 2"))
+            .any(|line| line.contains("created by cuMemAlloc_v2 at call 2"))
     );
     let result = &report.divergences[1];
     assert_eq!((result.call, result.what), (failing, What::Result));
@@ -164,7 +165,7 @@ fn calls_that_would_crash_the_driver_are_left_out_and_named() {
     let context = recorder.begin();
     let stream = recorder.make("cuStreamCreate", &[0, 0]);
     recorder.call("cuStreamDestroy_v2", &[stream], &mut []);
-    // Written down without calling the driver, which would crash.
+    // Recorded without calling the driver, which would crash.
     recorder.builder.call(NewCall {
         name: "cuStreamQuery",
         arguments: &[stream],
@@ -451,7 +452,7 @@ fn a_polling_loop_is_played_by_one_query_and_a_wait() {
             assert_eq!(report.calls_replayed + emulated, report.calls);
         }
     }
-    // Work that is never done is told, and does not keep the replay for ever.
+    // Work that never completes is reported and does not block the replay.
     let never = [("CUTAPE_NULL_FAIL", "cuEventQuery@*=600")];
     let report = recorder.replayed_with("never", "watchdog=1", &never, Duration::from_secs(60));
     assert_eq!(report.divergence_count, 1, "{:#?}", report.died);
@@ -470,7 +471,7 @@ fn threads_are_in_the_driver_at_once_and_a_blocked_replay_names_their_calls() {
             ..NewCall::default()
         });
     };
-    // Threads 1 and 2 overlapped; what thread 0 did was entered when thread 1 had returned.
+    // Threads 1 and 2 overlapped; the call of thread 0 was entered after that of thread 1 returned.
     enter(&mut recorder, 1, "cuCtxSynchronize");
     enter(&mut recorder, 2, "cuCtxSynchronize");
     recorder.builder.leave(1, 201, &[]);

@@ -1,4 +1,5 @@
-//! What real programs do and hand-written ones do not: each case was seen in a recording of a framework on a real driver.
+//! Cases that occur in real programs only: each was seen in a recording of a framework on a real
+//! driver.
 
 mod recorder;
 
@@ -26,7 +27,7 @@ fn skipped(report: &Report) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A handle that no driver gives out.
+/// A handle that no driver returns.
 const ELSEWHERE: u64 = 0x5eed_0000_1000;
 
 #[test]
@@ -53,7 +54,7 @@ fn a_primary_context_is_made_current_before_it_is_retained() {
     let placed = [NewSnapshot::pointee(0, &memory)];
     recorder.write("cuMemAlloc_v2", &[0x1000, 4096], &[], none, 0, &placed);
     recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 0, &[]);
-    // The program's reference was the last one: there is no context any more.
+    // The program released the last reference, so the context no longer exists.
     recorder.write("cuDevicePrimaryCtxRelease_v2", &[0], &[], none, 201, &[]);
     for flags in ["", "no-placement"] {
         let report = recorder.replayed("primary", flags);
@@ -87,7 +88,7 @@ const PTX: &[u8] = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .en
 /// Where the parameters of `k` are.
 const LAYOUT: [(u32, u32); 2] = [(0, 8), (8, 16)];
 
-/// A launch of `function` as it stands in a trace.
+/// A launch of `function` as a trace has it.
 fn launch(
     recorder: &mut Recorder,
     function: u64,
@@ -230,7 +231,7 @@ fn addresses_that_nobody_replaces_are_named_with_their_calls() {
     assert!(
         report.stale[0]
             .memory
-            .contains(&format!("made by cuMemAlloc_v2 at call {allocation}"))
+            .contains(&format!("created by cuMemAlloc_v2 at call {allocation}"))
     );
 
     let report = recorder.replayed("in-place", "");
@@ -285,7 +286,8 @@ fn questions_about_launch_configurations_are_asked_again() {
         (2, Behind::Input(b"k\0")),
     ];
     recorder.call("cuModuleGetFunction", &[0, module, 0], behind);
-    // CUlaunchConfig: 8 blocks of 128 threads, no shared memory, that stream, one attribute: clusters of 2 blocks.
+    // CUlaunchConfig: 8 blocks of 128 threads, no shared memory, that stream, one attribute:
+    // clusters of 2 blocks.
     let mut attribute = [0u8; 72];
     attribute[0] = 4;
     for at in [8, 12, 16] {
@@ -327,7 +329,8 @@ fn questions_about_launch_configurations_are_asked_again() {
     assert_eq!(skipped(&report), []);
 }
 
-/// NCCL: memory of another rank is mapped here, and kernels get at it by way of structures in memory of their own.
+/// NCCL: memory of another rank is mapped here, and kernels reach it through structs in their own
+/// memory.
 #[test]
 fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     const MIB: u64 = 1 << 20;
@@ -347,7 +350,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     let [structure, inner, own] = [(); 3].map(|()| recorder.allocate(4096));
     let shared = recorder.make("cuMemAddressReserve", &[0, 4 * MIB, 0, 0, 0]);
     let none = |_: &mut _| {};
-    // One structure leads to the other, from before anything is imported.
+    // One struct points to the other, set up before the import.
     recorder.upload(structure, &bytes(inner + 128));
     recorder.upload(own, &bytes(own));
     let handle = bytes(0x1f);
@@ -378,7 +381,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     for address in [shared, shared + 2 * MIB - 1, inner, structure] {
         launch(&mut recorder, function, &parameters(address), None);
     }
-    // Behind the mapping; and what nothing absent can be got at from.
+    // Beyond the mapping; and memory from which no unavailable memory can be reached.
     launch(&mut recorder, function, &parameters(shared + 2 * MIB), None);
     launch(&mut recorder, function, &parameters(own), None);
     let fill = [shared + 8, 1, 16];
@@ -391,10 +394,10 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     recorder.write("cuMemcpyDtoH_v2", &[0x1000, own, 16], &[], none, 0, &other);
     recorder.write("cuMemUnmap", &[shared, 2 * MIB], &[], none, 0, &[]);
     recorder.write("cuMemRelease", &[0x1f], &[], none, 0, &[]);
-    // Nothing is absent there any more, only unknown to the driver as it was to the recorded one.
+    // No memory is unavailable there any more; the address is unknown to both drivers.
     recorder.call("cuMemsetD8_v2", &[shared, 1, 16], &mut []);
     recorder.call("cuMemAddressFree", &[shared, 4 * MIB], &mut []);
-    // The older way: an address at once, of a length that nobody says.
+    // The older API: it returns an address whose length no call states.
     let opened = 0x7d00_0020_0000;
     let address = bytes(opened);
     let open = [0x1000, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -455,7 +458,7 @@ fn what_depends_on_memory_of_another_process_is_left_out_and_named() {
     }
 }
 
-/// Launches that are issued from what was found out about their handles before.
+/// Launches that use handles looked up earlier.
 #[test]
 fn launches_follow_handles_that_the_driver_gives_out_again() {
     const STREAM: u64 = ELSEWHERE + 0x100;
@@ -471,7 +474,7 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
         u64::from_le_bytes(module)
     };
     for round in 0..3u8 {
-        // Others have the driver's handles of the last round until this one has its own.
+        // Until this round has its own handles, other objects have those of the last round.
         let taken = (
             load(&mut recorder),
             recorder.make("cuStreamCreate", &[0, 0]),
@@ -510,7 +513,7 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
             .map(|timing| timing.calls);
         assert_eq!(timed, (flags == "timing").then_some(12));
     }
-    // One that fails here and did not there is told as any call is.
+    // A launch that fails only at replay is reported like any call.
     let fails = [("CUTAPE_NULL_FAIL", "cuLaunchKernel@6=719")];
     let report = recorder.replayed_with("fails", "", &fails, std::time::Duration::from_secs(60));
     assert_eq!(report.divergence_count, 1);

@@ -1,4 +1,4 @@
-//! Chosen calls issued again and again, each time on the memory that they had.
+//! Chosen calls issued repeatedly, each time on the same memory.
 
 mod recorder;
 
@@ -77,8 +77,8 @@ fn copy(recorder: &mut Recorder, to: u64, from: u64) {
     assert_eq!(result, 0);
 }
 
-/// A program that swaps two buffers, which are not what they were when that is done an even number of times; the indices of
-/// the three copies.
+/// A program that swaps two buffers; an even number of swaps leaves them unchanged. Returns the
+/// indices of the three copies.
 fn swapping() -> (Recorder, std::ops::Range<u64>) {
     let mut recorder = Recorder::new();
     let context = recorder.begin();
@@ -104,7 +104,7 @@ fn swapping() -> (Recorder, std::ops::Range<u64>) {
 fn each_iteration_sees_the_same_memory() {
     let (recorder, calls) = swapping();
     let range = format!("calls={}..{}", calls.start, calls.end);
-    // One swap while the state is built up, three and four when it is measured: an even number in all.
+    // One swap while the state is built, three and four when it is measured: an even number in all.
     for placement in ["", "no-placement"] {
         let flags = format!("{range} iterations=3 {placement}");
         let (restored, times) = measured(&recorder, "restored", &flags, &[]).unwrap();
@@ -194,7 +194,7 @@ fn pinned_memory_is_what_the_program_had_written() {
     let pinned = recorder.make("cuMemAllocHost_v2", &[0, LENGTH]);
     let memory = [(); 2].map(|()| recorder.allocate(LENGTH));
     let first = recorder.index;
-    // The program writes the pinned memory anew before each copy.
+    // The program writes to the pinned memory again before each copy.
     for (value, target) in [(5u8, memory[0]), (6, memory[1])] {
         let bytes = vec![value; LENGTH as usize];
         let arguments = [target, pinned, LENGTH];

@@ -5,7 +5,7 @@
 //! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
 //! `p@0x5000:NAME` an image of that name; `p?` memory that cannot be read; `p/17="text"` and
 //! `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
-//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what stands in the array
+//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array
 //! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
 //! options. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered.
@@ -245,7 +245,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             panic!("cannot read {token}");
         }
     }
-    // The recorder snapshots the size that it was told of.
+    // The recorder snapshots as many bytes as the call states.
     if let Some(data) = signature.parameter("data")
         && let Some(size) = signature.parameter("size")
         && line.arguments[size] == 0

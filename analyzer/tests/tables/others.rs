@@ -122,7 +122,7 @@ pub(crate) const OTHERS: &[Row] = &[
             "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
              cuMemsetD32_v2 dstDevice=0x10100 N=4",
             "cuMemFree_v2 dptr=0x10000\n cuMemsetD32_v2 dstDevice=0x10100 N=0",
-            // Memory of a graph comes to lie where freed memory was (seen on a real driver, with
+            // Memory of a graph gets the address of freed memory (seen on a real driver, with
             // that of a pool).
             "cuMemFree_v2 dptr=0x10000\n\
              cuGraphAddMemAllocNode nodeParams:=[0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x10000]\n \

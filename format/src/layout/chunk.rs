@@ -57,7 +57,7 @@ pub struct ChunkHead {
     pub thread: u32,
     /// Position among the chunks of that thread, from 0.
     pub sequence: u32,
-    /// Bytes of a closed chunk's body that count, as stored; 0 while the chunk is open.
+    /// Bytes of the body that count, as stored; 0 while a chunk other than a blob is open.
     pub used: u64,
     /// For calls: number in its thread of the first call entered here. For a blob: its name, the
     /// position that it had when it was recorded.

@@ -1,4 +1,4 @@
-//! Keeping what is good of a damaged trace.
+//! Keeps the readable part of a damaged trace.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct RepairSummary {
     pub damage: Vec<Damage>,
 }
 
-/// Writes what is good of `trace` (opened with [`Trace::open_damaged`]) to `target`, which must not
+/// Writes the readable part of `trace` (from [`Trace::open_damaged`]) to `target`, which must not
 /// exist unless it is the trace's own file; the new file is packed.
 ///
 /// Of a chunk of calls with a wrong checksum the records before the first malformed one are kept.

@@ -57,7 +57,7 @@ pub fn pack_with_policies(
     policies: PayloadPolicies,
 ) -> io::Result<PackSummary> {
     if let Some(first) = trace.damage().first() {
-        let advice = "; `repair` keeps what is good";
+        let advice = "; `repair` keeps the readable part";
         return Err(damaged(trace, first, advice));
     }
     rewrite(trace, target, meta, symbols, policies, true)

@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// Cut or changed.
     #[error(
-        "{}: damaged at byte {}: {}{}; `cutape repair {0} -o FILE` keeps what is good",
+        "{}: damaged at byte {}: {}{}; `cutape repair {0} -o FILE` keeps the readable part",
         path.display(), first.position, first.what,
         if *more == 0 { String::new() } else { format!(" (and {more} more)") }
     )]

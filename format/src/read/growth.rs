@@ -9,7 +9,7 @@ use crate::layout::ChunkHead;
 pub(crate) struct ThreadBuffer {
     pub(crate) head: ChunkHead,
     pub(crate) position: usize,
-    /// In a growing trace, the chunk that stands for the buffer's present content.
+    /// In a growing trace, the chunk with the buffer's present content.
     pub(crate) chunk: Option<usize>,
     /// That chunk has all that its thread wrote there.
     pub(crate) is_complete: bool,

@@ -105,7 +105,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     {
         complain(b"cannot write the trace ", name.to_bytes());
         close();
-        // The file is of no use.
+        // The file is useless.
         // SAFETY: the name ends in NUL.
         unsafe { libc::unlink(name.as_ptr()) };
         return false;

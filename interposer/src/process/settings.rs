@@ -1,4 +1,4 @@
-//! What the launcher asked for, from the environment. A program with raised privileges is not
+//! The launcher's settings, from the environment. A program with raised privileges is not
 //! recorded.
 
 use std::ffi::{CStr, CString};

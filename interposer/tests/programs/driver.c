@@ -1,4 +1,4 @@
-/* A driver of a few functions, each of which does what an interposer has to stand. */
+/* A driver of a few functions, each hard to intercept. */
 #include <string.h>
 #include <unistd.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ int cuEventSynchronize(void *event)
         pause();
 }
 
-/* Looks at nothing: lengths and addresses may be wrong. */
+/* Reads nothing, because lengths and addresses may be wrong. */
 int cuMemcpyHtoD_v2(ptr to, const void *from, size_t length)
 {
     (void)to, (void)from;
@@ -47,7 +47,7 @@ int cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t length, void *stream)
     return 0;
 }
 
-/* Answers with the first byte of the file, which it takes out if that is a pipe. */
+/* Returns the first byte of the file; reading removes it if that is a pipe. */
 int cuModuleLoad(void **made, const char *name)
 {
     unsigned char byte;
@@ -83,7 +83,7 @@ int cuFuncGetParamInfo(void *which, size_t index, size_t *offset, size_t *size)
     return 0;
 }
 
-/* The sum of the parameters, so that all arguments are seen to arrive. */
+/* Returns the sum of the parameters, which shows that all arguments arrive. */
 int cuLaunchKernel(void *which, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **parameters, void **extra)
 {

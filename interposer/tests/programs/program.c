@@ -130,7 +130,7 @@ static void *copy_while_cancelled(void *data)
     return 0;
 }
 
-/* A copy of memory is no point of cancellation. */
+/* A copy of memory is not a cancellation point. */
 static void program_cancelled_copy(void)
 {
     pthread_t thread;
@@ -246,7 +246,7 @@ static void program_pipe(void)
     rmdir(path);
 }
 
-/* Lengths and addresses that are wrong cost the program an error, and the recording nothing. */
+/* Wrong lengths and addresses give the program an error and do not stop the recording. */
 static void program_wrong_lengths(void)
 {
     static const size_t lengths[] = {1ull << 33, 1ull << 40, 1ull << 63, -1ull, 1 << 20, 100};
@@ -285,7 +285,7 @@ static void program_exec(char **arguments)
 
 static void fork_inside(void *data) { *(int *)data = fork(); }
 
-/* The child comes back from a call that its parent has made. */
+/* The child returns from a call that its parent made. */
 static void program_fork_inside(void)
 {
     int child = -1, status = 0;
@@ -329,7 +329,7 @@ static void program_handlers(void)
     printf("done\n");
 }
 
-/* Copies that are longer than what stands in a record, more than one chunk holds. */
+/* Copies that are too long for a record, and more of them than a chunk holds. */
 static void program_copies(void)
 {
     static char data[20000];
@@ -348,7 +348,7 @@ static void program_launches(void)
     printf("%d\n", cuLaunchKernel(function, 1, 2, 3, 4, 5, 6, 7, &number, parameters, 0));
     printf("%d\n", cuParamSetf(function, 3, 40.0f));
     cuModuleUnload(module);
-    /* Now the parameters are not the driver's to look at. */
+    /* Now the driver must not read the parameters. */
     parameters[1] = (void *)0x123456789000;
     printf("%d\n", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 1, 0, parameters, 0));
     printf("%d\n", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 1, 0, (void **)0x123456789000, 0));
@@ -403,7 +403,7 @@ enum { REGISTERED = 256 << 10 };
 
 static void *kernel;
 
-/* Launches with an address as the second parameter; whether errno is as it was. */
+/* Launches with an address as the second parameter; returns whether errno is unchanged. */
 static int launch_with(void *memory)
 {
     int number = 1;
@@ -413,7 +413,7 @@ static int launch_with(void *memory)
     return errno == 77;
 }
 
-/* Memory that comes and goes, and changes at once in all threads. */
+/* Memory that is allocated and freed, and that all threads change at the same time. */
 static void *register_often(void *data)
 {
     (void)data;
@@ -445,7 +445,7 @@ static void program_host_memory(void)
     memory[5] = 9;
     printf("%d\n", launch_with(memory));
     printf("%d\n", launch_with((void *)5));
-    /* Gone without a word to the driver. */
+    /* Unmapped without a driver call. */
     munmap(memory + REGISTERED / 2, REGISTERED / 2);
     memory[5] = 10;
     printf("%d\n", launch_with(memory));

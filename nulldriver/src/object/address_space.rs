@@ -83,8 +83,8 @@ pub(crate) struct Space {
 impl Default for Space {
     fn default() -> Space {
         let mut lost = mapped_now();
-        // Taken on the real driver (measured): a reservation with the first of these as its hint got
-        // the second.
+        // Taken on the real driver (measured): a reservation with the first of these as its hint
+        // got the second.
         lost.push(0x100_0000_0000..0x100_0400_0000);
         Space {
             slots: BTreeMap::new(),

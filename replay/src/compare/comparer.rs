@@ -1,4 +1,4 @@
-//! What decides whether what came back can be compared, and with what.
+//! What decides whether returned values can be compared, and with what.
 
 use crate::api::Code;
 use crate::issue::tokens::Tokens;

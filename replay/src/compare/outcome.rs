@@ -238,7 +238,7 @@ impl<'t> Job<'_, 't> {
         {
             length = number(&frame.received(place));
         }
-        // A global is asked for again and again.
+        // Programs query a global repeatedly.
         let known = self
             .ranges
             .at(start)

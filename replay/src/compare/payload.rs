@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cutape_format::{Bytes, Snapshot, Trace};
 
-/// Bytes of a capture, or why there are none.
+/// Bytes of a snapshot, or why there are none.
 #[derive(Debug)]
 pub(crate) enum Payload<'t> {
     Here(Cow<'t, [u8]>),

@@ -1,4 +1,4 @@
-//! Comparing what came back with the recording, and saying what differs.
+//! Compares returned values with the recording, and describes differences.
 
 use cutape_format::{Note, Snapshot};
 use cutape_registry::{Length, Role};
@@ -168,7 +168,7 @@ impl<'t> Job<'_, 't> {
         ));
     }
 
-    /// Compares bytes with a capture of the recording.
+    /// Compares bytes with a snapshot of the recording.
     pub(crate) fn compare_bytes(
         &mut self,
         position: usize,

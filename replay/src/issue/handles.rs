@@ -1,4 +1,4 @@
-//! Which object of the replay a recorded handle stands for: the live handle of each object of the
+//! Which object of the replay a recorded handle refers to: the live handle of each object of the
 //! model.
 
 use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site};
@@ -153,7 +153,7 @@ impl Handles {
         self.objects.live(key.0, key.1).is_some()
     }
 
-    /// The live function or kernel that a handle stands for where a function is expected, and its
+    /// The live function or kernel of a handle where a function is expected, and its
     /// live handle.
     #[inline]
     pub(crate) fn live_function(&self, handle: u64) -> Option<(ObjectId, u64)> {
@@ -161,7 +161,7 @@ impl Handles {
         Some((id, self.objects.get(id)?.data?))
     }
 
-    /// What a handle stands for. A kernel may stand in for a function (cuLaunchKernel, CUDA Driver
+    /// The object of a handle. A kernel may be passed as a function (cuLaunchKernel, CUDA Driver
     /// API).
     #[inline]
     pub(crate) fn resolve(&self, kind: Kind, value: u64) -> Resolved {
@@ -262,7 +262,7 @@ impl Handles {
         let name = object.kind.name();
         let made = object.created;
         let mut text = format!(
-            "{name} {value:#x}: made by {} at call {}",
+            "{name} {value:#x}: created by {} at call {}",
             made.function, made.index
         );
         if object.handle_use > 1 {

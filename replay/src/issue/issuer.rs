@@ -67,7 +67,7 @@ impl Issuer {
     }
 
     /// True for a query that its thread had just made, and whose answer was again that work is not
-    /// done. One such query stands for all of them; the one that was answered with success waits.
+    /// done. One such query replaces all of them; the one that succeeded waits.
     #[inline]
     pub(crate) fn polls_again(&mut self, call: &Call, function: &Function, is_query: bool) -> bool {
         if is_query && call.result() == Some(NOT_READY) {

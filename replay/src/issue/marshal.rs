@@ -172,16 +172,14 @@ impl<'t> Job<'_, 't> {
         match self
             .call
             .snapshot(position, field::POINTEE)
-            .map(|capture| self.payload(&capture))
+            .map(|snapshot| self.payload(&snapshot))
         {
             Some(Payload::Here(bytes)) => Ok(Some(bytes.into_owned())),
             Some(Payload::Left(..)) => {
                 skip("the trace was recorded without the bytes that it needs")
             }
             None if wanted == 0 => Ok(Some(Vec::new())),
-            Some(Payload::Unreadable) => {
-                skip("memory that it reads could not be read when it was recorded")
-            }
+            Some(Payload::Unreadable) => skip("the trace does not have the memory that it reads"),
             None => skip("what it reads is not in the trace"),
         }
     }
@@ -203,7 +201,7 @@ impl<'t> Job<'_, 't> {
         let bytes = match self
             .call
             .snapshot(position, field::POINTEE)
-            .map(|capture| self.payload(&capture))
+            .map(|snapshot| self.payload(&snapshot))
         {
             Some(Payload::Here(bytes)) => bytes,
             Some(Payload::Left(_, hash)) => {
@@ -211,7 +209,7 @@ impl<'t> Job<'_, 't> {
                 vec![0; usable(length)?].into()
             }
             _ => {
-                return skip("host memory that it reads could not be read when it was recorded");
+                return skip("the trace does not have the host memory that it reads");
             }
         };
         if (bytes.len() as u64) < length {
@@ -403,7 +401,7 @@ impl<'t> Player<'t> {
         }
     }
 
-    /// The ordinal of the device that stands for a recorded one.
+    /// The ordinal of the device that replaces a recorded one.
     fn live_device(&self, value: u64) -> Result<u64, Skip> {
         match self.machine.devices.ordinal(value as i32) {
             Some(here) => Ok(u64::from(here as u32)),
@@ -455,7 +453,7 @@ pub(crate) fn lend_zeroed(
     Ok(address)
 }
 
-/// What stands before the name of a kind.
+/// The words before the name of a kind.
 fn article(name: &str) -> &'static str {
     match name.starts_with(['a', 'e', 'i', 'o']) {
         true => "an",

@@ -12,8 +12,8 @@ pub(crate) struct StreamCaptures {
     pub open: HashSet<u64>,
     /// Host memory of copies in graphs.
     pub memory: GraphMemory,
-    /// Live handles of conditions by recorded ones, where they differ; they are numbers that kernels
-    /// are given.
+    /// Live handles of conditions by recorded ones, where they differ; they are numbers that
+    /// kernels are given.
     pub conditions: HashMap<u64, u64>,
 }
 

@@ -10,7 +10,7 @@ use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::issue::types::{is_address, is_range_attribute, pointee};
 
-/// What stands behind a pointer parameter, element after element.
+/// What a pointer parameter points to, element by element.
 #[derive(Clone, Copy, Debug)]
 enum Elements {
     /// Structs.

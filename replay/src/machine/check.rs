@@ -51,7 +51,7 @@ fn difference(what: &str, recorded: impl Into<String>, here: impl Into<String>) 
     }
 }
 
-/// As above, speaking against a replay.
+/// As above, a reason against a replay.
 pub(crate) fn reason(
     what: &str,
     recorded: impl Into<String>,
@@ -181,7 +181,7 @@ fn devices_here(api: &Api) -> Vec<Device> {
         .collect()
 }
 
-/// Which device stands for which. Needs `cuInit`.
+/// Which device replaces which recorded one. Needs `cuInit`.
 ///
 /// # Errors
 ///
@@ -197,7 +197,7 @@ pub(crate) fn match_devices(
     Devices::matched(recorded, here, &plan.needs.devices, wanted)
 }
 
-/// What the devices that are here say. Needs `cuInit`.
+/// The differences between the recorded devices and those of this machine. Needs `cuInit`.
 pub(crate) fn of_devices(trace: &Trace, plan: &Plan, devices: &Devices) -> Vec<Difference> {
     let mut found = Vec::new();
     let (recorded, here) = devices.counts();
@@ -268,9 +268,9 @@ fn code_for_others(trace: &Trace, plan: &Plan, devices: &Devices) -> Option<Diff
                     Some((there.capability?, here.capability?))
                 })
                 .collect();
-            for capture in images(&call, function) {
+            for snapshot in images(&call, function) {
                 let Some(targets) = trace
-                    .resolve(capture.bytes)
+                    .resolve(snapshot.bytes)
                     .ok()
                     .and_then(|bytes| cutape_image::parse(&bytes).ok())
                 else {

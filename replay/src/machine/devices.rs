@@ -1,4 +1,4 @@
-//! Which device of this machine stands for which recorded one.
+//! Which device of this machine replaces which recorded one.
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ impl Device {
     }
 }
 
-/// The recorded devices, those of this machine, and which of these stands for which of those.
+/// The recorded devices, those of this machine, and which of these replace which of those.
 ///
-/// Before both sides are known every ordinal stands for itself.
+/// Before both sides are known, every ordinal maps to itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
     recorded: Vec<Device>,
@@ -116,7 +116,7 @@ impl Devices {
         Some(i32::try_from(here).unwrap_or(i32::MAX))
     }
 
-    /// A recorded device and what stands for it, if both are known.
+    /// A recorded device and its replacement, if both are known.
     pub(crate) fn pair(&self, recorded: i32) -> Option<(&Device, &Device)> {
         let ordinal = usize::try_from(recorded).ok()?;
         let here = (*self.map.get(ordinal)?)?;
@@ -133,7 +133,7 @@ impl Devices {
         (self.recorded.len(), self.here.len())
     }
 
-    /// True if the very device of the recording stands for that ordinal, as far as the trace says.
+    /// True if that ordinal is the recorded device itself, as far as the trace says.
     pub(crate) fn is_same(&self, recorded: i32) -> bool {
         match self.pair(recorded) {
             Some((there, here)) => there.uuid.is_none() || there.uuid == here.uuid,
@@ -141,15 +141,14 @@ impl Devices {
         }
     }
 
-    /// True if a device of another compute capability stands for any recorded one that has a
-    /// counterpart.
+    /// True if a recorded device and its replacement differ in that way.
     pub(crate) fn any(&self, differs: fn(&Device, &Device) -> bool) -> bool {
         (0..self.map.len())
             .filter_map(|ordinal| self.pair(i32::try_from(ordinal).ok()?))
             .any(|(there, here)| differs(there, here))
     }
 
-    /// `0=1, 1=0` where a device does not stand for its own ordinal; nothing where all do.
+    /// `0=1, 1=0` for devices whose ordinals differ; `None` if all are equal.
     pub(crate) fn text(&self) -> Option<String> {
         let pairs: Vec<String> = self
             .map

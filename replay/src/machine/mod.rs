@@ -16,7 +16,7 @@ use crate::machine::devices::{Device, Devices};
 pub(crate) struct Machine {
     /// The driver is initialised, and the recorded address space is in place.
     pub is_ready: bool,
-    /// Which device stands for which recorded one.
+    /// Which device replaces which recorded one.
     pub devices: Devices,
     /// The driver is another one than recorded.
     pub is_other_driver: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Whether a device of another compute capability stands for a recorded one.
+    /// Whether a device of another compute capability replaces a recorded one.
     fn is_other_architecture(&self) -> bool {
         self.devices
             .any(|there, here| there.capability.is_some() && there.capability != here.capability)

@@ -19,7 +19,7 @@ pub(crate) fn set_flags(job: &mut Job<'_, '_>) -> Played {
     played
 }
 
-/// The device that stands for the one of a parameter; -1 for none, which no book knows.
+/// The device that replaces the one of a parameter; -1, which is no ordinal, if there is none.
 fn live_device(job: &Job<'_, '_>, position: usize) -> i32 {
     let recorded = job.call.argument(position) as i32;
     job.machine.devices.ordinal(recorded).unwrap_or(-1)

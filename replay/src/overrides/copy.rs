@@ -39,7 +39,7 @@ struct Side {
     height: Option<usize>,
 }
 
-/// Where everything stands in CUDA_MEMCPY2D, CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
+/// The offsets of the members of CUDA_MEMCPY2D, CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     size: usize,
@@ -279,7 +279,7 @@ pub(crate) fn node_numbers(words: &[u8]) -> Vec<std::ops::Range<usize>> {
     for side in [shape.source, shape.target] {
         ranges.push(side.x..side.x + 24);
         ranges.push(side.memory_type..side.memory_type + 4);
-        // How arrays are pitched says nothing.
+        // An array has no pitch of its own: these members mean nothing.
         if word(words, side.memory_type) & 0xffff_ffff != ARRAY {
             ranges.push(side.pitch..side.pitch + 8);
             ranges.extend(side.height.map(|at| at..at + 8));
@@ -301,8 +301,8 @@ pub(crate) fn node_memory(words: &[u8]) -> Vec<(usize, Meaning, bool)> {
     members
 }
 
-/// Issues a copy, unless it named freed memory; compares the host bytes that it brought, or waits for
-/// their arrival.
+/// Issues a copy, unless it named freed memory; compares the host bytes that it brought, or waits
+/// for their arrival.
 fn finish(
     job: &mut Job<'_, '_>,
     presets: Presets,
@@ -349,7 +349,7 @@ pub(super) fn is_host(job: &Job<'_, '_>, address: u64, is_source: bool) -> bool 
 
 fn has_host_bytes(call: &Call<'_>) -> bool {
     call.snapshots()
-        .any(|capture| capture.field == field::HOST_BYTES)
+        .any(|snapshot| snapshot.field == field::HOST_BYTES)
 }
 
 /// Where rows of host memory are at replay.
@@ -411,11 +411,11 @@ pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>,
     if total == 0 {
         return Ok(Vec::new());
     }
-    let capture = job
+    let snapshot = job
         .call
         .snapshots()
-        .find(|capture| capture.field == field::HOST_BYTES);
-    match capture.map(|capture| job.payload(&capture)) {
+        .find(|snapshot| snapshot.field == field::HOST_BYTES);
+    match snapshot.map(|snapshot| job.payload(&snapshot)) {
         Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => {
             job.look_for_stale(&bytes);
             Ok(bytes.into_owned())
@@ -426,7 +426,7 @@ pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>,
             Ok(vec![0; total as usize])
         }
         Some(Payload::Unreadable) | None => {
-            skip("host memory that it reads could not be read when it was recorded")
+            skip("the trace does not have the host memory that it reads")
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn proc_address(job: &mut Job<'_, '_>) -> Played {
     job.conclude(frame, result)
 }
 
-/// The tables are of the driver's own concern; what they are used for is not recorded either.
+/// The tables are private to the driver, and calls through them are not recorded either.
 pub(crate) fn export_table(_: &mut Job<'_, '_>) -> Played {
     skip("private table")
 }

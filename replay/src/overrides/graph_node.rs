@@ -35,7 +35,7 @@ enum Shape {
     Free,
     Operations,
     Condition,
-    /// Nothing in it stands for anything.
+    /// Nothing in it needs translation.
     Plain,
     /// A semaphore of another API.
     External,
@@ -132,7 +132,7 @@ impl Shape {
     }
 }
 
-/// Where a struct stands and what it describes.
+/// Where a struct begins and what it describes.
 fn place_of(function: &Function) -> Option<(usize, Shape)> {
     let Family::Graph(
         GraphOp::AddNode(node)

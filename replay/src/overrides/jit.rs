@@ -48,7 +48,7 @@ pub(crate) fn options(
     let numbers = piece(array.options, field::OPTIONS).map(|bytes| words(&bytes, 4));
     let values = piece(array.values, field::OPTION_VALUES).map(|bytes| words(&bytes, 8));
     let (Some(numbers), Some(mut values)) = (numbers, values) else {
-        return skip("its JIT options could not be read when it was recorded");
+        return skip("the trace does not have its JIT options");
     };
     if (numbers.len() as u64) < count || (values.len() as u64) < count {
         return skip("the trace holds fewer JIT options than it counts");

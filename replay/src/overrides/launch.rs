@@ -307,7 +307,7 @@ fn config(job: &mut Job<'_, '_>, position: usize, presets: &mut Presets) -> Resu
     let config = job.piece(position, field::POINTEE);
     let config = config.filter(|config| config.len() >= CONFIG_BYTES);
     let Some(mut config) = config else {
-        return skip("its configuration could not be read when it was recorded");
+        return skip("the trace does not have its configuration");
     };
     let stream = job.live_handle(Kind::Stream, word(&config, CONFIG_STREAM))?;
     set_word(&mut config, CONFIG_STREAM, stream);
@@ -315,7 +315,7 @@ fn config(job: &mut Job<'_, '_>, position: usize, presets: &mut Presets) -> Resu
     if word(&config, CONFIG_ATTRIBUTES) != 0 {
         let attributes = job.piece(position, field::ATTRIBUTES);
         let Some(mut attributes) = attributes.or_else(|| (count == 0).then(Vec::new)) else {
-            return skip("its attributes could not be read when it was recorded");
+            return skip("the trace does not have its attributes");
         };
         if attributes.len() < count.saturating_mul(ATTRIBUTE_BYTES) {
             return skip("the trace holds fewer attributes than it counts");

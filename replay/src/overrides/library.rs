@@ -26,7 +26,7 @@ pub(crate) fn library_options(
         return Ok(());
     }
     let Some(options) = piece(array.options, field::LIBRARY_OPTIONS) else {
-        return skip("its library options could not be read when it was recorded");
+        return skip("the trace does not have its library options");
     };
     let values = piece(array.values, field::LIBRARY_OPTION_VALUES);
     let (mut kept_options, mut kept_values) = (Vec::new(), Vec::new());

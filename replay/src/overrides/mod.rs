@@ -1,5 +1,4 @@
-//! Functions that need more than the registry's roles, by subject. The files have the names of the
-//! interposer's.
+//! Functions that need more than the registry's roles, by subject.
 
 pub(crate) mod batch;
 pub(crate) mod callback;

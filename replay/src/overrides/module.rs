@@ -70,15 +70,15 @@ fn image(job: &Job<'_, '_>, position: usize, presets: &mut Presets) -> Result<()
     Ok(())
 }
 
-/// As [`Job::piece`]; fails if the file that has the image is missing or changed, because the driver
-/// must never get the wrapper without it.
+/// As [`Job::piece`]; fails if the file that has the image is missing or changed, because the
+/// driver must never get the wrapper without it.
 pub(crate) fn image_piece(
     job: &Job<'_, '_>,
     position: usize,
     name: u8,
 ) -> Result<Option<Vec<u8>>, Skip> {
-    if let Some(capture) = job.call.snapshot(position, name)
-        && let Bytes::InFile(range) = capture.bytes
+    if let Some(snapshot) = job.call.snapshot(position, name)
+        && let Bytes::InFile(range) = snapshot.bytes
     {
         return match job.trace.file_range(range) {
             Ok(bytes) => Ok(Some(bytes.into_owned())),

@@ -76,7 +76,7 @@ impl Range {
             None => String::new(),
         };
         format!(
-            "{:#x}, {} bytes, made by {} at call {}{ended}",
+            "{:#x}, {} bytes, created by {} at call {}{ended}",
             self.start, self.length, self.made_by.name, self.made
         )
     }
@@ -391,7 +391,7 @@ mod tests {
         assert!(ranges.find_of_host(0x8000).is_none());
         ranges.end(0x1000, 6);
         assert!(ranges.has_owned(module) && ranges.has_owned(other));
-        // Given out again: what was there is gone with its owner.
+        // The address was reused: the earlier memory ended with its owner.
         ranges.insert(range(0x2080, 0x100, 0x2080));
         assert!(!ranges.has_owned(module) && ranges.has_owned(other));
     }

@@ -28,7 +28,7 @@ pub(crate) struct LentMemory {
 }
 
 impl LentMemory {
-    /// Zeros, for a handle that stands for no object.
+    /// Zeros, for a handle without an object.
     pub(crate) fn nothing(&mut self) -> u64 {
         let nothing = self.nothing.get_or_insert_with(|| Buffer::zeroed(NOTHING));
         nothing.address()

@@ -62,7 +62,7 @@ struct Region {
     registered: Option<u64>,
 }
 
-/// Why memory cannot come to lie at its recorded address.
+/// Why memory cannot be placed at its recorded address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No reservation there: the reason in words.

@@ -173,7 +173,7 @@ impl Unavailable {
         let is_for_host = params.any(|param| matches!(param.role, Role::HostWrite(_)));
         let launches = call
             .snapshots()
-            .any(|capture| capture.field == field::KERNEL_PARAMETERS);
+            .any(|snapshot| snapshot.field == field::KERNEL_PARAMETERS);
         launches || (function.stream.is_some() && !is_for_host)
     }
 
@@ -197,7 +197,7 @@ impl Unavailable {
             .find_map(|(position, param)| {
                 let value = call.argument(position);
                 let length = match param.role {
-                    // Of mappings the length stands behind the address.
+                    // In mappings, the length follows the address.
                     Role::DeviceRead(_) if mapping.is_some() => mapping.unwrap_or_default(),
                     Role::DeviceRead(length) | Role::DeviceWrite(length) => {
                         length_of(call, function, length)
@@ -211,21 +211,21 @@ impl Unavailable {
         of_params.or_else(|| self.absence_in_snapshots(call, function, ranges))
     }
 
-    /// As above, of what stood behind the pointers that it was given.
+    /// As above, in the memory behind its pointers.
     fn absence_in_snapshots(
         &self,
         call: &Call,
         function: &'static Function,
         ranges: &Ranges,
     ) -> Option<Cause> {
-        call.snapshots().find_map(|capture| {
-            let Bytes::Inline(bytes) = capture.bytes else {
+        call.snapshots().find_map(|snapshot| {
+            let Bytes::Inline(bytes) = snapshot.bytes else {
                 return None;
             };
-            if capture.field == field::KERNEL_PARAMETERS {
+            if snapshot.field == field::KERNEL_PARAMETERS {
                 return self.reach(ranges, bytes);
             }
-            let role = function.params.get(usize::from(capture.parameter))?.role;
+            let role = function.params.get(usize::from(snapshot.parameter))?.role;
             let is_structure = matches!(role, Role::In(_) | Role::InOut(_));
             is_structure
                 .then(|| words(bytes, 8).find_map(|word| self.at(ranges, word, 1)))
@@ -285,8 +285,8 @@ impl Unavailable {
         let Some(source) = source else {
             return;
         };
-        let capture = call.snapshot(source, field::POINTEE);
-        let addresses: Vec<u64> = match capture.map(|capture| Payload::of(trace, &capture)) {
+        let snapshot = call.snapshot(source, field::POINTEE);
+        let addresses: Vec<u64> = match snapshot.map(|snapshot| Payload::of(trace, &snapshot)) {
             Some(Payload::Here(bytes)) => {
                 let looked_at = first(&bytes, LOOKED_AT);
                 let span = ranges.span();
@@ -330,7 +330,7 @@ fn given_length(call: &Call, function: &Function) -> u64 {
     let described = match function.family {
         Family::ExternalBuffer { description } => call
             .snapshot(usize::from(description), field::POINTEE)
-            .and_then(|capture| capture.bytes.inline())
+            .and_then(|snapshot| snapshot.bytes.inline())
             .and_then(|bytes| bytes.get(SIZE..SIZE + 8))
             .map(number),
         _ => None,

@@ -137,7 +137,7 @@ pub fn plan(trace: &Trace) -> Plan {
             entry.count += 1;
             continue;
         }
-        if call.snapshots().any(|capture| is_missing(capture.bytes)) {
+        if call.snapshots().any(|snapshot| is_missing(snapshot.bytes)) {
             *plan
                 .missing_bytes
                 .entry(function.name.to_owned())
@@ -226,7 +226,8 @@ fn host_regions(pinned: &[(u64, u64)], slots: &[(u64, u64)]) -> Vec<HostRegion> 
 /// Where user space ends on x86-64 with four-level page tables.
 const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// Whether a function's calls are left out: `Some(true)` for ever, `Some(false)` for now.
+/// Whether a function's calls are left out: `Some(true)` if only the recorded process can make
+/// them, `Some(false)` if the function is opaque.
 pub(crate) fn not_reissued(function: &Function) -> Option<bool> {
     match function.class {
         Class::Plain | Class::Override => None,

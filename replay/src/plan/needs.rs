@@ -165,17 +165,17 @@ pub(crate) struct Observer<'t> {
     seen: HashSet<(BlobRef, Option<i32>)>,
 }
 
-/// The captures of a call that are device code.
+/// The snapshots of a call that are device code.
 pub(crate) fn images<'c, 't>(
     call: &'c Call<'t>,
     function: &'static Function,
 ) -> impl Iterator<Item = cutape_format::Snapshot<'t>> + use<'c, 't> {
-    call.snapshots().filter(move |capture| {
-        let param = function.params.get(usize::from(capture.parameter));
-        match capture.field {
+    call.snapshots().filter(move |snapshot| {
+        let param = function.params.get(usize::from(snapshot.parameter));
+        match snapshot.field {
             field::FATBIN | field::FILE => true,
             field::POINTEE => param.is_some_and(|param| {
-                param.role == Role::Image || is_link_input(function, capture.parameter)
+                param.role == Role::Image || is_link_input(function, snapshot.parameter)
             }),
             _ => false,
         }
@@ -309,7 +309,7 @@ impl<'t> Observer<'t> {
                 Role::Value => Some(&value[..]),
                 Role::In(_) => call
                     .snapshot(position, field::POINTEE)
-                    .and_then(|capture| capture.bytes.inline()),
+                    .and_then(|snapshot| snapshot.bytes.inline()),
                 _ => None,
             };
             for (layout, member) in device_members(param.c_type) {
@@ -348,7 +348,7 @@ impl<'t> Observer<'t> {
                     };
                     let device = call
                         .snapshot(usize::from(properties), field::POINTEE)
-                        .and_then(|capture| capture.bytes.inline())
+                        .and_then(|snapshot| snapshot.bytes.inline())
                         .and_then(|bytes| {
                             let (_, member) = device_members("CUmemAllocationProp").next()?;
                             device_in(bytes, member).map(|device| device as i32)
@@ -417,9 +417,9 @@ impl<'t> Observer<'t> {
         let device = self
             .current(call.thread)
             .and_then(|context| self.contexts.get(&context).copied());
-        for capture in images(call, function) {
-            let address = call.argument(usize::from(capture.parameter));
-            // It is linked anew, for the device that is here.
+        for snapshot in images(call, function) {
+            let address = call.argument(usize::from(snapshot.parameter));
+            // The replay links it again, for this machine's device.
             if self
                 .cubins
                 .values()
@@ -427,7 +427,7 @@ impl<'t> Observer<'t> {
             {
                 continue;
             }
-            let blob = match capture.bytes {
+            let blob = match snapshot.bytes {
                 Bytes::Inline(_) => None,
                 Bytes::Blob(blob) => Some(blob),
                 Bytes::InFile(range) => Some(range.blob()),
@@ -440,8 +440,8 @@ impl<'t> Observer<'t> {
                 if !self.seen.insert((blob, device)) {
                     continue;
                 }
-                if let Bytes::InFile(_) = capture.bytes
-                    && let Err(damage) = self.trace.resolve(capture.bytes)
+                if let Bytes::InFile(_) = snapshot.bytes
+                    && let Err(damage) = self.trace.resolve(snapshot.bytes)
                 {
                     self.missing(call, damage.what);
                     continue;

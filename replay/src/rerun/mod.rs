@@ -1,10 +1,12 @@
 //! Repeats calls of a trace for a measurement, each time on the same memory.
 //!
-//! The trace is replayed as usual. `steps` keeps what the driver is given for the selected calls. `snapshot` reads live
-//! memory before the first of them, finds what they changed after the last, and restores that before each iteration.
-//! `work` runs and times iterations. From the first selected call on, calls that end objects are deferred, so that the
-//! repeated calls find their objects alive; calls that are neither work nor waits run once (`repeatable`). `replacement`
-//! launches another kernel instead of a recorded one, and `outputs` compares the results of the two.
+//! The trace is replayed as usual. `steps` keeps what the driver is given for the selected calls.
+//! `snapshot` reads live memory before the first of them, finds what they changed after the last,
+//! and restores that before each iteration. `work` runs and times iterations. From the first
+//! selected call on, calls that end objects are deferred, so that the repeated calls find their
+//! objects alive; calls that are neither work nor waits run once (`repeatable`). `replacement`
+//! launches another kernel instead of a recorded one, and `outputs` compares the results of the
+//! two.
 
 mod driver;
 mod outputs;
@@ -309,7 +311,8 @@ impl Rerun {
         Ok(())
     }
 
-    /// Measures a launch that was played once, or its replacement, and leaves memory as one launch would.
+    /// Measures a launch that was played once, or its replacement, and leaves memory as one launch
+    /// would.
     fn measure_launch(
         &mut self,
         player: &mut Player<'_>,
@@ -370,8 +373,8 @@ impl Rerun {
         Ok(())
     }
 
-    /// Runs the replacement on the memory that the recorded kernel had, and compares what both wrote. Returns the regions
-    /// that changed.
+    /// Runs the replacement on the memory that the recorded kernel had, and compares what both
+    /// wrote. Returns the regions that changed.
     fn compare_outputs(
         &mut self,
         player: &Player<'_>,
@@ -381,7 +384,8 @@ impl Rerun {
         snapshot: &Snapshot,
         changes: &[(usize, Vec<u8>)],
     ) -> Result<Vec<usize>, Error> {
-        // Bytes that the recorded kernel does not reproduce itself say nothing about the replacement.
+        // Bytes that the recorded kernel does not reproduce itself say nothing about the
+        // replacement.
         self.reissue(player, recorded, Some(snapshot))?;
         let second = snapshot.changes(&player.api).map_err(cannot)?;
         let unsteady: Vec<usize> = (0..snapshot.pieces.len())

@@ -92,8 +92,9 @@ pub struct Mismatch {
 /// Element types with the tolerance of each. Empty: compare bits.
 pub type Tolerance = Vec<(Element, f64)>;
 
-/// Compares two buffers of the same length. With tolerances, they agree if all their elements agree as numbers of one of
-/// the types. Numbers agree if they differ by at most the tolerance times the largest of 1 and their magnitudes.
+/// Compares two buffers of the same length. With tolerances, they agree if all their elements agree
+/// as numbers of one of the types. Numbers agree if they differ by at most the tolerance times the
+/// largest of 1 and their magnitudes.
 pub fn compare(expected: &[u8], received: &[u8], tolerance: &Tolerance) -> Option<Mismatch> {
     if expected == received {
         return None;
@@ -217,7 +218,8 @@ mod tests {
             .into_iter()
             .map(|(number, mismatch)| (number, mismatch.map(|mismatch| mismatch.offset)))
             .collect();
-        // The same; only the recorded one wrote; only the other one wrote; both wrote something else.
+        // The same; only the recorded one wrote; only the other one wrote; both wrote something
+        // else.
         assert_eq!(found, [(0, None), (1, Some(2)), (2, Some(3)), (3, Some(3))]);
     }
 

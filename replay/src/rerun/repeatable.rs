@@ -1,4 +1,5 @@
-//! Which calls can be issued again and again: work and waits, and nothing that creates or ends an object.
+//! Which calls can be issued again and again: work and waits, and nothing that creates or ends an
+//! object.
 
 use cutape_format::Call;
 use cutape_registry::{

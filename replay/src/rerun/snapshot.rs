@@ -1,4 +1,5 @@
-//! Memory before the measured calls: saved, compared afterwards, and restored before each iteration.
+//! Memory before the measured calls: saved, compared afterwards, and restored before each
+//! iteration.
 
 use std::fs;
 
@@ -134,7 +135,8 @@ impl Snapshot {
         Ok(changes)
     }
 
-    /// Drops all regions but these, and copies their saved bytes to device memory while there is room.
+    /// Drops all regions but these, and copies their saved bytes to device memory while there is
+    /// room.
     pub(super) fn keep_only(&mut self, api: &Api, changed: &[usize]) {
         let mut number = 0;
         self.pieces.retain(|_| {
@@ -165,7 +167,8 @@ impl Snapshot {
         pieces.map(|piece| piece.region.length).sum()
     }
 
-    /// Restores the bytes; copies on the device are enqueued on `stream`. All work must be done before.
+    /// Restores the bytes; copies on the device are enqueued on `stream`. All work must be done
+    /// before.
     pub(super) fn restore(&self, api: &Api, stream: u64) -> Result<(), String> {
         for Piece {
             region,
@@ -175,8 +178,8 @@ impl Snapshot {
         {
             let restored = match copy {
                 _ if region.is_host => {
-                    // SAFETY: the region is live host memory of this process: calls that would end it are
-                    // deferred, or this is the only call between; no work is in progress.
+                    // SAFETY: the region is live host memory of this process: calls that would end
+                    // it are deferred, or this is the only call between; no work is in progress.
                     unsafe {
                         std::ptr::copy_nonoverlapping(
                             bytes.as_ptr(),

@@ -96,8 +96,8 @@ pub(super) fn issue(
     for step in steps {
         match step {
             Step::Store { address, bytes } => {
-                // SAFETY: the player found these bytes inside live host memory of this process when it made the
-                // step, and calls that end such memory are deferred from then on.
+                // SAFETY: the player found these bytes inside live host memory of this process when
+                // it made the step, and calls that end such memory are deferred from then on.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
                 };
@@ -133,8 +133,8 @@ fn wait_until_ready(api: &Api, issued: &Issued) -> Result<Code, String> {
 }
 
 fn call_driver(api: &Api, issued: &Issued) -> Result<Code, String> {
-    // SAFETY: the player has issued the same arguments; the memory that they point to is kept with the steps, and
-    // nothing that the call uses ends before them.
+    // SAFETY: the player has issued the same arguments; the memory that they point to is kept with
+    // the steps, and nothing that the call uses ends before them.
     unsafe { api.call(issued.function.id, &issued.args) }
         .map_err(|error| format!("call {} {}: {error}", issued.index, issued.function.name))
 }

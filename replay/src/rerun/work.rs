@@ -12,8 +12,9 @@ use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
 use crate::rerun::steps::{Step, calls_of, issue};
 
-/// Bytes of scratch memory that are written before each iteration on the device's clock: enough to keep the device busy
-/// until the host has enqueued the first event and call, and to leave the caches in the same state each time.
+/// Bytes of scratch memory that are written before each iteration on the device's clock: enough to
+/// keep the device busy until the host has enqueued the first event and call, and to leave the
+/// caches in the same state each time.
 const SCRATCH_BYTES: u64 = 64 << 20;
 
 /// The clock of a measurement.
@@ -22,7 +23,8 @@ const SCRATCH_BYTES: u64 = 64 << 20;
 pub enum Clock {
     /// Between two events around the calls, on the device.
     Gpu,
-    /// From the first call to the return of the last, on the host. Waits for the device only where a call does.
+    /// From the first call to the return of the last, on the host. Waits for the device only where
+    /// a call does.
     Host,
 }
 

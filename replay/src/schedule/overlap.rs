@@ -1,7 +1,7 @@
 //! What a call waits for when recorded threads run at once: what had returned when it was entered.
 //! So calls that overlapped may overlap again, and an order that was there is kept.
 //!
-//! A call that gives out a handle also waits for one that was destroying what had the same handle:
+//! A call that returns a handle also waits for one that was destroying the object with that handle:
 //! it may have been entered before that one, and even have returned before it.
 
 use std::cmp::Reverse;
@@ -64,7 +64,7 @@ impl Lengths {
     }
 }
 
-/// The handle values that a successful call gives out.
+/// The handle values that a successful call returns.
 fn given(call: &Call, function: &'static Function) -> impl Iterator<Item = (Kind, u64)> {
     let params = function.params.iter().enumerate();
     let succeeded = call.succeeded();
@@ -76,7 +76,7 @@ fn given(call: &Call, function: &'static Function) -> impl Iterator<Item = (Kind
     })
 }
 
-/// True if a call gives out again what the other call has given back.
+/// True if a call returns a handle that the other call destroyed.
 fn recycles(call: &Call, function: &'static Function, ended: &[Ended]) -> bool {
     given(call, function).any(|(kind, value)| {
         ended.iter().any(
@@ -198,7 +198,8 @@ impl Overlap {
         after
     }
 
-    /// Lets a call that gives out handles wait for those that were destroying what had them.
+    /// Lets a call that returns handles wait for calls that were destroying objects with these
+    /// handles.
     pub(crate) fn add_recycled(&self, step: &mut Step, returned: u64) {
         let Some(function) = step.function else {
             return;

@@ -1,4 +1,4 @@
-//! Calls of the null driver, written down as a recorder would, and replayed in guarded children.
+//! Calls of the null driver, recorded as the interposer does, and replayed in guarded children.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub(crate) fn null_driver() -> PathBuf {
     path
 }
 
-/// What the test `child` does: nothing in an ordinary run, a replay in the process that [`Recorder::replayed`] starts.
+/// The body of the test `child`: nothing in an ordinary run, a replay in the process that
+/// [`Recorder::replayed`] starts.
 pub(crate) fn child() {
     let Some(path) = std::env::var_os(TRACE) else {
         return;
@@ -54,7 +55,7 @@ pub(crate) fn child() {
     std::process::exit(run_as_child(&trace, &options));
 }
 
-/// Calls the null driver and writes down what a recorder would.
+/// Calls the null driver and records what the interposer would.
 pub(crate) struct Recorder {
     pub(crate) driver: Driver,
     pub(crate) builder: TraceBuilder,
@@ -62,7 +63,7 @@ pub(crate) struct Recorder {
     pub(crate) numbers: [u64; 4],
 }
 
-/// What stands behind a pointer.
+/// What a pointer argument points to.
 pub(crate) enum Behind<'a> {
     /// Bytes that the call reads.
     Input(&'a [u8]),
@@ -144,7 +145,7 @@ impl Recorder {
         result
     }
 
-    /// Writes a call down without making it: `outputs` by position; `notes` adds what was noted in between.
+    /// Records a call without making it: `outputs` by position; `notes` adds notes in between.
     pub(crate) fn write(
         &mut self,
         name: &str,
@@ -238,7 +239,7 @@ impl Recorder {
         self.tried(name, flags, environment, guard).unwrap()
     }
 
-    /// As above, with what speaks against it.
+    /// As above, with the reasons against a replay.
     pub(crate) fn tried(
         &self,
         name: &str,
@@ -251,7 +252,7 @@ impl Recorder {
         })
     }
 
-    /// Writes the trace, and hands it out with what starts the test `child` on it.
+    /// Writes the trace; returns it with the command that starts the test `child` on it.
     pub(crate) fn in_child<T>(
         &self,
         name: &str,
