@@ -35,6 +35,7 @@ fn recorded(options: &[&str], trace: &Path, command: &[&str]) -> Output {
 fn the_exit_status_is_the_programs(folder: &Path) {
     for (how, code) in [
         ("end", 0),
+        ("destructor", 0),
         ("exit", 3),
         ("_exit", 4),
         ("kill", 137),

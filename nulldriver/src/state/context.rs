@@ -2,24 +2,40 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::mem::{ManuallyDrop, needs_drop};
 
 use crate::call::answer::{Answer, CONTEXT_IS_DESTROYED, INVALID_CONTEXT, require};
 use crate::object::context::Context;
 use crate::settings;
 use crate::state::store::State;
 
+/// A thread's contexts: (handle, id), the current one last. The id tells whether the handle was
+/// reused.
+type Stack = Vec<(u64, u64)>;
+
 thread_local! {
-    /// The context stack of the thread: (handle, id), the current one last. The id tells whether
-    /// the handle was reused.
-    static STACK: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The context stack of the thread. Never dropped: exit handlers run after the destructors of
+    /// thread-local values, and still find the current context. A thread that ends with a current
+    /// context leaves its stack allocated.
+    static STACK: RefCell<ManuallyDrop<Stack>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
+
+const _: () = assert!(!needs_drop::<RefCell<ManuallyDrop<Stack>>>());
 
 /// In a context stack, the id of a context that was destroyed before it was pushed.
 pub(crate) const PUSHED_DESTROYED: u64 = u64::MAX;
 
 /// Works on the calling thread's context stack.
-pub(crate) fn with_stack<T>(work: impl FnOnce(&mut Vec<(u64, u64)>) -> T) -> T {
-    STACK.with(|stack| work(&mut stack.borrow_mut()))
+pub(crate) fn with_stack<T>(work: impl FnOnce(&mut Stack) -> T) -> T {
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let result = work(&mut stack);
+        if stack.is_empty() {
+            stack.shrink_to_fit();
+        }
+        result
+    })
 }
 
 /// The keys of the objects that the condition holds for.

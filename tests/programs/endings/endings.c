@@ -9,6 +9,9 @@
 
 static sigjmp_buf place;
 
+/* Calls that `at_unload` makes. */
+static unsigned at_unload_count;
+
 static void jump_out(int number)
 {
     siglongjmp(place, number);
@@ -48,6 +51,12 @@ static void take_descriptors(unsigned count)
     unlink(path);
 }
 
+/* Runs after the handlers of `atexit`, before the destructors of libraries. */
+__attribute__((destructor)) static void at_unload(void)
+{
+    synchronise(at_unload_count);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "end";
@@ -67,6 +76,9 @@ int main(int argc, char **argv)
             CHECK(cuMemFree(memory));
             printf("%d\n", errno);
         }
+    } else if (strcmp(how, "destructor") == 0) {
+        at_unload_count = count;
+        return success();
     } else if (strcmp(how, "descriptors") == 0) {
         take_descriptors(count);
     } else if (strcmp(how, "handler") == 0) {
