@@ -401,6 +401,18 @@ const ROWS: &[Row] = &[
         },
     ),
     (
+        "a cuDevicePrimaryCtxRelease too many after a reset",
+        Code(code::INVALID_CONTEXT),
+        |_| {
+            make("cuDevicePrimaryCtxRetain", &[0]);
+            make("cuDevicePrimaryCtxRetain", &[0]);
+            ok("cuDevicePrimaryCtxReset_v2", &[0]);
+            ok("cuDevicePrimaryCtxRelease_v2", &[0]);
+            ok("cuDevicePrimaryCtxRelease_v2", &[0]);
+            call("cuDevicePrimaryCtxRelease_v2", &[0])
+        },
+    ),
+    (
         "too large a cooperative grid",
         Code(code::COOPERATIVE_LAUNCH_TOO_LARGE),
         |s| {

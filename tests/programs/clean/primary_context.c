@@ -1,4 +1,5 @@
-/* The primary context: state, flags, retained twice, released twice, one handle throughout. */
+/* The primary context: state, flags, retained twice, released twice, one handle throughout. A reset
+ * is no release: what was retained before is released after it. */
 #include "program.h"
 
 static void show_state(const char *when)
@@ -39,5 +40,11 @@ int main(void)
     CHECK(cuDevicePrimaryCtxRelease(device));
     show_state("released twice");
     CHECK(cuDevicePrimaryCtxReset(device)); /* there is nothing left that it could take away */
+
+    CHECK(cuDevicePrimaryCtxRetain(&first, device));
+    CHECK(cuDevicePrimaryCtxReset(device));
+    show_state("reset");
+    CHECK(cuDevicePrimaryCtxRelease(device));
+    show_state("reset and released");
     return success();
 }

@@ -1,6 +1,6 @@
 //! Primary Context Management: one shared context a device, with a reference count.
 
-use crate::call::answer::{Answer, INVALID_CONTEXT};
+use crate::call::answer::{Answer, INVALID_CONTEXT, reject_if};
 use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::context::{Primary, check_flags};
@@ -20,10 +20,14 @@ fn primary(state: &mut State, device: i32) -> Answer<&mut Primary> {
     Ok(&mut state.primaries[device as usize])
 }
 
+/// The device's primary context if it exists now.
+fn active(state: &mut State, device: i32) -> Answer<Option<u64>> {
+    let handle = primary(state, device)?.handle;
+    Ok(handle.filter(|handle| state.contexts.contains_key(handle)))
+}
+
 fn destroy(state: &mut State, device: i32) -> Answer {
-    let primary = primary(state, device)?;
-    primary.references = 0;
-    if let Some(handle) = primary.handle {
+    if let Some(handle) = active(state, device)? {
         state.destroy_context(handle);
     }
     Ok(())
@@ -37,8 +41,8 @@ fn retain(mut state: Locked, context: OutRef<u64>, device: i32) -> Answer {
     let primary = primary(&mut state, device)?;
     primary.handle = Some(handle);
     primary.references += 1;
-    let (flags, is_new) = (primary.flags, primary.references == 1);
-    if is_new {
+    let flags = primary.flags;
+    if active(&mut state, device)?.is_none() {
         let object = state.new_context(device, flags, true);
         state.contexts.insert(handle, object);
     }
@@ -47,16 +51,15 @@ fn retain(mut state: Locked, context: OutRef<u64>, device: i32) -> Answer {
 
 fn release(mut state: Locked, device: i32) -> Answer {
     let primary = primary(&mut state, device)?;
+    reject_if(primary.references == 0, INVALID_CONTEXT)?;
+    primary.references -= 1;
     match primary.references {
-        0 => Err(INVALID_CONTEXT),
-        1 => destroy(&mut state, device),
-        _ => {
-            primary.references -= 1;
-            Ok(())
-        }
+        0 => destroy(&mut state, device),
+        _ => Ok(()),
     }
 }
 
+/// A reset is no release: every retain may still be released (cuDevicePrimaryCtxReset).
 fn reset(device: i32) -> Answer {
     destroy(&mut lock(), device)
 }
@@ -74,9 +77,9 @@ fn set_flags(mut state: Locked, device: i32, flags: u32) -> Answer {
 }
 
 fn get_state(mut state: Locked, device: i32, flags: Out<u32>, active: Out<i32>) -> Answer {
-    let primary = primary(&mut state, device)?;
+    let is_active = self::active(&mut state, device)?.is_some();
     flags.check()?;
     active.check()?;
-    flags.set_if(primary.flags);
-    active.set(i32::from(primary.references > 0))
+    flags.set_if(primary(&mut state, device)?.flags);
+    active.set(is_active.into())
 }
