@@ -281,6 +281,12 @@ fn own_info(function: &FunctionSpec) -> Vec<u8> {
     if let Some(shape) = &function.required_threads {
         record(&mut out, info::REQUIRED_THREADS, shape);
     }
+    if function.needs_cluster {
+        out.extend([info::FORMAT_EMPTY, info::NEEDS_CLUSTER, 0, 0]);
+    }
+    if let Some(shape) = &function.required_cluster {
+        record(&mut out, info::REQUIRED_CLUSTER, shape);
+    }
     out
 }
 

@@ -35,6 +35,10 @@ pub struct Function {
     pub max_threads: Option<u32>,
     /// The one block shape that is allowed (`.reqntid`).
     pub required_threads: Option<[u32; 3]>,
+    /// The one cluster shape that is allowed, in blocks (`.reqnctapercluster`).
+    pub required_cluster: Option<[u32; 3]>,
+    /// A launch must have a cluster shape, by the image or by attribute (`.explicitcluster`).
+    pub needs_cluster: bool,
 }
 
 /// One module-wide variable in global or constant memory.

@@ -354,6 +354,8 @@ fn own_records(data: &[u8], function: &mut Function) {
                 function.max_threads = product;
             }
             info::REQUIRED_THREADS => function.required_threads = record.shape(),
+            info::REQUIRED_CLUSTER => function.required_cluster = record.shape(),
+            info::NEEDS_CLUSTER => function.needs_cluster = true,
             _ => {}
         }
     }

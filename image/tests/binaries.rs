@@ -25,6 +25,8 @@ fn functions() -> Vec<Function> {
             const_bytes: 12,
             max_threads: Some(256),
             required_threads: Some([32, 4, 2]),
+            required_cluster: Some([2, 1, 4]),
+            needs_cluster: true,
         },
         Function {
             name: "device".to_owned(),

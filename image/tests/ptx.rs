@@ -77,7 +77,7 @@ fn functions() {
          .weak .entry k() .maxntid 128, 2\n .minnctapersm 2 .pragma \"nounroll\";\n\
          { .shared .b8 one; .shared .align 8 .b8 s[24]; .local .align 4 .b8 l[64]; { .local .b8 m; }\n\
            .reg .b32 %r<3>; ld.shared.b32 %r1, [wide+4]; bar.sync 0; ld.shared.b32 %r2, [dynamic]; ret; }\n\
-         .entry fixed() .reqntid 32,4,2 .explicitcluster .reqnctapercluster 2,1,1 { ret; }",
+         .entry fixed() .reqntid 32,4,2 .explicitcluster .reqnctapercluster 2,4 { ret; }",
     );
     let [dev, k, fixed] = &content.functions[..] else {
         panic!("{content:#?}")
@@ -93,6 +93,11 @@ fn functions() {
         (fixed.required_threads, fixed.shared_bytes),
         (Some([32, 4, 2]), 0)
     );
+    assert_eq!(
+        (fixed.required_cluster, fixed.needs_cluster),
+        (Some([2, 4, 1]), true)
+    );
+    assert_eq!((k.required_cluster, k.needs_cluster), (None, false));
     assert_eq!(content.undefined, Vec::<String>::new());
 }
 

@@ -391,6 +391,67 @@ fn virtual_memory_maps_at_the_requested_address() {
 }
 
 #[test]
+fn clusters_that_contradict_the_image_are_refused() {
+    use cutape_driver::types::{
+        CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+        CUlaunchAttributeValue_union__bindgen_ty_1 as Cluster, CUlaunchConfig,
+    };
+    const REQUIRED_CLUSTER_WIDTH: u64 = 11;
+    let s = setup();
+    let ptx = "
+        .version 8.0
+        .target sm_90
+        .address_size 64
+        .visible .entry any() { ret; }
+        .visible .entry two() .reqnctapercluster 2 { ret; }
+        .visible .entry explicit() .explicitcluster { ret; }";
+    let module = make("cuModuleLoadData", &[text(ptx)]);
+    let launch = |function: u64, cluster: Option<u32>| {
+        let attribute = cluster.map(|x| CUlaunchAttribute {
+            id: CUlaunchAttributeID(4),
+            pad: [0; 4],
+            value: CUlaunchAttributeValue {
+                clusterDim: Cluster { x, y: 1, z: 1 },
+            },
+        });
+        let config = CUlaunchConfig {
+            gridDimX: 8,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: s.stream as _,
+            attrs: attribute.as_slice().as_ptr().cast_mut(),
+            numAttrs: attribute.is_some().into(),
+        };
+        call("cuLaunchKernelEx", &[at(&config), function, 0, 0])
+    };
+    let refused = code::INVALID_CLUSTER_SIZE;
+    for (name, cluster, expected) in [
+        ("any", None, code::SUCCESS),
+        ("any", Some(4), code::SUCCESS),
+        ("two", None, code::SUCCESS),
+        ("two", Some(2), code::SUCCESS),
+        ("two", Some(4), refused),
+        ("two", Some(1), refused),
+        ("explicit", None, refused),
+        ("explicit", Some(4), code::SUCCESS),
+    ] {
+        let function = make("cuModuleGetFunction", &[module, text(name)]);
+        assert_eq!(launch(function, cluster), expected, "{name} {cluster:?}");
+        let width = make("cuFuncGetAttribute", &[REQUIRED_CLUSTER_WIDTH, function]);
+        assert_eq!(width as u32, if name == "two" { 2 } else { 0 }, "{name}");
+    }
+    for (name, expected) in [("two", code::NOT_PERMITTED), ("any", code::SUCCESS)] {
+        let function = make("cuModuleGetFunction", &[module, text(name)]);
+        let set = [function, REQUIRED_CLUSTER_WIDTH, 4];
+        assert_eq!(call("cuFuncSetAttribute", &set), expected, "{name}");
+    }
+}
+
+#[test]
 fn contexts_stack_and_handles_recycle() {
     let s = setup();
     let second = make("cuCtxCreate_v4", &[0, 0, 0]);

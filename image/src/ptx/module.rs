@@ -323,6 +323,8 @@ impl<'a> Module<'a> {
                                 Some(shape.into_iter().fold(1, u32::saturating_mul));
                         }
                         b"reqntid" => function.required_threads = Some(self.shape()?),
+                        b"reqnctapercluster" => function.required_cluster = Some(self.shape()?),
+                        b"explicitcluster" => function.needs_cluster = true,
                         _ => self.tuning()?,
                     }
                 }

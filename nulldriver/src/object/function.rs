@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::call::answer::{Answer, valid_if};
+use crate::call::answer::{Answer, NOT_PERMITTED, reject_if, valid_if};
 use crate::object::code::Code;
 use crate::object::device::{SHARED, SHARED_DEFAULT, SHARED_OPT_IN, SHARED_RESERVED};
 
@@ -12,6 +12,7 @@ use crate::object::device::{SHARED, SHARED_DEFAULT, SHARED_OPT_IN, SHARED_RESERV
 const MAX_THREADS: u32 = 0;
 pub(crate) const MAX_DYNAMIC_SHARED: u32 = 8;
 const CARVEOUT: u32 = 9;
+const CLUSTER_MUST_BE_SET: u32 = 10;
 pub(crate) const CLUSTER_WIDTH: u32 = 11;
 pub(crate) const CLUSTER_HEIGHT: u32 = 12;
 pub(crate) const CLUSTER_DEPTH: u32 = 13;
@@ -100,7 +101,12 @@ impl Spec {
                 number(u64::from(SHARED_DEFAULT).saturating_sub(image.shared_bytes))
             }
             CARVEOUT => -1,
-            7 | 10..=15 => 0,
+            CLUSTER_MUST_BE_SET => image.needs_cluster.into(),
+            CLUSTER_WIDTH..=CLUSTER_DEPTH => {
+                let shape = image.required_cluster.unwrap_or_default();
+                number(shape[(attribute - CLUSTER_WIDTH) as usize].into())
+            }
+            7 | 14 | 15 => 0,
             _ => return None,
         })
     }
@@ -109,6 +115,10 @@ impl Spec {
     /// so).
     pub(crate) fn check_setting(&self, attribute: u32, value: i32) -> Answer {
         let static_shared = self.image().shared_bytes;
+        // A shape of the image is fixed (cuFuncSetAttribute).
+        let is_fixed = self.image().required_cluster.is_some();
+        let is_cluster = (CLUSTER_WIDTH..=CLUSTER_DEPTH).contains(&attribute);
+        reject_if(is_fixed && is_cluster, NOT_PERMITTED)?;
         let is_allowed = match attribute {
             // Measured.
             MAX_DYNAMIC_SHARED => u64::try_from(value)

@@ -3,7 +3,7 @@
 use cutape_driver::types::{CUlaunchAttribute, CUlaunchConfig};
 
 use crate::call::answer::{
-    Answer, INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, invalid_if, require,
+    Answer, INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if, require,
 };
 use crate::call::argument::In;
 use crate::object::function::Launchable;
@@ -52,8 +52,21 @@ pub(crate) fn cluster_of(
         let of_id = |attribute: &&CUlaunchAttribute| attribute.id.0 == id;
         attributes.iter().rfind(of_id).map(dimensions)
     };
+    let image = target.spec.image();
     let is_required = target.cluster.iter().any(|&width| width > 0);
-    let cluster = find(CLUSTER_DIMENSION).or(is_required.then_some(target.cluster));
+    let given = find(CLUSTER_DIMENSION);
+    // Assumed: the manual has the code for a misconfigured cluster, not for this case.
+    let contradicts = |fixed| given.is_some_and(|given| given != fixed);
+    reject_if(
+        image.required_cluster.is_some_and(contradicts),
+        INVALID_CLUSTER_SIZE,
+    )?;
+    let cluster = given.or(is_required.then_some(target.cluster));
+    // cuOccupancyMaxActiveClusters; assumed for launches.
+    reject_if(
+        image.needs_cluster && cluster.is_none(),
+        INVALID_CLUSTER_SIZE,
+    )?;
     if let Some(preferred) = find(PREFERRED_CLUSTER_DIMENSION) {
         // A preferred size needs a minimum, of which it is a multiple (measured both ways).
         let minimum = cluster.ok_or(INVALID_CLUSTER_SIZE)?;
