@@ -139,8 +139,8 @@ impl<'t> Job<'_, 't> {
             Expect::DriverString => self.take_driver_string(position, frame, place),
             Expect::Bytes => match self.returned(position, field::POINTEE) {
                 Some(expected) => {
-                    let received = frame.received(place);
-                    self.compare_bytes(position, &expected, &received, None);
+                    let pieces = [(place.address, place.length)];
+                    self.compare_bytes(position, &expected, &pieces, None);
                 }
                 None => self.player.readbacks.expect(
                     self.call,

@@ -7,7 +7,7 @@ use cutape_format::Call;
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
-use crate::compare::received::read_memory;
+use crate::compare::received::{append_memory, holds};
 
 /// Where the bytes of a copy lie.
 #[derive(Debug)]
@@ -167,10 +167,57 @@ impl Readbacks {
     }
 }
 
+/// Bytes of all pieces.
+pub(crate) fn length_of_pieces(pieces: &[(u64, usize)]) -> usize {
+    pieces.iter().map(|piece| piece.1).sum()
+}
+
 /// Reads pieces of host memory one after the other.
 pub(crate) fn gather(pieces: &[(u64, usize)]) -> Vec<u8> {
-    pieces
-        .iter()
-        .flat_map(|&(address, length)| read_memory(address, length))
-        .collect()
+    let mut bytes = Vec::with_capacity(length_of_pieces(pieces));
+    for &(address, length) in pieces {
+        append_memory(&mut bytes, address, length);
+    }
+    bytes
+}
+
+/// Whether pieces of host memory hold these bytes one after the other.
+pub(crate) fn pieces_hold(pieces: &[(u64, usize)], bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let all_equal = pieces.iter().all(|&(address, length)| {
+        rest.split_at_checked(length).is_some_and(|(part, behind)| {
+            rest = behind;
+            holds(address, part)
+        })
+    });
+    all_equal && rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_compared_as_if_they_were_gathered() {
+        let memory: Vec<u8> = (0..100).collect();
+        let at = |offset: u64, length| (memory.as_ptr() as u64 + offset, length);
+        for pieces in [
+            vec![],
+            vec![at(0, 100)],
+            vec![at(10, 5), at(50, 0), at(90, 10)],
+        ] {
+            let mut bytes = gather(&pieces);
+            assert_eq!(bytes.len(), length_of_pieces(&pieces));
+            assert!(pieces_hold(&pieces, &bytes));
+            bytes.push(0);
+            assert!(!pieces_hold(&pieces, &bytes), "longer");
+            bytes.pop();
+            if let Some(last) = bytes.last_mut() {
+                *last ^= 1;
+                assert!(!pieces_hold(&pieces, &bytes), "another byte");
+                bytes.pop();
+                assert!(!pieces_hold(&pieces, &bytes), "shorter");
+            }
+        }
+    }
 }

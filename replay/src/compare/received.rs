@@ -49,11 +49,28 @@ impl Deref for Received {
 
 /// Copies memory that the driver may have written.
 pub(crate) fn read_memory(address: u64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range
-    // covers, which stays mapped while the range lives; `bytes` is fresh.
-    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), length) };
+    let mut bytes = Vec::new();
+    append_memory(&mut bytes, address, length);
     bytes
+}
+
+/// Appends a copy of memory that the driver may have written.
+pub(crate) fn append_memory(bytes: &mut Vec<u8>, address: u64, length: usize) {
+    bytes.reserve_exact(length);
+    // SAFETY: every caller passes a buffer lent for this call or host memory that a live range
+    // covers, which stays mapped while the range lives; `bytes` has room for that many more.
+    unsafe {
+        let end = bytes.as_mut_ptr().add(bytes.len());
+        std::ptr::copy_nonoverlapping(address as *const u8, end, length);
+        bytes.set_len(bytes.len() + length);
+    }
+}
+
+/// Whether memory that the driver may have written holds these bytes. Nothing is copied.
+pub(crate) fn holds(address: u64, bytes: &[u8]) -> bool {
+    let (here, there) = (address as *const libc::c_void, bytes.as_ptr().cast());
+    // SAFETY: as in `append_memory`. No reference to the memory is made: a device may write it.
+    bytes.is_empty() || unsafe { libc::memcmp(here, there, bytes.len()) } == 0
 }
 
 #[cfg(test)]
@@ -67,5 +84,18 @@ mod tests {
             let received = Received::of(bytes.as_ptr() as u64, length);
             assert_eq!(*received, bytes[..length], "{length}");
         }
+    }
+
+    #[test]
+    fn memory_is_compared_where_it_lies() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let address = bytes.as_ptr() as u64;
+        assert!(holds(address, &bytes));
+        assert!(holds(address + 7, &bytes[7..9]));
+        assert!(!holds(address + 7, &bytes[8..10]));
+        assert!(holds(0, &[]));
+        let mut twice = read_memory(address, 3);
+        append_memory(&mut twice, address + 1, 2);
+        assert_eq!(twice, [0, 1, 2, 1, 2]);
     }
 }

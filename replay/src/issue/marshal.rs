@@ -6,7 +6,7 @@ use cutape_registry::{Kind, Length, Role, Width, structure};
 
 use crate::buffer::{Buffer, first, number};
 use crate::compare::payload::Payload;
-use crate::compare::received::read_memory;
+use crate::compare::received::holds;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Resolved, crashes_after_end};
 use crate::issue::length::length_of;
@@ -384,7 +384,7 @@ impl<'t> Player<'t> {
     /// Puts recorded bytes into pinned memory as the program had done before the call; waits for
     /// copies still reading it.
     pub(crate) fn store_host(&mut self, address: u64, bytes: &[u8]) {
-        if read_memory(address, bytes.len()) == bytes {
+        if holds(address, bytes) {
             return;
         }
         let end = address.saturating_add(bytes.len() as u64);

@@ -12,6 +12,7 @@ use cutape_registry::{Function, Role, Waits};
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
+use crate::compare::payload::KeptBlobs;
 use crate::compare::readbacks::Readbacks;
 use crate::guard::position::Position;
 use crate::issue::current::{Current, Decoded};
@@ -44,6 +45,7 @@ pub(crate) struct Player<'t> {
     pub comparer: Comparer,
     /// Bytes that asynchronous copies bring.
     pub readbacks: Readbacks,
+    pub blobs: KeptBlobs,
     pub captures: StreamCaptures,
     pub handles: Handles,
     /// By recorded link state: its options with their logs, where the driver writes until the state
@@ -267,6 +269,7 @@ impl<'t> Player<'t> {
             issuer: Issuer::new(position, options.watchdog),
             comparer: Comparer::new(plan, options.timing),
             readbacks: Readbacks::default(),
+            blobs: KeptBlobs::default(),
             captures: StreamCaptures::default(),
             handles: Handles::default(),
             links: HashMap::new(),

@@ -7,7 +7,6 @@ use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, set_word, word};
 use crate::compare::payload::Payload;
-use crate::compare::readbacks::gather;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
@@ -320,8 +319,7 @@ fn finish(
     if job.call.succeeded() && result == 0 && !is_captured && !arriving.is_empty() {
         match job.returned(0, field::HOST_BYTES) {
             Some(expected) => {
-                let received = gather(&arriving);
-                job.compare_bytes(0, &expected, &received, None);
+                job.compare_bytes(0, &expected, &arriving, None);
             }
             None if job.traits.is_asynchronous => {
                 job.player

@@ -239,7 +239,7 @@ fn missing(job: &mut Job<'_, '_>, source: &Source, built: &mut Parameters) -> Re
 /// The packed parameters that were recorded with a parameter.
 fn recorded<'t>(job: &Job<'_, 't>, position: usize) -> Option<Cow<'t, [u8]>> {
     match job.payload(&job.call.snapshot(position, field::KERNEL_PARAMETERS)?) {
-        Payload::Here(bytes) => Some(bytes),
+        Payload::Here(bytes) => Some(bytes.into_cow()),
         Payload::Left(..) | Payload::Unreadable => None,
     }
 }

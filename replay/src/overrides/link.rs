@@ -4,7 +4,6 @@ use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, LinkOp, OptionArray};
 
 use crate::buffer::Buffer;
-use crate::compare::received::read_memory;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
@@ -98,8 +97,8 @@ fn complete(job: &mut Job<'_, '_>, cubin: usize, size: usize) -> Played {
         return Ok(());
     };
     if alike && let Some(expected) = job.returned(cubin, field::FILE) {
-        let bytes = read_memory(live, usize::try_from(live_size).unwrap_or(0));
-        job.compare_bytes(cubin, &expected, &bytes, None);
+        let pieces = [(live, usize::try_from(live_size).unwrap_or(0))];
+        job.compare_bytes(cubin, &expected, &pieces, None);
     }
     // No address behind the live cubin is ever made from a recorded one.
     let length = job.call.out(size).unwrap_or(live_size).min(live_size);

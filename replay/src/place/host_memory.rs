@@ -10,13 +10,14 @@ use cutape_format::{Note, Snapshot};
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
-use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::place::address::{Found, Range};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
+/// Bytes that are first compared as a whole.
+const COMPARED_AT_ONCE: usize = 256;
 
 impl<'t> Job<'_, 't> {
     /// Puts into place what host memory held before a call, or what it holds `after` one that
@@ -70,14 +71,12 @@ impl<'t> Job<'_, 't> {
             None => {
                 // All that the first notes do not name was zero; memory in shared granules may not
                 // be.
-                let is_zero = read_memory(range.live, length)
-                    .iter()
-                    .all(|&byte| byte == 0);
+                let zeros = Buffer::zeroed(length);
                 let live_end = range.live.saturating_add(range.length);
-                if !is_zero && !self.readbacks.any_in(range.live, live_end) {
-                    self.store_host(range.live, &vec![0; length]);
+                if !self.readbacks.any_in(range.live, live_end) {
+                    self.store_host(range.live, zeros.bytes());
                 }
-                Buffer::zeroed(length)
+                zeros
             }
         };
         let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
@@ -168,15 +167,18 @@ fn is_for_the_host(range: &Range) -> bool {
 /// Where new bytes differ from old ones: (offset, length) of each run. Both are equally long.
 fn differing_runs(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for at in old
-        .iter()
-        .zip(new)
-        .enumerate()
-        .filter(|(_, (old, new))| old != new)
-    {
-        match runs.last_mut() {
-            Some(run) if run.0 + run.1 == at.0 => run.1 += 1,
-            _ => runs.push((at.0, 1)),
+    let pieces = old
+        .chunks(COMPARED_AT_ONCE)
+        .zip(new.chunks(COMPARED_AT_ONCE));
+    // Bytes are looked at one by one only where a piece differs.
+    let differing = pieces.zip(0..).filter(|((old, new), _)| old != new);
+    for ((old, new), piece) in differing {
+        for (at, (old, new)) in (piece * COMPARED_AT_ONCE..).zip(old.iter().zip(new)) {
+            match runs.last_mut() {
+                _ if old == new => {}
+                Some(run) if run.0 + run.1 == at => run.1 += 1,
+                _ => runs.push((at, 1)),
+            }
         }
     }
     runs
@@ -199,5 +201,12 @@ mod tests {
         for (old, new, expected) in table {
             assert_eq!(differing_runs(old, new), expected);
         }
+        let old = [0; 3 * COMPARED_AT_ONCE + 5];
+        let mut new = old;
+        for at in [COMPARED_AT_ONCE - 1, COMPARED_AT_ONCE, new.len() - 1] {
+            new[at] = 1;
+        }
+        let expected = [(COMPARED_AT_ONCE - 1, 2), (new.len() - 1, 1)];
+        assert_eq!(differing_runs(&old, &new), expected);
     }
 }
