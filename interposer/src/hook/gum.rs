@@ -3,6 +3,10 @@
 //!
 //! This happens before `main`, when nothing has called the driver. It is never undone, and the
 //! driver stays loaded: undoing and unloading were seen to crash (frida-gum 17.9.5, 2026-11-20).
+//!
+//! A namespace that `dlmopen` made is not patched: a second gum takes the thread data of the first
+//! for its own, because the keys of both C libraries count from 0, and crashes (frida-gum 17.9.5,
+//! 2026-11-22). Calls in it reach us as with *preload*.
 
 use core::ffi::c_void;
 
@@ -22,7 +26,7 @@ pub static cutape_interposer_patches: u32 = 1;
 
 /// Run by the loader before `main`.
 extern "C" fn at_start() {
-    if Backend::chosen() == Backend::Gum {
+    if Backend::chosen() == Backend::Gum && loaded::is_in_base_namespace() {
         let _errno = errno::Errno::keep();
         if start::load_early() && !driver::is_patched() {
             patch_driver();

@@ -5,7 +5,7 @@
 //! - *audit*: an auditing library redirects every search for libcuda to us, whatever name, path or
 //!   namespace it is for.
 //! - *gum*: as preload; in addition, the driver's own functions are patched to jump to our entries,
-//!   so that every caller is recorded.
+//!   so that every caller is recorded. A namespace of its own (`dlmopen`) is not patched.
 //!
 //! With each backend, programs that are started with another environment get the injected variables
 //! (`exec`), and a call arrives at the same entry and is passed on to `driver::target`, so that the

@@ -5,4 +5,4 @@ mod objects;
 pub(crate) mod segments;
 
 #[cfg(feature = "gum")]
-pub(crate) use objects::code_around;
+pub(crate) use objects::{code_around, is_in_base_namespace};

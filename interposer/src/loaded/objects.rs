@@ -114,3 +114,38 @@ pub(crate) fn code_around(address: usize) -> (usize, usize) {
     });
     found
 }
+
+/// Whether the loader has put this copy of us beside the program, not into a namespace that
+/// `dlmopen` made. True if the loader does not say.
+#[cfg(any(feature = "gum", test))]
+pub(crate) fn is_in_base_namespace() -> bool {
+    static OWN: u8 = 0;
+    /// Of dlfcn.h.
+    const RTLD_DL_LINKMAP: c_int = 2;
+    // SAFETY: all-zero is a valid Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    let mut object = core::ptr::null_mut();
+    // SAFETY: both are valid for writing; with this flag the second gets a `struct link_map *`.
+    let found = unsafe {
+        libc::dladdr1(
+            (&raw const OWN).cast(),
+            &raw mut info,
+            &raw mut object,
+            RTLD_DL_LINKMAP,
+        )
+    };
+    let mut namespace: libc::Lmid_t = libc::LM_ID_BASE;
+    if found != 0 && !object.is_null() {
+        // SAFETY: in glibc, a `struct link_map *` is a handle of its object, which is loaded.
+        unsafe { libc::dlinfo(object, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) };
+    }
+    namespace == libc::LM_ID_BASE
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_program_is_in_the_base_namespace() {
+        assert!(super::is_in_base_namespace());
+    }
+}

@@ -1,10 +1,13 @@
 /*
  * Replaces frida-gum's library in tests where it is not available: the same functions, as its
  * header declares them. It patches only functions that begin like those of the null driver; for
- * others it returns GUM_REPLACE_WRONG_SIGNATURE. frida-gum itself is not tested.
+ * others it returns GUM_REPLACE_WRONG_SIGNATURE. Like frida-gum, it works only in the namespace of
+ * the program. frida-gum itself is not tested.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +30,18 @@ static Patch *patches;
 static unsigned char *room, *room_end;
 static int interceptor;
 
-void gum_init_embedded(void) {}
+void gum_init_embedded(void)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    Lmid_t namespace = LM_ID_BASE;
+    if (!dladdr1(&patches, &info, (void **)&map, RTLD_DL_LINKMAP) ||
+        dlinfo(map, RTLD_DI_LMID, &namespace) != 0 || namespace != LM_ID_BASE) {
+        fputs("gum is started in another namespace than the program's\n", stderr);
+        abort();
+    }
+}
+
 void gum_deinit_embedded(void) {}
 void *gum_interceptor_obtain(void) { return &interceptor; }
 void *g_object_ref(void *object) { return object; }
