@@ -54,6 +54,10 @@ fn main() -> ExitCode {
         .test("AddressSanitizer, with audit", sanitized)
         .test("a forked child that makes no call is not reported", forked)
         .test("the audit library works without the interposer", outlives)
+        .test(
+            "the audit library, built together with others",
+            built_together,
+        )
         .test("a thread's memory is not in the static block", crowded_out)
         .test("programs that cannot be instrumented are refused", refused);
     for name in [
@@ -349,6 +353,32 @@ fn outlives(_: &Path) -> Result<(), String> {
         .env("LD_AUDIT", &parts().audit)
         .env("CUTAPE_AUDIT_LEADS_TO", "/no/such/folder/libcuda.so.1"));
     output.expect(0)
+}
+
+/// The audit library needs the C library itself, whatever features other packages of the same build
+/// turn on. As it is shipped, it has no standard library that would bring it.
+fn built_together(folder: &Path) -> Result<(), String> {
+    let target = parts().programs.with_file_name("audit");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // The null driver turns on this feature.
+    let build = run(Command::new(cargo)
+        .current_dir(root())
+        .args(["build", "--quiet", "--package", "cutape-audit"])
+        .args([
+            "--profile",
+            "shim",
+            "--features",
+            "libc/std",
+            "--target-dir",
+        ])
+        .arg(&target));
+    build.expect(0)?;
+    let traces = new_folder(folder, "traces")?;
+    let words = words(&["open".to_owned(), "libcuda.so.1".to_owned()]);
+    let mut command = record_command("audit", &traces.join("t.cutape"), &words);
+    let output = run(command.env("CUTAPE_AUDIT", target.join("shim/libcutape_audit.so")));
+    output.expect(0)?;
+    ensure_calls(&CALLS, &traces, &output)
 }
 
 /// AddressSanitizer refuses to start when another library is loaded before its own; `audit` loads

@@ -24,6 +24,11 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use cutape_registry::{asks_for_libcuda, names_a_folder, past_audit};
 
+// The crate libc leaves this to the standard library if another package of the same build uses it
+// with `std`. Without it the loader finds no symbol of ours, and nothing is recorded.
+#[link(name = "c")]
+unsafe extern "C" {}
+
 /// LA_SER_ORIG of link.h: the name as the program or a library gave it. Other flags are for the
 /// places where the loader tries it.
 const AS_GIVEN: c_uint = 1;
