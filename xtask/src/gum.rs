@@ -1,5 +1,6 @@
-//! `gum-test`: links and tests the interposer with its backend `gum`: with frida-gum's library,
-//! with Frida's Python package, or with a stub that can patch the null driver only.
+//! `gum-test` and `gum-bench`: link, test and measure the interposer with its backend `gum`: with
+//! frida-gum's library, with Frida's Python package, or with a stub that can patch the null driver
+//! only.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,22 +33,15 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// The one that the environment names, else the stub.
-    fn found() -> Result<Self, Failure> {
-        let Some(folder) = env::var_os(DEVKIT).map(PathBuf::from) else {
-            println!("{DEVKIT} is not set: using a stub, which can patch the null driver only");
-            return Ok(Self::Stub);
+    /// frida-gum itself, if the environment names it.
+    fn named() -> Result<Option<Self>, Failure> {
+        let Some(folder) = env::var_os(DEVKIT).filter(|folder| !folder.is_empty()) else {
+            return Ok(None);
         };
-        for file in ["libfrida-gum.a", "frida-gum.h"] {
-            if !folder.join(file).is_file() {
-                return Err(failure!(
-                    "{DEVKIT}: no {file} in {}; set it to the folder of frida-gum-devkit",
-                    folder.display()
-                ));
-            }
-        }
+        let current = env::current_dir().map_err(|error| files::failed(Path::new("."), error))?;
+        let folder = devkit(&current, Path::new(&folder))?;
         println!("using frida-gum in {}", folder.display());
-        Ok(Self::Devkit(folder))
+        Ok(Some(Self::Devkit(folder)))
     }
 
     /// Builds the interposer with it and copies the result to `output`.
@@ -104,10 +98,27 @@ impl Library {
     }
 }
 
+/// The absolute path of a development kit, since build scripts run in the folders of their crates.
+fn devkit(current: &Path, given: &Path) -> Result<PathBuf, Failure> {
+    let folder = current.join(given);
+    for file in ["libfrida-gum.a", "frida-gum.h"] {
+        if !folder.join(file).is_file() {
+            return Err(failure!(
+                "{DEVKIT}: no {file} in {}; set it to the folder of frida-gum-devkit",
+                folder.display()
+            ));
+        }
+    }
+    Ok(folder)
+}
+
 /// Builds the interposer with the feature `gum` and runs the tests of loading and of all programs
 /// with that backend.
 pub(crate) fn test(root: &Path) -> Result<(), Failure> {
-    let library = Library::found()?;
+    let library = Library::named()?.unwrap_or_else(|| {
+        println!("{DEVKIT} is not set: using a stub, which can patch the null driver only");
+        Library::Stub
+    });
     let interposer = work(root)?.join("libcutape_interposer.so");
     library.build(root, "dev", &interposer)?;
     // With the stub, one mode of each program is enough.
@@ -128,10 +139,21 @@ pub(crate) fn test_with_frida(root: &Path) -> Result<(), Failure> {
     bridge.finish().and(done)
 }
 
-/// Measures a call with each backend, gum with Frida's Python package.
-pub(crate) fn bench_with_frida(root: &Path) -> Result<(), Failure> {
+/// Measures a call with each backend; gum with frida-gum if the environment names it, else with
+/// Frida's Python package.
+pub(crate) fn bench(root: &Path) -> Result<(), Failure> {
+    let measure = |variables| {
+        run(cargo(root, "bench -p cutape-benches --bench backends")
+            .envs::<Variables, _, _>(variables))
+    };
+    if let Some(library) = Library::named()? {
+        let interposer = work(root)?.join("libcutape_interposer.so");
+        library.build(root, "shim", &interposer)?;
+        return measure(variables(&interposer, None));
+    }
+    println!("{DEVKIT} is not set: using Frida's Python package");
     let (bridge, variables) = bridged(root, "shim")?;
-    let done = run(cargo(root, "bench -p cutape-benches --bench backends").envs(variables));
+    let done = measure(variables);
     bridge.finish().and(done)
 }
 
@@ -176,4 +198,25 @@ fn work(root: &Path) -> Result<PathBuf, Failure> {
 
 fn native(folder: &Path) -> String {
     format!("native={}", folder.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_devkit_is_found_from_the_current_folder() {
+        let current = env::temp_dir().join(format!("cutape-devkit-{}", std::process::id()));
+        let folder = current.join("kit");
+        std::fs::create_dir_all(&folder).unwrap();
+        let missing = devkit(&current, Path::new("kit")).unwrap_err().to_string();
+        assert!(missing.contains("no libfrida-gum.a in"), "{missing}");
+        for file in ["libfrida-gum.a", "frida-gum.h"] {
+            std::fs::write(folder.join(file), "").unwrap();
+        }
+        for given in [Path::new("kit"), &folder] {
+            assert_eq!(devkit(&current, given).unwrap(), folder);
+        }
+        std::fs::remove_dir_all(&current).unwrap();
+    }
 }

@@ -65,7 +65,8 @@ usage: cargo xtask TASK
                     build what tests/gpu/run.sh needs on a machine without Rust; --gum: and gum.sh
   gum-test          test the backend gum (CUTAPE_GUM_DEVKIT: frida-gum's development kit)
   gum-test --frida  test it with Frida's Python package (CUTAPE_FRIDA_WHEEL: its file)
-  gum-bench         measure a call with each backend, gum with Frida's Python package
+  gum-bench         measure a call with each backend, gum as with gum-test (CUTAPE_GUM_DEVKIT),
+                    or without that variable with Frida's Python package
   instructions [--update]
                     compare the instructions that recording adds to a call with
                     benches/instructions.txt (needs valgrind); --update: rewrite that file
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
         ["package", folder, "--gum"] => package::run(&root(), folder, true),
         ["gum-test"] => gum::test(&root()),
         ["gum-test", "--frida"] => gum::test_with_frida(&root()),
-        ["gum-bench"] => gum::bench_with_frida(&root()),
+        ["gum-bench"] => gum::bench(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["circles", packages @ ..] => circles::run(&root(), packages),
