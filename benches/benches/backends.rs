@@ -3,19 +3,23 @@
 //!
 //! All cases run in turn, several times. The least of each is printed, because disturbances only
 //! add time, with its difference from the bare program. If the libraries were built with the
-//! profile `shim`, as they are shipped, those are measured.
+//! profile `shim`, as they are shipped, those are measured. A run that was not recorded ends the
+//! benchmark with the reason.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use cutape_benches::recorded::ensure_recorded;
 use cutape_tests::{clean_up, parts, root, run};
 
 /// Rounds of all cases.
 const ROUNDS: usize = 15;
 /// Calls of a run, and runs of a round. Of short runs, more are undisturbed.
-const CALLS: &str = "20000";
+const CALLS: usize = 20_000;
 const RUNS: usize = 5;
+/// The bare program.
+const ALONE: &str = "alone";
 /// The driver is opened by a name that is not redirected to the interposer, so that each call goes
 /// through a patched function of the driver.
 const PATCHED: &str = "gum, patched";
@@ -40,7 +44,7 @@ fn main() {
     std::os::unix::fs::symlink(&parts().null_driver, &driver).expect("a link");
     let other_name = folder.join("other_name.so");
     std::os::unix::fs::symlink(&parts().null_driver, &other_name).expect("a link");
-    let mut backends = vec!["alone", "preload", "audit"];
+    let mut backends = vec![ALONE, "preload", "audit"];
     if refuses("gum", &folder).is_none() {
         backends.extend(["gum", PATCHED]);
     }
@@ -53,11 +57,20 @@ fn main() {
             } else {
                 &driver
             };
-            let words = [program.as_os_str(), driver.as_os_str(), CALLS.as_ref()];
+            let calls = CALLS.to_string();
+            let words = [program.as_os_str(), driver.as_os_str(), calls.as_ref()];
             for _ in 0..RUNS {
                 let output = run(command(backend, &trace).args(words));
                 output.assert_code(0);
                 figures[0].push(output.stdout.trim().parse::<f64>().expect("a number"));
+                if *backend != ALONE {
+                    let recorded = ensure_recorded(&trace, "cuCtxGetCurrent", CALLS);
+                    if let Err(error) = recorded {
+                        eprintln!("{backend}: {error}\n{}", output.describe());
+                        clean_up();
+                        std::process::exit(1);
+                    }
+                }
                 let _ = std::fs::remove_file(&trace);
             }
             let opens = format!("{} {} 0", program.display(), driver.display());
@@ -84,7 +97,7 @@ fn main() {
 
 /// The command that runs a program with that backend; the program's words follow.
 fn command(backend: &str, trace: &Path) -> Command {
-    if backend == "alone" {
+    if backend == ALONE {
         return Command::new("env");
     }
     let mut command = parts().cutape(&[

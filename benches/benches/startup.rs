@@ -18,6 +18,9 @@ fn main() {
             let begin = Instant::now();
             run(&mut command);
             times.push(begin.elapsed().as_secs_f64() * 1e3);
+            if is_recorded {
+                recorded.expect_trace();
+            }
         }
     }
     let [bare, with] = times.map(|mut times| median(&mut times));

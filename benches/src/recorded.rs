@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cutape_format::Trace;
+
 /// The figures of a run, by name.
 pub type Figures = BTreeMap<String, f64>;
 
@@ -85,15 +87,31 @@ impl Recorded {
         command
     }
 
+    /// To be called after a recorded run.
+    ///
+    /// # Panics
+    /// If there is no trace of it.
+    pub fn expect_trace(&self) {
+        let trace = self.trace();
+        assert!(
+            trace.exists(),
+            "nothing was recorded: there is no {}",
+            trace.display()
+        );
+    }
+
     /// The medians over `rounds` rounds of the bare and of the recorded program, run in turn.
     ///
     /// # Panics
-    /// If the program fails.
+    /// If the program fails, or is not recorded.
     pub fn compare(&self, rounds: usize, arguments: &[&str]) -> [Figures; 2] {
         let mut all: [BTreeMap<String, Vec<f64>>; 2] = Default::default();
         for _ in 0..rounds {
             for (is_recorded, figures) in [false, true].into_iter().zip(&mut all) {
                 let output = run(&mut self.command(is_recorded, arguments));
+                if is_recorded {
+                    self.expect_trace();
+                }
                 for line in output.lines() {
                     if let Some((name, value)) = line.split_once(' ')
                         && let Ok(value) = value.parse()
@@ -113,6 +131,24 @@ impl Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Checks that a trace has at least so many calls of a function: a program that was not recorded is
+/// as fast as the bare one.
+///
+/// # Errors
+/// What the trace has instead.
+pub fn ensure_recorded(trace: &Path, function: &str, least: usize) -> Result<(), String> {
+    let opened = Trace::open(trace).map_err(|error| format!("nothing was recorded: {error}"))?;
+    let calls = opened.calls();
+    let found = calls.filter(|call| call.signature.name == function);
+    match found.count() {
+        enough if enough >= least => Ok(()),
+        few => Err(format!(
+            "{few} calls of {function} were recorded, not {least} ({})",
+            trace.display()
+        )),
     }
 }
 
@@ -159,5 +195,23 @@ pub fn print([bare, recorded]: &[Figures; 2]) {
             print!(" {:>18.2}", added - 2.0 * clock);
         }
         println!();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_not_recorded_is_noticed() {
+        let packed = crate::packed_launch_loop(3);
+        let ensure = |function, least| ensure_recorded(packed.path(), function, least);
+        assert_eq!(ensure("cuCtxGetCurrent", 3), Ok(()));
+        let few = ensure("cuCtxGetCurrent", 4).unwrap_err();
+        assert!(few.starts_with("3 calls of cuCtxGetCurrent"), "{few}");
+        let other = ensure("cuMemAlloc_v2", 1).unwrap_err();
+        assert!(other.starts_with("0 calls of cuMemAlloc_v2"), "{other}");
+        let none = ensure_recorded(Path::new("/no/such.cutape"), "cuInit", 1).unwrap_err();
+        assert!(none.starts_with("nothing was recorded"), "{none}");
     }
 }
