@@ -2,13 +2,15 @@
 
 use serde_json::{Map, Value};
 
-/// Keys that are removed: times, addresses in the program, ids of processes and threads.
-const LEFT_OUT: [&str; 5] = [
+/// Keys that are removed: times, addresses in the program, ids of processes and threads, address
+/// spaces.
+const LEFT_OUT: [&str; 6] = [
     "time_ns",
     "duration_ns",
     "caller",
     "caller_symbol",
     "number",
+    "mapped",
 ];
 
 /// Numbers up to this one are sizes and settings, larger ones addresses; the programs of the golden

@@ -66,6 +66,9 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             note.length,
             skip_reason(note.reason),
         ),
+        Note::AddressSpace(ranges) => {
+            format!("the process has {} mapped address ranges", ranges.len())
+        }
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
             format!(
@@ -124,6 +127,13 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "length": note.length,
             "reason": skip_reason(note.reason),
         }),
+        Note::AddressSpace(ranges) => {
+            let hexadecimal = |range: &(u64, u64)| [range.0, range.1].map(|at| format!("{at:#x}"));
+            json!({
+                "kind": "address_space",
+                "mapped": ranges.iter().map(hexadecimal).collect::<Vec<_>>(),
+            })
+        }
         Note::Stopped(why) => json!({ "kind": "stopped", "why": why }),
         Note::UnknownSymbol(name) => json!({ "kind": "unknown_symbol", "name": name }),
         Note::Other(kind, bytes) => json!({

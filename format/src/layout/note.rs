@@ -25,6 +25,9 @@ pub mod note_kind {
     pub const HOST_SKIPPED: u16 = 9;
     /// [`super::BufferNote`].
     pub const BUFFER: u16 = 10;
+    /// The address ranges that the process has mapped before the call: `(u64 start, u64 end)` each,
+    /// in ascending order.
+    pub const ADDRESS_SPACE: u16 = 11;
 }
 
 /// Identifies the thread; in its first call.

@@ -23,6 +23,8 @@ pub enum Note<'a> {
     HostSkipped(HostSkippedNote),
     /// Why recording stopped here.
     Stopped(String),
+    /// The address ranges (first, behind the last) that the process had mapped before the call.
+    AddressSpace(Vec<(u64, u64)>),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
     /// Snapshots of the call's enter part; [`crate::Call::snapshots`] gives them too.
@@ -63,6 +65,14 @@ impl<'a> Note<'a> {
                 Note::HostChanged(head, Snapshots::of(rest).next()?)
             }
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
+            note_kind::ADDRESS_SPACE => {
+                let ranges = bytes.chunks_exact(16);
+                Note::AddressSpace(
+                    ranges
+                        .map(|range| Some(codec::decode(range)?.0))
+                        .collect::<Option<_>>()?,
+                )
+            }
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),

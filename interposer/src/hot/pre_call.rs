@@ -14,6 +14,7 @@ use super::recording::{MEASURING, RECORDING, STATE};
 use super::shape::NOT_RECORDED;
 use super::thread::{self, Thread};
 use super::{clock, cost};
+use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
 use crate::{driver, host_memory, overrides, snapshot};
@@ -215,7 +216,9 @@ fn entered(thread: &Thread, frame: &mut Frame, plan: &Plan, is_written: bool) ->
     }
     // Before `attend`, which may begin a chunk, whose head has the number of its first call.
     thread.calls.set(thread.calls.get() + 1);
-    thread.attend();
+    if thread.attend() {
+        address_space::before_first(thread);
+    }
     proceed(thread, frame, plan)
 }
 

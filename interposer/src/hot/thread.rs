@@ -522,23 +522,24 @@ impl Thread {
         result
     }
 
-    /// Does, after a record, what could not be done within it.
+    /// Does, after a record, what could not be done within it. Returns whether the record was the
+    /// first of the thread.
     #[inline]
-    pub(crate) fn attend(&self) {
-        if self.attention.get() {
-            self.attend_now();
-        }
+    pub(crate) fn attend(&self) -> bool {
+        self.attention.get() && self.attend_now()
     }
 
     #[cold]
-    fn attend_now(&self) {
+    fn attend_now(&self) -> bool {
         self.set_attention(false);
-        if self.is_unnamed.replace(false) {
+        let is_first = self.is_unnamed.replace(false);
+        if is_first {
             self.write_name();
         }
         if self.is_full.replace(false) {
             self.stop();
         }
+        is_first
     }
 
     /// Writes the thread's number and name, within its first call.

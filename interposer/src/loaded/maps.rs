@@ -44,12 +44,7 @@ pub(crate) fn write() {
 
 /// Writes the map again if the loader has added something since.
 pub(crate) fn write_if_changed() {
-    let mut added = 0;
-    objects::for_each(&mut |object| {
-        added = object.adds;
-        ControlFlow::Break(())
-    });
-    if added != WRITTEN.load(Ordering::Relaxed) {
+    if objects::added() != WRITTEN.load(Ordering::Relaxed) {
         write();
     }
 }

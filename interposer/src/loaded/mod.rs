@@ -1,5 +1,6 @@
 //! The executables and libraries that are loaded in this process.
 
+pub(crate) mod address_space;
 pub(crate) mod maps;
 mod objects;
 pub(crate) mod segments;

@@ -70,6 +70,16 @@ impl Object<'_> {
     }
 }
 
+/// How many objects the loader has ever added.
+pub(super) fn added() -> u64 {
+    let mut added = 0;
+    for_each(&mut |object| {
+        added = object.adds;
+        ControlFlow::Break(())
+    });
+    added
+}
+
 type Visit<'v> = &'v mut dyn FnMut(&Object<'_>) -> ControlFlow<()>;
 
 /// Visits the loaded objects until `visit` breaks.

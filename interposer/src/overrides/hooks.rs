@@ -37,7 +37,9 @@ impl Hooks {
 
 fn hooks(family: Family) -> u8 {
     match family {
-        Family::Init | Family::Event(EventOp::Record) => POST,
+        Family::Init => PRE | POST,
+        Family::Context(ContextOp::Create) | Family::PrimaryContext(PrimaryOp::Retain) => PRE,
+        Family::Event(EventOp::Record) => POST,
         Family::ProcAddress { .. } => POST | PUT_POST | FINISH,
         Family::Context(ContextOp::Destroy) | Family::ModuleUnload | Family::LibraryUnload => {
             PRE | FINISH
@@ -46,7 +48,7 @@ fn hooks(family: Family) -> u8 {
         Family::ModuleLoad(load) | Family::LibraryLoad(load) if load.options.is_some() => {
             PUT_PRE | PRE | POST | PUT_POST
         }
-        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | POST,
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | PRE | POST,
         Family::Function(op) | Family::Kernel(op) => match op {
             FunctionOp::Find { .. } | FunctionOp::OfKernel { .. } | FunctionOp::List { .. } => {
                 FINISH

@@ -36,12 +36,13 @@ use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
-use crate::loaded::maps;
+use crate::loaded::{address_space, maps};
 
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
     link::forget();
     graph_copies::forget();
+    address_space::forget();
 }
 
 /// Writes what the override snapshots before the call.
@@ -67,6 +68,11 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
 pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     match plan.family {
         Family::Launch(op) => launch::pre_call(thread, frame, op),
+        Family::Init
+        | Family::Context(ContextOp::Create)
+        | Family::PrimaryContext(PrimaryOp::Retain) => {
+            address_space::before(thread, frame, plan.family);
+        }
         Family::ModuleUnload | Family::LibraryUnload => lifetime::ending(frame),
         // Which memory the kernels of a graph reach is not known: their parameters may change in
         // many calls.
@@ -82,6 +88,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             host_memory::ending(Which::OfContext(frame.word(0)));
         }
         Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
+            address_space::before(thread, frame, plan.family);
             jit_options::save_log_lengths(frame, load.options);
         }
         Family::Link(

@@ -1,0 +1,192 @@
+//! The address ranges that the process has mapped, in the trace: the driver places its memory in
+//! the gaps, so a replay that has the same gaps gets the same addresses (measured on driver 580).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::fs::File;
+use std::io::Read;
+
+use cutape_format::layout::note_kind;
+use cutape_registry::{ContextOp, Family, PrimaryOp};
+
+use super::objects;
+use crate::hot::frame::Frame;
+use crate::hot::thread::Thread;
+use crate::process::errno::Errno;
+use crate::process::memory::Scratch;
+
+/// A program may create contexts or threads without end.
+const MOST_NOTES: u32 = 64;
+/// Bytes of the kernel's list that are read at once.
+const PIECE: usize = 64 << 10;
+/// Name of the first mapping that lies above all that the kernel places.
+const STACK: &[u8] = b"[stack]";
+/// Most ranges in a note; with this many, a note has 1 MiB.
+const MOST_RANGES: usize = 64 << 10;
+
+static NOTES: AtomicU32 = AtomicU32::new(0);
+/// A bit for each device whose primary context was retained.
+static RETAINED: AtomicU64 = AtomicU64::new(0);
+/// How many objects the loader had ever added at the last note before a load.
+static ADDED: AtomicU64 = AtomicU64::new(0);
+
+/// In a forked child, whose driver is not initialised.
+pub(crate) fn forget() {
+    NOTES.store(0, Ordering::Relaxed);
+    RETAINED.store(0, Ordering::Relaxed);
+    ADDED.store(0, Ordering::Relaxed);
+}
+
+/// Notes the map before calls that initialise the driver or create a context, and before loads of
+/// images if libraries were loaded since the last.
+pub(crate) fn before(thread: &Thread, frame: &Frame, family: Family) {
+    let is_wanted = match family {
+        Family::PrimaryContext(PrimaryOp::Retain) => {
+            let device = 1 << (frame.word(1) % 64);
+            RETAINED.fetch_or(device, Ordering::Relaxed) & device == 0
+        }
+        Family::Init | Family::Context(ContextOp::Create) => true,
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => {
+            let added = objects::added();
+            ADDED.swap(added, Ordering::Relaxed) != added
+        }
+        _ => false,
+    };
+    if is_wanted {
+        note(thread);
+    }
+}
+
+/// Notes the map before the first call of a thread, whose stack and arena are new in it; not before
+/// the driver is initialised.
+pub(crate) fn before_first(thread: &Thread) {
+    if NOTES.load(Ordering::Relaxed) > 0 {
+        note(thread);
+    }
+}
+
+fn note(thread: &Thread) {
+    if NOTES.fetch_add(1, Ordering::Relaxed) >= MOST_NOTES {
+        return;
+    }
+    let _errno = Errno::keep();
+    // Not from the program's allocator, which would change the map.
+    let Some(mut scratch) = Scratch::new(16 * MOST_RANGES + PIECE) else {
+        return;
+    };
+    let (ranges, piece) = scratch.bytes().split_at_mut(16 * MOST_RANGES);
+    let own = ranges.as_ptr() as u64;
+    let own = (own, own + (16 * MOST_RANGES + PIECE) as u64);
+    let Some(length) = File::open("/proc/self/maps")
+        .ok()
+        .and_then(|list| read_ranges(list, piece, ranges, own))
+    else {
+        return;
+    };
+    let ranges = ranges.get(..length).unwrap_or_default();
+    thread.note(note_kind::ADDRESS_SPACE, |draft| draft.put(ranges));
+}
+
+/// Reads `7f12-7f34 r--p ...` line by line into pairs of start and end, adjacent ones joined,
+/// without the range `own`, up to the stack. Returns their bytes.
+fn read_ranges(
+    mut list: impl Read,
+    piece: &mut [u8],
+    ranges: &mut [u8],
+    own: (u64, u64),
+) -> Option<usize> {
+    let mut used = 0;
+    let mut last = (0, 0);
+    let (mut numbers, mut digits) = ([0_u64; 2], 0_usize);
+    // Which of the two numbers is read; 2: the rest of the line.
+    let mut column = 0_usize;
+    let mut name_length = 0_usize;
+    let mut put = |range: (u64, u64)| {
+        if range.0 != range.1 {
+            let place = ranges.get_mut(used..used + 16)?;
+            let (start, end) = place.split_at_mut(8);
+            start.copy_from_slice(&range.0.to_le_bytes());
+            end.copy_from_slice(&range.1.to_le_bytes());
+            used += 16;
+        }
+        Some(())
+    };
+    'lines: loop {
+        let count = list.read(piece).ok()?;
+        if count == 0 {
+            break;
+        }
+        for &byte in piece.get(..count)? {
+            if byte == b'\n' {
+                if name_length == STACK.len() {
+                    break 'lines;
+                }
+                let range = (numbers[0], numbers[1]);
+                let parts = [(range.0, range.1.min(own.0)), (range.0.max(own.1), range.1)];
+                for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
+                    if last.1 == start {
+                        last.1 = end;
+                    } else {
+                        put(last)?;
+                        last = (start, end);
+                    }
+                }
+                (numbers, digits, column, name_length) = ([0; 2], 0, 0, 0);
+            } else if let Some(number) = numbers.get_mut(column) {
+                match (byte as char).to_digit(16) {
+                    Some(digit) => {
+                        *number = *number << 4 | u64::from(digit);
+                        digits += 1;
+                    }
+                    None if digits > 0 => (column, digits) = (column + 1, 0),
+                    None => return None,
+                }
+            } else {
+                name_length = match STACK.get(name_length) {
+                    Some(&expected) if expected == byte => name_length + 1,
+                    _ => usize::from(byte == b'['),
+                };
+            }
+        }
+    }
+    put(last)?;
+    Some(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges_of(text: &str, own: (u64, u64)) -> Option<Vec<u64>> {
+        let mut ranges = [0; 64];
+        let length = read_ranges(text.as_bytes(), &mut [0; 7], &mut ranges, own)?;
+        let words = ranges[..length].chunks_exact(8);
+        Some(
+            words
+                .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn ranges_are_joined_and_without_the_readers_own() {
+        let text = "1000-2000 r--p 00000200 08:01 42  /lib/1234-5678\n\
+                    2000-5000 rw-p 00000000 00:00 0\n\
+                    7ffff7fc1000-7ffff7fc5000 r--p 00000000 00:00 0 [vvar]\n";
+        let top = [0x7fff_f7fc_1000, 0x7fff_f7fc_5000];
+        let cases: [((u64, u64), &[u64]); 4] = [
+            ((0, 0), &[0x1000, 0x5000]),
+            ((0x2000, 0x3000), &[0x1000, 0x2000, 0x3000, 0x5000]),
+            ((0x1000, 0x5000), &[]),
+            ((0x4000, 0x6000), &[0x1000, 0x4000]),
+        ];
+        for (own, expected) in cases {
+            let expected = [expected, &top].concat();
+            assert_eq!(ranges_of(text, own), Some(expected), "{own:x?}");
+        }
+        let stack = "1000-2000 r [sta\n3000-4000 r [vdso] [stack]\n5000-6000 r\n";
+        assert_eq!(ranges_of(stack, (0, 0)), Some(vec![0x1000, 0x2000]));
+        assert_eq!(ranges_of("x\n", (0, 0)), None);
+        let many: String = (1..9).map(|at| format!("{at}000-{at}001 r\n")).collect();
+        assert_eq!(ranges_of(&many, (0, 0)), None, "no room");
+    }
+}
