@@ -1,4 +1,4 @@
-//! Device address space: 32 MiB slots at addresses that differ in every process, filled by 2 MiB
+//! Device address space: 32 MiB slots in the highest gaps of the process's map, filled by 2 MiB
 //! blocks.
 //!
 //! As measured on a real driver (580, H200): small allocations share a 2 MiB block, 512 bytes
@@ -77,7 +77,6 @@ pub(crate) struct Space {
     reservations: BTreeMap<u64, u64>,
     /// What was mapped at `cuInit`, in whole slots.
     lost: Vec<Range<u64>>,
-    cursor: u64,
 }
 
 impl Default for Space {
@@ -91,7 +90,6 @@ impl Default for Space {
             groups: BTreeMap::new(),
             reservations: BTreeMap::new(),
             lost,
-            cursor: first_slot(),
         }
     }
 }
@@ -281,8 +279,8 @@ impl Space {
         !is_lost && pages::reserve_exactly(base, size)
     }
 
-    /// Takes the next free range: after a refused hint if there was one, else after the last one.
-    fn take_anywhere(&mut self, size: u64, hint: u64) -> Option<u64> {
+    /// Takes the next free range after a refused hint if there was one, else the highest gap.
+    fn take_anywhere(&self, size: u64, hint: u64) -> Option<u64> {
         let refused = hint / SLOT * SLOT;
         if refused >= LOWEST {
             for step in 1..64 {
@@ -291,17 +289,7 @@ impl Space {
                 }
             }
         }
-        for _ in 0..4096 {
-            let base = self.cursor;
-            self.cursor += size;
-            if self.cursor > 0x7fff_0000_0000 {
-                self.cursor = 0x6000_0000_0000;
-            }
-            if self.take(base, size) {
-                return Some(base);
-            }
-        }
-        None
+        pages::reserve_anywhere(size, SLOT)
     }
 }
 
@@ -349,20 +337,6 @@ fn mapped_now() -> Vec<Range<u64>> {
         }
     }
     ranges
-}
-
-/// The first slot of this process: random, unless the process runs without address randomisation.
-fn first_slot() -> u64 {
-    const BASE: u64 = 0x7400_0000_0000;
-    const SLOTS: u64 = 0x900_0000_0000 / SLOT;
-    // SAFETY: personality(0xffffffff) changes nothing and returns the current value.
-    let fixed = unsafe { libc::personality(0xffff_ffff) } & libc::ADDR_NO_RANDOMIZE != 0;
-    let mut random = [0_u8; 8];
-    if !fixed {
-        // SAFETY: the buffer has 8 bytes; a failure leaves zeros, which is a valid start.
-        unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    }
-    BASE + u64::from_le_bytes(random) % SLOTS * SLOT
 }
 
 #[cfg(test)]

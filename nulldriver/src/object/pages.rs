@@ -119,6 +119,21 @@ pub(crate) fn reserve_exactly(address: u64, size: u64) -> bool {
     base == Some(address)
 }
 
+/// Reserves a range at a multiple of `alignment`, a power of two, as high as the kernel finds room.
+pub(crate) fn reserve_anywhere(size: u64, alignment: u64) -> Option<u64> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let whole = size.checked_add(alignment)?;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let start = unsafe { map(0, whole, libc::PROT_NONE, flags, -1) }?;
+    let base = (start + alignment) / alignment * alignment;
+    for (from, to) in [(start, base), (base + size, start + whole)] {
+        if from < to {
+            unmap(from, to - from);
+        }
+    }
+    Some(base)
+}
+
 /// Returns a reserved range to the system.
 pub(crate) fn release_range(address: u64, size: u64) {
     unmap(address, size);
