@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cutape_replay::{Guard, Options};
+use cutape_replay::{Guard, Options, PlacementStrategy};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -26,8 +26,16 @@ pub(crate) struct GuardedOptions {
     /// by name and compute capability, by compute capability, then in order.
     #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
     devices: Option<DeviceMap>,
-    /// Leave memory where the driver allocates it, and translate addresses.
-    #[arg(long)]
+    /// How memory comes to lie at its recorded address.
+    ///
+    /// natural: the driver places it, in a process with the address space of the
+    /// recorded one. granules: cutape reserves the addresses. none: it lies
+    /// where the driver puts it, and addresses are translated. Without this
+    /// option natural is tried, then granules.
+    #[arg(long, value_name = "STRATEGY", verbatim_doc_comment)]
+    placement: Option<Strategy>,
+    /// The same as --placement none.
+    #[arg(long, hide = true, conflicts_with = "placement")]
     no_placement: bool,
     /// The longest time that one call or iteration may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -35,6 +43,14 @@ pub(crate) struct GuardedOptions {
     /// Write the results to this file as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// The values of `--placement`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Strategy {
+    Natural,
+    Granules,
+    None,
 }
 
 impl GuardedOptions {
@@ -47,7 +63,6 @@ impl GuardedOptions {
         Options {
             force: self.force,
             watchdog: self.watchdog(),
-            placement: !self.no_placement,
             devices: self.devices.clone().map_or_else(Vec::new, |map| map.0),
             ..Options::new(driver)
         }
@@ -55,8 +70,17 @@ impl GuardedOptions {
 
     /// The guard of the child.
     pub(crate) fn guard(&self) -> Guard {
+        let chosen = self.placement.map(|strategy| match strategy {
+            Strategy::Natural => PlacementStrategy::Natural,
+            Strategy::Granules => PlacementStrategy::Granules,
+            Strategy::None => PlacementStrategy::None,
+        });
         Guard {
             watchdog: self.watchdog(),
+            placement: match self.no_placement {
+                true => Some(PlacementStrategy::None),
+                false => chosen,
+            },
             ..Guard::default()
         }
     }

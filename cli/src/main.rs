@@ -99,6 +99,10 @@ enum Verb {
     BenchChild(bench::ChildArguments),
 }
 
+/// A replay keeps its own memory apart from the program's.
+#[global_allocator]
+static ALLOCATOR: cutape_replay::Allocator = cutape_replay::Allocator;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

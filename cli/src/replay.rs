@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cutape_format::Trace;
-use cutape_replay::{Divergence, Measuring, Options, Report, Selection, What};
+use cutape_replay::{Divergence, Measuring, Options, PlacementStrategy, Report, Selection, What};
 
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
@@ -187,8 +187,13 @@ fn text(trace: &Trace, report: &Report) -> String {
     if placed.allocations > 0 {
         let _ = writeln!(
             out,
-            "memory: {} of {} allocations at their recorded address",
-            placed.at_recorded_address, placed.allocations
+            "memory: {} of {} allocations at their recorded address{}",
+            placed.at_recorded_address,
+            placed.allocations,
+            match placed.strategy {
+                PlacementStrategy::Natural | PlacementStrategy::None => "",
+                PlacementStrategy::Granules => ", in granules",
+            }
         );
     }
     for translated in &report.translated {

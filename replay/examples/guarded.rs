@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cutape_format::Trace;
-use cutape_replay::{Guard, Options, run_as_child, run_guarded};
+use cutape_replay::{Guard, Options, PlacementStrategy, run_as_child, run_guarded};
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,7 +16,6 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let trace = Trace::open_damaged(Path::new(path))?;
     let mut options = Options::new(PathBuf::from(driver));
     options.keep_going = !has("--stop");
-    options.placement = !has("--no-placement");
     options.force = has("--force");
     options.threads = has("--threads");
     if std::env::var_os("CUTAPE_REPLAY_CHILD").is_some() {
@@ -32,7 +31,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             command.args(&arguments);
             command
         };
-        run_guarded(&trace, &plan, &command, &Guard::default(), &mut |_| {})?
+        let guard = Guard {
+            placement: has("--no-placement").then_some(PlacementStrategy::None),
+            ..Guard::default()
+        };
+        run_guarded(&trace, &plan, &command, &guard, &mut |_| {})?
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(if report.agrees() {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::place::natural::Misplaced;
+
 /// Why a replay could not be done at all. Differences from the recording are in the report.
 ///
 /// A guarded child writes it into the pipe to its parent.
@@ -71,6 +73,9 @@ pub enum Error {
         /// How many ranges are needed.
         total: usize,
     },
+    /// The driver placed memory elsewhere than in the recording.
+    #[error("call {}: memory lies at {:#x} instead of {:#x}; a fresh process may fit", .0.call, .0.here, .0.recorded)]
+    Misplaced(Misplaced),
 }
 
 impl Error {

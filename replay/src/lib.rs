@@ -13,8 +13,8 @@
 //!   per-thread streams apart.
 //! * With arguments made from the registry's roles. Functions that need more have a file in
 //!   `overrides`.
-//! * With device and pinned memory at its recorded address ([`Options::placement`]). Where that is
-//!   not possible, addresses are translated by range in arguments and kernel parameters.
+//! * With memory at its recorded address ([`PlacementStrategy`]). Where that is not possible,
+//!   addresses are translated by range in arguments and kernel parameters.
 //! * Failed calls too; they must fail with the same code.
 //! * Not at all: calls in flight when the recording ended, uses of destroyed objects that crash the
 //!   driver, and what depends on memory that another process made. The report counts them by name.
@@ -22,9 +22,10 @@
 //! Handles that the program got from private tables of the driver are found again: primary contexts
 //! by their device, functions by module and name, as the recorder noted them.
 //!
-//! Placed memory is mapped in granules of 2 MiB, so the replay itself answers `cuMemAlloc`,
-//! `cuMemFree` and their like. It also answers `CUDA_ERROR_INVALID_VALUE` for an operand in placed
-//! memory that was freed, because the granule may still be mapped for its neighbours.
+//! Where the driver does not place memory as recorded, it is mapped in granules of 2 MiB, so the
+//! replay itself answers `cuMemAlloc`, `cuMemFree` and their like. It also answers
+//! `CUDA_ERROR_INVALID_VALUE` for an operand in placed memory that was freed, because the granule
+//! may still be mapped for its neighbours.
 //!
 //! What a replay cannot know: what the program writes, while kernels run, into host memory that
 //! they read without a copy (pinned, registered, managed: it gets the bytes that it held at
@@ -74,7 +75,9 @@ pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
 pub use measure::timing::Measuring;
-pub use options::{Options, Selection};
+pub use options::{Options, PlacementStrategy, Selection};
+pub use place::allocator::Allocator;
+pub use place::natural::{Lesson, Misplaced};
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use report::{

@@ -6,12 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::Call;
+use serde::{Deserialize, Serialize};
 
 use crate::measure::timing::Measuring;
+use crate::place::natural::Lesson;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones
 /// depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
+
+/// How memory comes to lie at its recorded address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacementStrategy {
+    /// The driver places it, in a process with the address space of the recorded one. Needs a
+    /// fresh process.
+    Natural,
+    /// The replay reserves the addresses, and maps memory there as it is allocated.
+    #[default]
+    Granules,
+    /// It does not; addresses are translated.
+    None,
+}
 
 /// How to replay.
 #[derive(Clone)]
@@ -32,12 +48,15 @@ pub struct Options {
     pub force: bool,
     /// How long one call may take before the guard ends the process.
     pub watchdog: Duration,
-    /// Put memory at its recorded address.
-    pub placement: bool,
+    /// How to put memory at its recorded address.
+    pub placement: PlacementStrategy,
     /// Devices by ordinal, recorded and here; the others are matched by what they are.
     pub devices: Vec<(u32, u32)>,
-    /// Give up at once if an address range is taken, so that a fresh process can try.
+    /// Give up at once if an address range is taken, or if the driver places memory elsewhere, so
+    /// that a fresh process can try.
     pub refuse_conflicts: bool,
+    /// For [`PlacementStrategy::Natural`]: what earlier attempts taught.
+    pub lessons: Vec<Lesson>,
 }
 
 impl Options {
@@ -52,9 +71,10 @@ impl Options {
             threads: false,
             force: false,
             watchdog: Duration::from_secs(60),
-            placement: true,
+            placement: PlacementStrategy::Granules,
             devices: Vec::new(),
             refuse_conflicts: false,
+            lessons: Vec::new(),
         }
     }
 }

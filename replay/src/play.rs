@@ -57,6 +57,10 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         function,
         traits,
     };
+    if job.is_natural() {
+        let later = &job.player.plan.device_slots;
+        job.player.fillers.before(call.index, later);
+    }
     if has_notes {
         take_notes(&mut job);
         job.put_host_memory(false);
@@ -70,6 +74,11 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if has_notes {
         job.read_back();
         job.put_host_memory(true);
+    }
+    if let Some(misplaced) = player.fillers.misplaced
+        && player.options.refuse_conflicts
+    {
+        return Err(Error::Misplaced(misplaced));
     }
     if traits.is_init
         && !player.machine.is_ready
@@ -88,6 +97,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Layout(handle, layout) => job.issuer.kernels.note(handle, layout),
             Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
             Note::UnknownSymbol(name) => job.report.unknown(&name),
+            Note::AddressSpace(recorded) if job.is_natural() => job.fillers.follow(recorded),
             _ => {}
         }
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::options::PlacementStrategy;
+
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
@@ -190,8 +192,12 @@ pub struct Divergence {
 /// How much memory is at its recorded address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Device and pinned allocations and registrations re-made; managed memory is not counted,
-    /// since it cannot be placed.
+    /// How.
+    #[serde(default)]
+    pub strategy: PlacementStrategy,
+    /// Device and pinned allocations and registrations re-made. Managed memory and that of graphs
+    /// counts only where the driver places them in the recorded address space: they cannot be
+    /// placed otherwise.
     pub allocations: u64,
     /// Of these, at the recorded address.
     pub at_recorded_address: u64,

@@ -13,9 +13,12 @@ use crate::guard::randomisation::is_randomised;
 use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::options::Options;
+use crate::place::allocator;
+use crate::place::natural::WaitingThreads;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
+use crate::schedule::running::{READER_STACK, STACK};
 use crate::schedule::threads;
 
 /// Re-issues a trace's calls on a driver in this process, and compares.
@@ -95,8 +98,18 @@ fn play_all<'t>(
     for (name, _) in trace.forwarded() {
         player.report.unknown(name);
     }
+    // The threads of the replay, and the one that reads ahead.
+    let threads = player.is_natural().then(|| {
+        allocator::keep_apart();
+        let stacks = std::iter::repeat_n(STACK, trace.thread_count());
+        WaitingThreads::start(stacks.chain([READER_STACK]))
+    });
+    let threads = threads.transpose()?;
     let begin = Instant::now();
     player.begin()?;
+    if let Some(threads) = threads {
+        threads.end();
+    }
     let done = || position.done.load(Ordering::Relaxed);
     let mut tell = || progress(done());
     let (mut player, rerun) = threads::play(trace, player, rerun, end, &mut tell)?;

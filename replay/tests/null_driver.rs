@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cutape_format::layout::ReadbackNote;
 use cutape_format::{NewCall, NewSnapshot};
-use cutape_replay::{Guard, What};
+use cutape_replay::{Guard, PlacementStrategy, What};
 
 use recorder::{Behind, Recorder, assert_agrees, pattern};
 
@@ -406,7 +406,8 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
 
     let once = Guard {
         attempts: 1,
-        watchdog: Duration::from_secs(60),
+        placement: Some(PlacementStrategy::Granules),
+        ..Guard::default()
     };
     let report = recorder.replayed_by("fallback", "", &[], &once);
     assert_agrees(&report);

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use cutape_format::{NewSnapshot, Trace};
 use cutape_replay::{
-    Clock, Error, Guard, Job, Measurements, Options, Work, plan, rerun_as_child, rerun_guarded,
+    Clock, Error, Guard, Job, Measurements, Options, PlacementStrategy, Work, plan, rerun_as_child,
+    rerun_guarded,
 };
 
 use recorder::{Behind, FLAGS, Recorder, TRACE, null_driver, pattern};
@@ -30,7 +31,7 @@ fn child() {
         match flag.split_once('=') {
             None if flag == "each" => job.each = true,
             None if flag == "no-restore" => job.restore = false,
-            None if flag == "no-placement" => options.placement = false,
+            None if flag == "no-placement" => {} // The guard assigns it.
             Some(("calls", calls)) => {
                 let (first, behind) = calls.split_once("..").unwrap();
                 job.calls = (first.parse().unwrap()..behind.parse().unwrap()).collect();
@@ -62,8 +63,14 @@ fn measured(
     flags: &str,
     environment: &[(&str, &str)],
 ) -> Result<(Measurements, Times), Error> {
+    let guard = Guard {
+        placement: flags
+            .contains("no-placement")
+            .then_some(PlacementStrategy::None),
+        ..Guard::default()
+    };
     let measured = recorder.in_child(name, flags, environment, |trace, command| {
-        rerun_guarded(trace, &plan(trace), command, &Guard::default(), &mut |_| {})
+        rerun_guarded(trace, &plan(trace), command, &guard, &mut |_| {})
     });
     let measured = measured?;
     let times = serde_json::from_value(measured.results.clone()).unwrap();

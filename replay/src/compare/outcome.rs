@@ -224,7 +224,7 @@ impl<'t> Job<'_, 't> {
         // the report lists it as translated. The driver places what is allocated in a capture.
         let of_graph = self.current.is_captured;
         let is_managed = self.function.family == Family::Memory(MemoryOp::AllocateManaged);
-        let placeable = !is_managed && !of_graph;
+        let placeable = (!is_managed && !of_graph) || self.is_natural();
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;
             self.report.placed.at_recorded_address += u64::from(start == live);
@@ -243,6 +243,10 @@ impl<'t> Job<'_, 't> {
             .ranges
             .at(start)
             .is_some_and(|known| known.live == live && known.length == length);
+        if self.is_natural() && kind != Kind::Registration {
+            let call = self.call.index;
+            self.player.fillers.placed(call, start, live);
+        }
         if start != live && !known {
             let reason = frame.refusal.clone().unwrap_or_else(|| match of_graph {
                 true => OF_GRAPH.to_owned(),

@@ -18,14 +18,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::guard::position::{Page, Position};
-use crate::options::Options;
+use crate::options::{Options, PlacementStrategy};
+use crate::place::natural::{KEEP_STACKS, Lesson};
 use crate::plan::{Plan, plan};
 use crate::report::{CurrentCall, Died, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{replay_measured, replay_watched};
 
-/// Names the descriptors for the child: `page,pipe,last`.
+/// Names the descriptors for the child: `page,pipe`.
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
+/// An [`Assignment`] for the child, as JSON.
+const ASSIGNMENT: &str = "CUTAPE_REPLAY_PLACEMENT";
+/// How many children are tried with the driver placing memory.
+const NATURAL_ATTEMPTS: u32 = 4;
 /// How often the guard looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of a child that could write its message.
@@ -39,6 +44,9 @@ pub struct Guard {
     pub attempts: u32,
     /// How long one call may take; the child is killed then.
     pub watchdog: Duration,
+    /// How memory comes to lie at its recorded address. `None`: the driver places it if the trace
+    /// says how the process's address space was; where that does not suffice, by granules.
+    pub placement: Option<PlacementStrategy>,
 }
 
 impl Default for Guard {
@@ -46,6 +54,7 @@ impl Default for Guard {
         Self {
             attempts: 8,
             watchdog: Duration::from_secs(60),
+            placement: None,
         }
     }
 }
@@ -140,20 +149,17 @@ fn guarded(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Ended, u32), Error> {
-    let attempts = guard.attempts.max(1);
-    for attempt in 0..attempts {
-        let last = attempt + 1 == attempts;
+    let automatic = match plan.address_spaces.is_empty() {
+        true => PlacementStrategy::Granules,
+        false => PlacementStrategy::Natural,
+    };
+    let mut next = Attempt::first(guard.placement.unwrap_or(automatic), guard);
+    for attempt in 0.. {
         let mut command = command();
         command.envs(environment(trace, plan));
-        // The same layout as before would meet the same conflict.
-        let tried = Attempt {
-            randomise: attempt > 0,
-            last,
-        };
-        let (message, status, page, hung) = one_child(command, guard, tried, progress)?;
+        let (message, status, page, hung) = one_child(command, guard, &next, progress)?;
         match message {
-            Some(Message::Failed(Error::Conflict { .. })) if !last => continue,
-            Some(Message::Failed(error)) => return Err(error),
+            Some(Message::Failed(error)) => next = next.after(error, guard)?,
             Some(message) => return Ok((Ended::Reported(message), attempt)),
             None if hung || status.signal().is_some() => {
                 let report = crash_report(trace, plan, status, &page, hung, attempt);
@@ -169,6 +175,77 @@ fn guarded(
     Err(Error::NoReport {
         how: "no child was tried".into(),
     })
+}
+
+/// How a child places memory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Assignment {
+    strategy: PlacementStrategy,
+    lessons: Vec<Lesson>,
+    /// It makes do with what fits.
+    is_last: bool,
+}
+
+/// One child of a guarded replay.
+#[derive(Clone, Debug)]
+struct Attempt {
+    assignment: Assignment,
+    randomise: bool,
+    /// How many more may follow with this strategy.
+    left: u32,
+}
+
+impl Attempt {
+    /// The first attempt with a strategy.
+    fn first(strategy: PlacementStrategy, guard: &Guard) -> Self {
+        let attempts = match strategy {
+            PlacementStrategy::Natural => NATURAL_ATTEMPTS,
+            PlacementStrategy::Granules => guard.attempts.max(1),
+            PlacementStrategy::None => 1,
+        };
+        let assignment = Assignment {
+            strategy,
+            lessons: Vec::new(),
+            is_last: false,
+        };
+        Self {
+            assignment,
+            randomise: false,
+            left: attempts,
+        }
+        .next(guard)
+    }
+
+    fn next(mut self, guard: &Guard) -> Self {
+        self.left = self.left.saturating_sub(1);
+        let others =
+            self.assignment.strategy == PlacementStrategy::Natural && guard.placement.is_none();
+        self.assignment.is_last = self.left == 0 && !others;
+        self
+    }
+
+    /// What to try after a child that did not fit; the error if there is nothing.
+    fn after(mut self, error: Error, guard: &Guard) -> Result<Self, Error> {
+        match error {
+            // The same layout as before would meet the same conflict.
+            Error::Conflict { .. } if !self.assignment.is_last => {
+                self.randomise = true;
+                Ok(self.next(guard))
+            }
+            Error::Misplaced(misplaced) => {
+                let lesson = Lesson::of(misplaced, &self.assignment.lessons);
+                if self.left == 0 || lesson.is_none() {
+                    if guard.placement.is_none() {
+                        return Ok(Self::first(PlacementStrategy::Granules, guard));
+                    }
+                    self.left = 1;
+                }
+                self.assignment.lessons.extend(lesson);
+                Ok(self.next(guard))
+            }
+            error => Err(error),
+        }
+    }
 }
 
 /// Settings of the recorded process that change what the driver does, for the child. Which devices
@@ -211,13 +288,6 @@ fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
         settings.push(("CUDA_MODULE_LOADING".to_owned(), mode.to_owned()));
     }
     settings
-}
-
-/// Which attempt a child is.
-#[derive(Clone, Copy, Debug)]
-struct Attempt {
-    randomise: bool,
-    last: bool,
 }
 
 /// The report of a child that could not write one.
@@ -291,22 +361,24 @@ type End = (Option<Message>, ExitStatus, Page, bool);
 fn one_child(
     mut command: Command,
     guard: &Guard,
-    tried: Attempt,
+    attempt: &Attempt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<End, Error> {
     let failed = |what| move |error: io::Error| Error::child(what, error);
     let page = Page::create().map_err(failed("sharing a page"))?;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
-    let text = format!(
-        "{},{},{}",
-        page.descriptor(),
-        writer.as_raw_fd(),
-        u8::from(tried.last)
-    );
+    let text = format!("{},{}", page.descriptor(), writer.as_raw_fd());
     command.env(VARIABLE, text);
+    if attempt.assignment.strategy == PlacementStrategy::Natural {
+        let set = std::env::var("GLIBC_TUNABLES").map(|set| set + ":");
+        command.env("GLIBC_TUNABLES", set.unwrap_or_default() + KEEP_STACKS);
+    }
+    let assignment = serde_json::to_string(&attempt.assignment);
+    command.env(ASSIGNMENT, assignment.unwrap_or_default());
     let inherited = [page.descriptor(), writer.as_raw_fd()];
+    let randomise = attempt.randomise;
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
-    unsafe { command.pre_exec(move || prepare(inherited, tried.randomise)) };
+    unsafe { command.pre_exec(move || prepare(inherited, randomise)) };
     let mut child = command.spawn().map_err(failed("starting it"))?;
     drop(writer);
     let reading = std::thread::spawn(move || {
@@ -383,8 +455,8 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// The page, the pipe, and whether this child is the last attempt.
-fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
+/// The page and the pipe.
+fn descriptors(text: &str) -> Option<(RawFd, RawFd)> {
     let mut parts = text.split(',');
     let mut next = || {
         parts
@@ -393,8 +465,7 @@ fn descriptors(text: &str) -> Option<(RawFd, RawFd, bool)> {
             .ok()
             .filter(|&number| number >= 0)
     };
-    let (page, pipe, last) = (next()?, next()?, next()?);
-    Some((page, pipe, last != 0))
+    Some((next()?, next()?))
 }
 
 /// The child's side of [`run_guarded`]: replays and reports through the pipe. Returns the exit
@@ -435,22 +506,32 @@ fn as_child(
     options: &Options,
     work: impl FnOnce(&Plan, &Options, &Arc<Position>) -> Result<Message, Error>,
 ) -> i32 {
-    let Some((page, pipe, last)) = std::env::var(VARIABLE)
-        .ok()
-        .and_then(|text| descriptors(&text))
-    else {
+    let variable = |name| std::env::var(name).ok();
+    let given = variable(VARIABLE).and_then(|text| descriptors(&text));
+    let assignment = variable(ASSIGNMENT).and_then(|text| serde_json::from_str(&text).ok());
+    let (Some((page, pipe)), Some(assignment)) = (given, assignment) else {
         return 2;
     };
+    let Assignment {
+        strategy,
+        lessons,
+        is_last,
+    } = assignment;
     // What the driver starts must not take itself for a child of ours.
     // SAFETY: no other thread of this process has been started by us yet.
-    unsafe { std::env::remove_var(VARIABLE) };
+    unsafe {
+        std::env::remove_var(VARIABLE);
+        std::env::remove_var(ASSIGNMENT);
+    }
     // SAFETY: the guarding parent left exactly these two descriptors open for this process; nothing
     // else uses them.
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     let plan: Plan = plan(trace);
     let options = Options {
-        refuse_conflicts: !last,
+        placement: strategy,
+        lessons,
+        refuse_conflicts: !is_last,
         ..options.clone()
     };
 
@@ -475,12 +556,11 @@ mod tests {
     #[test]
     fn the_childs_descriptors_are_read() {
         for (text, expected) in [
-            ("3,4,1", Some((3, 4, true))),
-            ("3,4,0", Some((3, 4, false))),
-            ("3,4", None),
-            ("3,-4,1", None),
+            ("3,4", Some((3, 4))),
+            ("3", None),
+            ("3,-4", None),
             ("", None),
-            ("a,b,c", None),
+            ("a,b", None),
         ] {
             assert_eq!(descriptors(text), expected, "{text}");
         }
@@ -490,11 +570,8 @@ mod tests {
     fn run_script(script: &str, guard: &Guard) -> End {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        let attempt = Attempt {
-            randomise: true,
-            last: true,
-        };
-        one_child(command, guard, attempt, &mut |_| {}).unwrap()
+        let attempt = Attempt::first(PlacementStrategy::None, guard);
+        one_child(command, guard, &attempt, &mut |_| {}).unwrap()
     }
 
     #[test]
@@ -502,6 +579,7 @@ mod tests {
         let guard = Guard {
             attempts: 1,
             watchdog: Duration::from_millis(200),
+            ..Guard::default()
         };
         for (script, signal, hung) in [
             ("kill -SEGV $$", Some(11), false),
@@ -520,6 +598,7 @@ mod tests {
         let guard = Guard {
             attempts: 1,
             watchdog: Duration::from_secs(20),
+            ..Guard::default()
         };
         let script = format!(
             r#"fd=${{{VARIABLE}#*,}}; printf '{{"Failed":{{"NoReport":{{"how":"x"}}}}}}' > /proc/self/fd/${{fd%,*}}"#

@@ -26,13 +26,14 @@ use crate::issue::traits::Traits;
 use crate::machine::Machine;
 use crate::measure::clock;
 use crate::measure::timing::Measure;
-use crate::options::Options;
+use crate::options::{Options, PlacementStrategy};
 use crate::place::address::{Found, Ranges, Way};
 use crate::place::lent::LentMemory;
+use crate::place::natural::Fillers;
 use crate::place::placement::{Placement, Refusal};
 use crate::place::unavailable::Unavailable;
 use crate::plan::Plan;
-use crate::report::Report;
+use crate::report::{Placed, Report};
 
 /// The state of a replay.
 pub(crate) struct Player<'t> {
@@ -53,6 +54,7 @@ pub(crate) struct Player<'t> {
     pub links: HashMap<u64, Vec<Buffer>>,
     pub ranges: Ranges,
     pub placement: Placement,
+    pub fillers: Fillers,
     pub unavailable: Unavailable,
     pub lent: LentMemory,
     pub machine: Machine,
@@ -275,11 +277,16 @@ impl<'t> Player<'t> {
             links: HashMap::new(),
             ranges: Ranges::default(),
             placement: Placement::default(),
+            fillers: Fillers::new(options.lessons.clone()),
             unavailable: Unavailable::new(plan),
             lent: LentMemory::default(),
             machine: Machine::default(),
             report: Report {
                 calls: plan.calls,
+                placed: Placed {
+                    strategy: options.placement,
+                    ..Placed::default()
+                },
                 ..Report::default()
             },
             lease: None,
@@ -290,6 +297,11 @@ impl<'t> Player<'t> {
     pub(crate) fn blank(&self) -> Self {
         let (api, position) = (Arc::clone(&self.api), Arc::clone(&self.issuer.position));
         Self::new(self.trace, self.plan, api, self.options, position)
+    }
+
+    /// Whether the driver places memory, in the address space of the recorded process.
+    pub(crate) fn is_natural(&self) -> bool {
+        self.options.placement == PlacementStrategy::Natural
     }
 
     /// Whether the current call is compared.
@@ -352,8 +364,11 @@ impl<'t> Player<'t> {
     /// In one phrase, why placed memory is not where it was.
     pub(crate) fn refusal_text(&self, refusal: &Refusal) -> String {
         match refusal {
-            Refusal::NotReserved(_) if !self.options.placement => "placement is off".to_owned(),
-            Refusal::NotReserved(why) => (*why).to_owned(),
+            Refusal::NotReserved(why) => match self.options.placement {
+                PlacementStrategy::Natural => "the driver placed it elsewhere".to_owned(),
+                PlacementStrategy::Granules => (*why).to_owned(),
+                PlacementStrategy::None => "placement is off".to_owned(),
+            },
             Refusal::Driver(code) => {
                 format!("the driver returned {} when mapping it", result_name(*code))
             }

@@ -15,6 +15,7 @@ use crate::issue::player::Player;
 use crate::machine::check::{
     is_other_driver, is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
 };
+use crate::options::PlacementStrategy;
 use crate::place::placement::Placement;
 use crate::report::Difference;
 
@@ -33,6 +34,7 @@ impl Player<'_> {
         if self.plan.needs.starts_uninitialised || self.plan.calls == 0 {
             return self.refuse_misfit();
         }
+        self.follow_address_space(self.plan.first_init);
         match self.api.init() {
             Ok(()) => self.set_up(),
             Err(code) if self.plan.first_init.is_some() => self.no_driver(code),
@@ -47,7 +49,9 @@ impl Player<'_> {
         self.know_primaries()?;
         let needed = !self.plan.device_slots.is_empty() || !self.plan.host_regions.is_empty();
         let devices = self.devices_in_use();
-        let first = devices.first().filter(|_| self.options.placement && needed);
+        let first = devices
+            .first()
+            .filter(|_| self.options.placement == PlacementStrategy::Granules && needed);
         let held = first.map(|&first| Ok((first, self.hold_primary(first)?)));
         let held = held.transpose()?;
         self.fit_memory()?;
@@ -67,6 +71,14 @@ impl Player<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Gives this process the gaps that the recorded one had before a call.
+    fn follow_address_space(&mut self, call: Option<u64>) {
+        let recorded = call.and_then(|call| self.plan.address_spaces.get(&call));
+        if let Some(recorded) = recorded.filter(|_| self.is_natural()) {
+            self.fillers.follow(recorded.clone());
+        }
     }
 
     fn current_context(&self) -> Result<u64, Error> {
@@ -161,6 +173,7 @@ impl Player<'_> {
             else {
                 continue;
             };
+            self.follow_address_space(Some(call));
             let live = self.hold_primary(here)?;
             let site = other_site(call, "cuDevicePrimaryCtxRetain");
             let key = (Kind::Context, recorded);

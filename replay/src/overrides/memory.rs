@@ -15,6 +15,7 @@ use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
+use crate::plan::PAGE;
 
 /// Longest registration that is replayed in memory of the replayer's own.
 const LONGEST: u64 = 64 << 30;
@@ -194,11 +195,17 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
             if length > LONGEST {
                 return skip("registers more host memory than replay provides");
             }
-            // Page-aligned memory of our own takes its place.
-            let page = crate::plan::PAGE;
-            let own = Buffer::zeroed((length + 2 * page) as usize);
-            let live = own.address().next_multiple_of(page) + start % page;
-            job.lent.kept.push(own);
+            let end = start.saturating_add(length).next_multiple_of(PAGE);
+            let live = match job.is_natural() && job.fillers.provide(start / PAGE * PAGE, end) {
+                true => start,
+                // Page-aligned memory of our own takes its place.
+                false => {
+                    let own = Buffer::zeroed((length + 2 * PAGE) as usize);
+                    let live = own.address().next_multiple_of(PAGE) + start % PAGE;
+                    job.lent.kept.push(own);
+                    live
+                }
+            };
             let issued = Frame {
                 args: vec![live, length, job.call.argument(2)],
                 ..Frame::default()

@@ -1,10 +1,12 @@
 //! Where recorded memory lies at replay.
 
 pub(crate) mod address;
+pub(crate) mod allocator;
 pub(crate) mod graph_memory;
 pub(crate) mod host_memory;
 pub(crate) mod in_flight;
 pub(crate) mod lent;
+pub(crate) mod natural;
 pub(crate) mod placement;
 pub(crate) mod slots;
 pub(crate) mod unavailable;

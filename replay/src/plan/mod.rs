@@ -4,8 +4,10 @@ pub(crate) mod needs;
 
 use std::collections::{BTreeMap, HashMap};
 
-use cutape_format::{Bytes, Call, Trace};
-use cutape_registry::{Class, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role};
+use cutape_format::{Bytes, Call, Note, Trace};
+use cutape_registry::{
+    Class, ContextOp, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role,
+};
 use serde::Serialize;
 
 use crate::issue::length::made_length;
@@ -42,6 +44,10 @@ pub struct Plan {
     /// Primary contexts that the program retained: recorded handle, device, index of the first call
     /// that retained it.
     pub primary_contexts: Vec<(u64, i32, u64)>,
+    /// Address ranges that the process had mapped before a call that initialises the driver or
+    /// makes a context, by the call's index.
+    #[serde(skip)]
+    pub address_spaces: BTreeMap<u64, Vec<(u64, u64)>>,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
 }
@@ -144,6 +150,10 @@ pub fn plan(trace: &Trace) -> Plan {
                 .or_default() += 1;
         }
         observer.observe(&call, function);
+        if makes_context(function) {
+            plan.address_spaces
+                .extend(address_space(&call).map(|ranges| (call.index, ranges)));
+        }
         let Some(result) = call.result() else {
             plan.in_flight.push((call.index, function.name.to_owned()));
             continue;
@@ -207,6 +217,23 @@ pub fn plan(trace: &Trace) -> Plan {
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();
     plan
+}
+
+fn makes_context(function: &Function) -> bool {
+    matches!(
+        function.family,
+        Family::Init
+            | Family::Context(ContextOp::Create)
+            | Family::PrimaryContext(PrimaryOp::Retain)
+    )
+}
+
+/// The address ranges that the recorder noted before a call.
+fn address_space(call: &Call) -> Option<Vec<(u64, u64)>> {
+    call.notes().find_map(|note| match note {
+        Note::AddressSpace(ranges) => Some(ranges),
+        _ => None,
+    })
 }
 
 /// Page ranges of host memory outside the device slots, those that touch joined.

@@ -2,5 +2,5 @@
 
 mod order;
 mod overlap;
-mod running;
+pub(crate) mod running;
 pub(crate) mod threads;

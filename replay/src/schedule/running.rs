@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// Stack of a replaying thread: drivers compile on the calling thread.
-const STACK: usize = 16 << 20;
+pub(crate) const STACK: usize = 16 << 20;
+/// Stack of the thread that reads ahead.
+pub(crate) const READER_STACK: usize = 2 << 20;
 /// How often `progress` is called.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cutape_driver::Driver;
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
-use cutape_replay::{Error, Guard, Measuring, Options, Report, plan, run_as_child, run_guarded};
+use cutape_replay::{
+    Error, Guard, Measuring, Options, PlacementStrategy, Report, plan, run_as_child, run_guarded,
+};
 
 /// Which trace a child replays, and how.
 pub(crate) const TRACE: &str = "REPLAY_TEST_TRACE";
@@ -36,7 +38,7 @@ pub(crate) fn child() {
     for flag in flags.split_whitespace() {
         match flag.split_once('=') {
             None if flag == "keep-going" => options.keep_going = true,
-            None if flag == "no-placement" => options.placement = false,
+            None if flag == "no-placement" => {} // The guard assigns it.
             None if flag == "threads" => options.threads = true,
             None if flag == "timing" => options.timing = Measuring::Calls,
             None if flag == "span" => options.timing = Measuring::Span,
@@ -225,6 +227,9 @@ impl Recorder {
             &Guard {
                 attempts: 3,
                 watchdog,
+                placement: flags
+                    .contains("no-placement")
+                    .then_some(PlacementStrategy::None),
             },
         )
     }

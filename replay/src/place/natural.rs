@@ -1,0 +1,340 @@
+//! The recorded process's address space around the driver's memory.
+//!
+//! The driver places its memory in the gaps of the process's map, from the top down. Where this
+//! process has the gaps that the recorded one had, and no others, the driver's own calls return the
+//! recorded addresses: of allocations, and of module globals, code, managed memory, pools and graph
+//! memory, which no request can place (measured on driver 580).
+
+use std::sync::{Arc, Barrier};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::place::placement::gaps;
+use crate::place::slots::{SLOT, union};
+
+/// Below this lie the executable and its heap; the kernel places mappings from the top down.
+const LOWEST: u64 = 0x6000_0000_0000;
+/// More threads are not started before their time.
+const MOST_THREADS: usize = 64;
+
+/// Memory that the driver put elsewhere than in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misplaced {
+    /// Index of the call that returned it.
+    pub call: u64,
+    /// Its recorded address.
+    pub recorded: u64,
+    /// Its address here.
+    pub here: u64,
+    /// Index of the call behind the last one whose memory the driver placed as in the recording.
+    pub since: u64,
+}
+
+/// What one attempt taught: before a call, nothing may be free above an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lesson {
+    /// Index of the call.
+    pub call: u64,
+    /// The address.
+    pub above: u64,
+}
+
+impl Lesson {
+    /// What to do in the next attempt; `None` if nothing is known to help. `known` are the lessons
+    /// of the attempts before.
+    pub(crate) fn of(misplaced: Misplaced, known: &[Lesson]) -> Option<Self> {
+        let Misplaced {
+            call,
+            recorded,
+            here,
+            since,
+        } = misplaced;
+        let block = recorded / SLOT * SLOT;
+        let taught = known
+            .iter()
+            .rfind(|lesson| (since..=call).contains(&lesson.call));
+        match taught {
+            None if here > recorded => Some(Self {
+                call,
+                above: block + SLOT,
+            }),
+            // The driver had reserved that place before the call.
+            Some(&lesson) if here > recorded && lesson.call > since => Some(Self {
+                call: since,
+                ..lesson
+            }),
+            // The driver asks for more than it keeps, to align it: leave room for that.
+            Some(&lesson) if here < recorded && lesson.above < block + 4 * SLOT => Some(Self {
+                above: lesson.above + SLOT,
+                ..lesson
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Mappings without memory behind them, in place of the recorded process's.
+#[derive(Debug, Default)]
+pub(crate) struct Fillers {
+    /// Sorted and disjoint.
+    ranges: Vec<(u64, u64)>,
+    /// Memory of the program, in place of fillers.
+    provided: Vec<(u64, u64)>,
+    /// Wanted besides what was mapped in the recorded process.
+    learned: Vec<(u64, u64)>,
+    lessons: Vec<Lesson>,
+    recorded: Vec<(u64, u64)>,
+    /// The call behind the last one whose memory lies where it was.
+    since: u64,
+    /// The first memory that lies elsewhere.
+    pub misplaced: Option<Misplaced>,
+}
+
+impl Fillers {
+    pub(crate) fn new(lessons: Vec<Lesson>) -> Self {
+        Self {
+            lessons,
+            ..Self::default()
+        }
+    }
+
+    /// Fills what is free here and is mapped in the recorded process, or lies above all that it
+    /// maps; opens what it no longer maps.
+    pub(crate) fn follow(&mut self, recorded: Vec<(u64, u64)>) {
+        self.recorded = recorded;
+        self.fill();
+    }
+
+    /// Before a call: applies what an earlier attempt taught about it. `later` is where the driver
+    /// put memory in the recording.
+    pub(crate) fn before(&mut self, call: u64, later: &[(u64, u64)]) {
+        let Some(at) = self.lessons.iter().rposition(|lesson| lesson.call == call) else {
+            return;
+        };
+        let above = self.lessons.swap_remove(at).above;
+        self.lessons.retain(|lesson| lesson.call != call);
+        let Some((_, highest)) = mapped_ranges() else {
+            return;
+        };
+        self.learned.extend(subtract(&[(above, highest)], later));
+        self.fill();
+    }
+
+    /// The driver placed memory of a call.
+    pub(crate) fn placed(&mut self, call: u64, recorded: u64, here: u64) {
+        if recorded == here {
+            self.since = call + 1;
+            return;
+        }
+        let since = self.since;
+        self.misplaced.get_or_insert(Misplaced {
+            call,
+            recorded,
+            here,
+            since,
+        });
+    }
+
+    fn fill(&mut self) {
+        let Some((mapped, highest)) = mapped_ranges() else {
+            return;
+        };
+        let top = self.recorded.last().map_or(highest, |range| range.1);
+        let wanted = self.recorded.iter().chain(&self.learned).copied();
+        let wanted = wanted
+            .chain([(top, highest)])
+            .map(|(start, end)| (start.max(LOWEST), end.min(highest)))
+            .filter(|(start, end)| start < end);
+        let others = subtract(&mapped, &self.ranges);
+        let wanted = subtract(&union(wanted.collect()), &others);
+        for (start, end) in subtract(&self.ranges, &wanted) {
+            unmap(start, end);
+        }
+        let missing = subtract(&wanted, &self.ranges);
+        let refused: Vec<_> = missing
+            .into_iter()
+            .filter(|&(start, end)| !map(start, end, libc::PROT_NONE))
+            .collect();
+        self.ranges = subtract(&wanted, &refused);
+    }
+
+    /// Memory of the program at recorded addresses, in place of fillers; false if something else
+    /// is there. It stays as long as the process.
+    pub(crate) fn provide(&mut self, start: u64, end: u64) -> bool {
+        let left = subtract(&self.ranges, &[(start, end)]);
+        for (low, high) in subtract(&self.ranges, &left) {
+            unmap(low, high);
+        }
+        self.ranges = left;
+        let missing = subtract(&[(start, end)], &self.provided);
+        let mapped: Vec<_> = missing
+            .iter()
+            .copied()
+            .filter(|&(low, high)| map(low, high, libc::PROT_READ | libc::PROT_WRITE))
+            .collect();
+        let is_whole = mapped == missing;
+        self.provided.extend(mapped);
+        self.provided = union(std::mem::take(&mut self.provided));
+        is_whole
+    }
+}
+
+/// The parts of sorted, disjoint ranges that none of the others covers; those are sorted.
+fn subtract(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let parts = |&range| gaps(range, others.iter().copied());
+    ranges.iter().flat_map(parts).collect()
+}
+
+/// The ranges that this process has mapped below its stack, sorted, and where the highest ends: the
+/// kernel places nothing above its first mapping, which is the loader's.
+fn mapped_ranges() -> Option<(Vec<(u64, u64)>, u64)> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let below_stack = text.lines().take_while(|line| !line.ends_with("[stack]"));
+    let range = |line: &str| {
+        let (start, rest) = line.split_once('-')?;
+        let (end, _) = rest.split_once(' ')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        Some((address(start)?, address(end)?))
+    };
+    let ranges = union(below_stack.map(range).collect::<Option<_>>()?);
+    let highest = ranges.last()?.1;
+    Some((ranges, highest))
+}
+
+/// Maps pages exactly there; false if something else is there.
+fn map(start: u64, end: u64, access: libc::c_int) -> bool {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings.
+    let address = unsafe {
+        let length = (end - start) as usize;
+        libc::mmap(start as *mut libc::c_void, length, access, flags, -1, 0)
+    };
+    if address != libc::MAP_FAILED && address as u64 != start {
+        // A kernel before 4.17 takes the address as a hint.
+        unmap(address as u64, address as u64 + (end - start));
+    }
+    address as u64 == start
+}
+
+/// Unmaps pages of a filler.
+fn unmap(start: u64, end: u64) {
+    // SAFETY: the pages were mapped by `map` without access, so that nothing uses them.
+    unsafe { libc::munmap(start as *mut libc::c_void, (end - start) as usize) };
+}
+
+/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
+pub(crate) const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=4294967296";
+
+/// Threads that wait. What the C library maps for a thread, its stack and its arena, is used again
+/// by a later thread when these end, and lies above the fillers if they start before.
+pub(crate) struct WaitingThreads {
+    end: Arc<Barrier>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl WaitingThreads {
+    /// Starts threads with stacks of these sizes.
+    pub(crate) fn start(stacks: impl Iterator<Item = usize>) -> Result<Self, Error> {
+        let stacks: Vec<usize> = stacks.take(MOST_THREADS).collect();
+        let count = stacks.len();
+        let begin = Arc::new(Barrier::new(count + 1));
+        let end = Arc::new(Barrier::new(count + 1));
+        let start = |size| {
+            let (begin, end) = (Arc::clone(&begin), Arc::clone(&end));
+            let thread = std::thread::Builder::new().stack_size(size);
+            thread.spawn(move || {
+                // The first allocation of a thread makes its arena.
+                std::hint::black_box(Box::new(0_u64));
+                begin.wait();
+                end.wait();
+            })
+        };
+        let threads = stacks.into_iter().map(start).collect::<Result<_, _>>();
+        let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
+        begin.wait();
+        Ok(Self { end, threads })
+    }
+
+    /// Ends them, so that the next threads use their memory.
+    pub(crate) fn end(self) {
+        self.end.wait();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fillers_follow_the_recorded_map() {
+        let (at, page) = (0x6123_4000_0000_u64, 0x1000);
+        let is_free = |start| {
+            let free = map(start, start + page, libc::PROT_NONE);
+            if free {
+                unmap(start, start + page);
+            }
+            free
+        };
+        // The last range is above all that this process maps: nothing else is filled.
+        let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
+        let pages = |numbers: &[u64]| {
+            let page = |&number| (at + number * page, at + (number + 1) * page);
+            numbers.iter().map(page).chain([end]).collect::<Vec<_>>()
+        };
+        let mut fillers = Fillers::default();
+        fillers.follow(pages(&[0, 3]));
+        assert!(!is_free(at) && is_free(at + page) && !is_free(at + 3 * page));
+        fillers.follow(pages(&[1, 6]));
+        assert!(is_free(at) && !is_free(at + page) && is_free(at + 3 * page));
+        assert!(fillers.provide(at + page, at + 3 * page));
+        assert!(fillers.provide(at + page, at + 2 * page), "provided");
+        assert!(map(at + 8 * page, at + 9 * page, libc::PROT_NONE));
+        assert!(!fillers.provide(at + 8 * page, at + 9 * page), "taken");
+        fillers.follow(pages(&[0, 1, 2]));
+        assert!(!is_free(at), "beside what was provided");
+        fillers.follow(pages(&[]));
+        assert!(is_free(at) && is_free(at + 6 * page));
+        unmap(at + page, at + 3 * page);
+        unmap(at + 8 * page, at + 9 * page);
+    }
+
+    #[test]
+    fn a_lesson_is_applied_before_its_call() {
+        let lesson = |call, above| Lesson { call, above };
+        let highest = mapped_ranges().unwrap().1;
+        let mut fillers = Fillers::new(vec![lesson(7, highest), lesson(7, highest - 4096)]);
+        fillers.before(6, &[]);
+        assert_eq!(fillers.learned, []);
+        fillers.before(7, &[]);
+        assert_eq!(fillers.learned, [(highest - 4096, highest)]);
+        assert_eq!(fillers.lessons, []);
+    }
+
+    #[test]
+    fn an_attempt_teaches_the_next() {
+        let recorded = 0x7f12_0200_0000 + 0x1000;
+        let misplaced = |here| Misplaced {
+            call: 7,
+            recorded,
+            here,
+            since: 5,
+        };
+        let first = Lesson::of(misplaced(recorded + 3 * SLOT), &[]).unwrap();
+        let above = recorded / SLOT * SLOT + SLOT;
+        assert_eq!(first, Lesson { call: 7, above });
+        let second = Lesson::of(misplaced(recorded - SLOT), &[first]).unwrap();
+        assert_eq!(second.above, above + SLOT);
+        let earlier = Lesson::of(misplaced(recorded + SLOT), &[first]).unwrap();
+        assert_eq!(earlier, Lesson { call: 5, above });
+        assert_eq!(
+            Lesson::of(misplaced(recorded + SLOT), &[first, earlier]),
+            None
+        );
+        assert_eq!(Lesson::of(misplaced(recorded - SLOT), &[]), None);
+    }
+}
