@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
 COLUMNS = [
     "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "divergences",
-    "placed", "fall-backs", "skipped", "repeats",
+    "placed", "strategy", "attempts", "elsewhere", "granules", "skipped", "repeats",
 ]
 # How many replays of a trace must give the same report.
 REPEATS = int(os.environ.get("REPEATS", "1"))
@@ -92,7 +92,11 @@ def row(source, cutape, results):
         problems.append(f"{REPEATS - same} of {REPEATS} replays gave another report")
     cells["divergences"] = got["divergence_count"]
     cells["placed"] = f"{got['placed']['at_recorded_address']}/{got['placed']['allocations']}"
-    cells["fall-backs"] = len(got["translated"])
+    cells["strategy"], cells["attempts"] = got["placed"]["strategy"], 1 + got["attempts"]
+    # How many ranges lie elsewhere, and how many would without natural placement.
+    cells["elsewhere"] = len(got["translated"])
+    _, other, _ = replayed(cutape, trace, results / f"{source.stem}.granules.json", ["--placement", "granules"])
+    cells["granules"] = "-" if other is None else len(other["translated"])
     cells["skipped"] = sum(entry["count"] for entry in got["skipped"])
     skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
     if got["divergence_count"]:
@@ -123,11 +127,14 @@ def main():
     if sys.argv[3:]:
         sources = [source for source in sources if any(word in source.stem for word in sys.argv[3:])]
     lines = ["  ".join([f"{'program':16}"] + [f"{column:>10}" for column in COLUMNS])]
+    print(lines[0])
     wrong, reasons = [], {}
     for source in sources:
         cells, problems, skipped = row(source, package / "cutape", results)
         mark = "  !" if problems else ""
         lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>10}" for column in COLUMNS]) + mark)
+        # At once, for when the time is limited.
+        print(lines[-1], flush=True)
         wrong += [f"{source.stem}: {problem}" for problem in problems]
         for reason in skipped:
             reasons.setdefault(reason, []).append(source.stem)
@@ -138,7 +145,7 @@ def main():
     (results / "table.txt").write_text(
         f"{time.strftime('%Y-%m-%d')}\n{', '.join(versions)}\n\n{machine(package / 'cutape', results, package / 'programs')}\n{text}"
     )
-    print(text)
+    print("\n".join(lines[len(sources) + 1:]))
     return 1 if wrong else 0
 
 
