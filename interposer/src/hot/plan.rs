@@ -486,7 +486,7 @@ mod tests {
                 (E::Short, P::Launch, L::Result),
             ),
             ("cuLaunchKernelEx", (E::Plain, P::LaunchEx, L::Result)),
-            ("cuModuleLoadData", (E::Generic, P::Nothing, L::Generic)),
+            ("cuModuleLoadData", (E::Generic, P::Override, L::Generic)),
             ("cuMemcpyHtoD_v2", (E::Generic, P::Operands, L::Result)),
         ] {
             let plan = make(cutape_registry::function(name).expect(name));

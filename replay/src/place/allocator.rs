@@ -2,7 +2,6 @@
 //! memory belongs to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The C library maps allocations from this size on (mallopt(3), `M_MMAP_THRESHOLD`).
