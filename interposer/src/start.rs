@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::file::{identity, trace_file};
+use crate::file::{identity, kept_blobs, trace_file};
 use crate::hot::recording::{
     COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, records,
     set_payload_policy,
@@ -121,6 +121,7 @@ extern "C" fn in_child() {
     recording::forget();
     async_readback::forget();
     host_memory::forget();
+    kept_blobs::forget();
     overrides::forget();
     // SAFETY: the state lives as long as its thread, which is this one.
     unsafe { &*thread::current() }.forget();

@@ -23,6 +23,7 @@ cutape_tests::suite![
     the_trace_describes_the_run,
     a_free_name_is_chosen,
     host_memory_that_kernels_read,
+    unchanged_memory_is_written_once,
     payload_policies,
     bytes_are_hashed_when_the_trace_is_packed,
 ];
@@ -283,6 +284,47 @@ fn host_memory_that_kernels_read(folder: &Path) {
 }
 
 /// What a trace has of a payload.
+/// A loop that copies the same large buffers again and again: the trace has the bytes of each copy,
+/// and those that did not change only once.
+fn unchanged_memory_is_written_once(folder: &Path) {
+    const MIB: u64 = 1 << 20;
+    const ROUNDS: u64 = 16;
+    let raw = folder.join("raw.cutape");
+    recorded(&["--no-pack"], &raw, &[&compiled("clean/registered_loop")]).assert(0);
+    let trace = Trace::open(&raw).unwrap();
+    assert!(trace.verify().is_empty());
+    let mut copied = 0;
+    let mut blobs = BTreeSet::new();
+    for call in trace.calls() {
+        let sources = call.snapshots();
+        let readbacks = call.notes().filter_map(|note| match note {
+            Note::Readback(_, snapshot) => Some(snapshot),
+            _ => None,
+        });
+        for snapshot in sources.chain(readbacks) {
+            if let Bytes::Blob(blob) = snapshot.bytes {
+                assert_eq!(
+                    trace.resolve(snapshot.bytes).unwrap().len() as u64,
+                    blob.length
+                );
+                copied += blob.length;
+                blobs.insert((blob.position, blob.length));
+            }
+        }
+    }
+    // Two buffers of a MiB, and that of a graph: once when it is captured, and at each launch.
+    assert_eq!(copied, (2 * ROUNDS + 5) * MIB);
+    // Each buffer when it is first seen; a quarter or two that the host has changed, twice in each
+    // loop; the buffer of the graph before and after its change.
+    let written: u64 = blobs.iter().map(|blob| blob.1).sum();
+    assert_eq!(
+        written / (MIB / 4),
+        2 * 4 + 2 * 2 + 2 * 4,
+        "{written} bytes"
+    );
+    run(&mut replay(&raw)).assert_code(0);
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
     Bytes,

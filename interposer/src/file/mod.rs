@@ -1,6 +1,7 @@
 //! The trace file and what is written to it besides records.
 
 pub(crate) mod identity;
+pub(crate) mod kept_blobs;
 pub(crate) mod rows;
 pub(crate) mod thread_buffer;
 pub(crate) mod trace_file;

@@ -3,7 +3,7 @@
 use crate::process::memory;
 
 /// Rows of bytes, in slices of rows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rows {
     pub(crate) address: u64,
     /// Bytes of a row.
@@ -36,6 +36,13 @@ impl Rows {
             slice_pitch: length,
             slices: 1,
         }
+    }
+
+    /// The same memory as one row, if there are no gaps.
+    pub(super) fn in_one_piece(&self) -> Option<Self> {
+        let mut pieces = self.pieces();
+        let (address, length) = pieces.next()?;
+        pieces.next().is_none().then(|| Self::flat(address, length))
     }
 
     /// Bytes of all rows.

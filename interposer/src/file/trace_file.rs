@@ -352,13 +352,23 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
 
 /// Maps a claimed part of the file.
 pub(super) fn map(position: u64, length: usize) -> Option<*mut u8> {
+    map_for(libc::PROT_READ | libc::PROT_WRITE, position, length)
+}
+
+/// Maps a part of the file that was written.
+pub(super) fn map_to_read(position: u64, length: usize) -> Option<*const u8> {
+    let _errno = Errno::keep();
+    map_for(libc::PROT_READ, position, length).map(<*mut u8>::cast_const)
+}
+
+fn map_for(access: i32, position: u64, length: usize) -> Option<*mut u8> {
     let descriptor = descriptor()?;
-    // SAFETY: a fresh shared mapping of a part of our file that no other caller has claimed.
+    // SAFETY: a fresh shared mapping of a part of our file.
     let start = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
             length,
-            libc::PROT_READ | libc::PROT_WRITE,
+            access,
             libc::MAP_SHARED,
             descriptor,
             position as i64,
@@ -394,7 +404,7 @@ pub(super) fn head(kind: u16, length: u64) -> ChunkHead {
 
 /// Writes the rows as one blob, straight from the program's memory: the kernel reports memory that
 /// cannot be read.
-pub(crate) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
+pub(super) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
     let _errno = Errno::keep();
     let length = rows.length();
     // A wrong length must not fill the disk.

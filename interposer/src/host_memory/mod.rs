@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_registry::{Function, Role, Waits};
 
+use crate::file::kept_blobs;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
@@ -31,6 +32,18 @@ static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
 /// Sets what is to be recorded.
 pub(crate) fn configure(policy: HostMemory) {
     POLICY.store(policy as u8, Ordering::Relaxed);
+    kept_blobs::set_holder(while_held);
+}
+
+/// Runs a function while memory cannot be freed, if it lies in one range: a call that ends the
+/// range waits for the table. False if that is not known, or if a thread has the table.
+fn while_held(address: u64, length: u64, run: &mut dyn FnMut()) -> bool {
+    let table = any().then(|| TABLE.try_lock()).flatten();
+    let table = table.filter(|table| table.is_lasting(address, length));
+    if table.is_some() {
+        run();
+    }
+    table.is_some()
 }
 
 fn is_policy(policy: HostMemory) -> bool {

@@ -151,6 +151,18 @@ impl Table {
         (address - start < range.length).then_some(start)
     }
 
+    /// Whether memory lies in one range that the host may read at any time and no call in progress
+    /// ends.
+    pub(super) fn is_lasting(&self, address: u64, length: u64) -> bool {
+        let range = self.find(address).and_then(|start| {
+            let range = self.ranges.get(&start)?;
+            Some((address - start, range))
+        });
+        range.is_some_and(|(offset, range)| {
+            !range.is_ending && !range.is_exclusive && length <= range.length - offset
+        })
+    }
+
     /// The starts of the ranges that some words point into, each once; of all ranges without words.
     pub(super) fn reached(&self, words: Option<&[u64]>) -> Vec<u64> {
         let Some(words) = words else {
@@ -317,6 +329,10 @@ mod tests {
         ] {
             assert_eq!(table.find(address), found, "{address:#x}");
         }
+        assert!(table.is_lasting(0x1000, 0x100) && table.is_lasting(0x10ff, 1));
+        assert!(!table.is_lasting(0x10ff, 2) && !table.is_lasting(0xfff, 1));
+        table.set_ending(Which::At(0x1000), true);
+        assert!(!table.is_lasting(0x1000, 1) && table.is_lasting(0x1100, 1));
         let words = [5, 0x1180, 0x1101, 0x1000];
         assert_eq!(table.reached(Some(&words)), [0x1000, 0x1100]);
         assert_eq!(table.reached(Some(&[])), []);

@@ -13,9 +13,9 @@ use cutape_format::write::Record;
 
 use super::cost::Cost;
 use super::{recording, tls};
+use crate::file::kept_blobs;
 use crate::file::rows::{NotKept, Rows};
 use crate::file::thread_buffer::ThreadBuffer;
-use crate::file::trace_file;
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -510,7 +510,7 @@ impl Thread {
         {
             return known;
         }
-        let result = trace_file::blob(memory);
+        let result = kept_blobs::blob(memory);
         if let Some(place) = place {
             place.set(Some(result));
             self.blobs_written.set(at + 1);

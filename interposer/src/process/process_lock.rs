@@ -14,6 +14,15 @@ impl<T: Default + Send + 'static> ProcessLock<T> {
 
     /// The state; its default at first.
     pub(crate) fn lock(&self) -> MutexGuard<'static, T> {
+        self.mutex().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same; `None` if a thread, perhaps this one, holds the lock.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'static, T>> {
+        self.mutex().try_lock().ok()
+    }
+
+    fn mutex(&self) -> &'static Mutex<T> {
         let mut state = self.0.load(Ordering::Acquire);
         if state.is_null() {
             let fresh = Box::into_raw(Box::default());
@@ -28,8 +37,6 @@ impl<T: Default + Send + 'static> ProcessLock<T> {
         }
         // SAFETY: made above by this thread or another, and never freed.
         unsafe { &*state }
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// In a forked child: begins anew. The parent's state is leaked, since it may be half changed.
@@ -48,8 +55,10 @@ mod tests {
         STATE.lock().push(1);
         let held = STATE.lock();
         assert_eq!(*held, [1]);
+        assert!(STATE.try_lock().is_none());
         STATE.forget();
         assert!(STATE.lock().is_empty());
+        assert!(STATE.try_lock().is_some());
         assert_eq!(*held, [1]);
     }
 }

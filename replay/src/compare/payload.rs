@@ -52,7 +52,8 @@ impl From<Vec<u8>> for Content<'_> {
     }
 }
 
-/// The blobs that were decompressed last.
+/// The blobs that were decompressed last, by their place in the trace: equal blobs have one place
+/// and several names.
 #[derive(Debug, Default)]
 pub(crate) struct KeptBlobs(RefCell<Vec<(BlobRef, Arc<Vec<u8>>)>>);
 
@@ -95,9 +96,13 @@ pub(crate) enum Payload<'t> {
 impl<'t> Payload<'t> {
     /// What a snapshot holds; a blob that is decompressed is kept for the next use.
     pub(crate) fn kept(trace: &'t Trace, kept: &KeptBlobs, snapshot: &Snapshot<'t>) -> Self {
-        let Bytes::Blob(blob) = snapshot.bytes else {
+        let Bytes::Blob(BlobRef { position, length }) = snapshot.bytes else {
             return Self::of(trace, snapshot);
         };
+        let Some(position) = trace.blob_position(position) else {
+            return Self::of(trace, snapshot);
+        };
+        let blob = BlobRef { position, length };
         if let Some(bytes) = kept.find(blob) {
             return Self::Here(Content::Kept(bytes));
         }
