@@ -236,6 +236,29 @@ impl Api {
         self.own(id::cuCtxSynchronize, &[])
     }
 
+    /// Waits for a live stream; `per_thread` says which default stream 0 is.
+    pub(crate) fn synchronize_stream(&self, stream: u64, per_thread: bool) -> Result<(), Code> {
+        let id = match per_thread {
+            true => id::cuStreamSynchronize_ptsz,
+            false => id::cuStreamSynchronize,
+        };
+        self.own(id, &[stream])
+    }
+
+    /// Fills device memory, ordered on a live stream.
+    pub(crate) fn fill_memory(
+        &self,
+        (address, length): (u64, u64),
+        byte: u8,
+        (stream, per_thread): (u64, bool),
+    ) -> Result<(), Code> {
+        let id = match per_thread {
+            true => id::cuMemsetD8Async_ptsz,
+            false => id::cuMemsetD8Async,
+        };
+        self.own(id, &[address, u64::from(byte), length, stream])
+    }
+
     pub(crate) fn reserve(&self, length: u64, hint: u64) -> Result<u64, Code> {
         self.get(id::cuMemAddressReserve, &[length, 0, hint, 0])
     }

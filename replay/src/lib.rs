@@ -32,6 +32,9 @@
 //! launches and after waits). Host functions do nothing. Log texts of compilations are not
 //! compared.
 //!
+//! [`run_repeated`] replays several times; what differs between the replays says more about the cause
+//! of a divergence.
+//!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement.
 //!
@@ -66,6 +69,7 @@ mod overrides;
 mod place;
 mod plan;
 mod play;
+mod repeat;
 mod report;
 mod rerun;
 mod run;
@@ -80,9 +84,10 @@ pub use place::allocator::Allocator;
 pub use place::natural::{Lesson, Misplaced};
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
+pub use repeat::{Repeat, run_repeated};
 pub use report::{
-    CurrentCall, Died, Difference, Divergence, Placed, Report, Skipped, Span, Stale, Timing,
-    Translated, What,
+    AssumedHandle, CurrentCall, Died, Difference, Divergence, ErrorCause, PendingCall,
+    PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

@@ -44,6 +44,10 @@ pub struct Options {
     pub timing: Measuring,
     /// Let calls of different threads overlap as they did in the recording, instead of in lockstep.
     pub threads: bool,
+    /// Wait for each launch, so that the one whose work fails is known.
+    pub sync_each: bool,
+    /// Fill new memory with this byte.
+    pub fill: Option<u8>,
     /// Go on although the machine does not fit.
     pub force: bool,
     /// How long one call may take before the guard ends the process.
@@ -69,6 +73,8 @@ impl Options {
             keep_going: false,
             timing: Measuring::Nothing,
             threads: false,
+            sync_each: false,
+            fill: None,
             force: false,
             watchdog: Duration::from_secs(60),
             placement: PlacementStrategy::Granules,
@@ -96,6 +102,8 @@ impl fmt::Debug for Options {
             .field("keep_going", &self.keep_going)
             .field("timing", &self.timing)
             .field("threads", &self.threads)
+            .field("sync_each", &self.sync_each)
+            .field("fill", &self.fill)
             .field("force", &self.force)
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)

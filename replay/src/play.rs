@@ -3,7 +3,7 @@
 use cutape_format::{Call, Note};
 use cutape_registry::{Family, Function, Kind, LaunchOp, id, layout::offset_of};
 
-use crate::api::DEINITIALIZED;
+use crate::api::{DEINITIALIZED, result_name};
 use crate::buffer::number;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
@@ -12,6 +12,7 @@ use crate::issue::skip::{Skip, skip};
 use crate::issue::traits::{self, CaptureStep};
 use crate::measure::timing::Measure;
 use crate::overrides;
+use crate::report::ErrorCause;
 
 /// A call is taken up.
 #[inline]
@@ -70,6 +71,8 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
         job.forgo();
+    } else if traits.is_launch && job.options.sync_each {
+        wait_for_launch(&mut job);
     }
     if has_notes {
         job.read_back();
@@ -156,6 +159,34 @@ fn follow_captures(job: &mut Job<'_, '_>, step: CaptureStep) -> Result<(), Skip>
         }
     }
     Ok(())
+}
+
+/// Waits for a launch, and names the first whose work fails. Not while a stream captures, because
+/// that would end the capture.
+fn wait_for_launch(job: &mut Job<'_, '_>) {
+    if job.captures.any_open() || job.report.error_cause.is_some() || !job.call.succeeded() {
+        return;
+    }
+    let stream = job
+        .function
+        .stream
+        .map(|at| job.call.argument(usize::from(at)));
+    let stream = stream.or_else(|| config_stream(job.call, job.function));
+    let Ok(stream) = job.live_handle(Kind::Stream, stream.unwrap_or(0)) else {
+        return;
+    };
+    let per_thread = job.function.per_thread;
+    let waited = job
+        .player
+        .while_lent(|api| api.synchronize_stream(stream, per_thread));
+    if let Err(code) = waited {
+        job.report.error_cause = Some(ErrorCause {
+            call: job.call.index,
+            function: job.function.name.to_owned(),
+            kernel: None,
+            error: result_name(code),
+        });
+    }
 }
 
 /// Whether a live stream captures. Asking is allowed in every mode, and ends no capture

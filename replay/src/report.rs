@@ -32,10 +32,26 @@ pub struct Report {
     pub stale_addresses: u64,
     /// The calls that carry them; at most [`Report::STALE_KEPT`].
     pub stale: Vec<Stale>,
+    /// Kernel parameters that were taken for the handle of a texture or surface object, because
+    /// they are equal to it, and were replaced by its handle in the replay.
+    #[serde(default)]
+    pub assumed_handle_count: u64,
+    /// The first of them; at most [`Report::STALE_KEPT`].
+    #[serde(default)]
+    pub assumed_handles: Vec<AssumedHandle>,
     /// How this machine differs from the recorded one.
     pub machine: Vec<Difference>,
     /// What else the reader must know, e.g. options that could not be passed on.
     pub notes: BTreeMap<String, u64>,
+    /// Launches of kernels and graphs.
+    #[serde(default)]
+    pub launches: u64,
+    /// Result codes of the driver that were compared.
+    #[serde(default)]
+    pub results_compared: u64,
+    /// Copies whose returned bytes were compared.
+    #[serde(default)]
+    pub copies_compared: u64,
     /// Bytes that the device returned and that were equal.
     pub bytes_compared: u64,
     /// Those of them of which the trace has only a hash.
@@ -47,12 +63,22 @@ pub struct Report {
     /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were
     /// put where they had been.
     pub host_bytes_put: u64,
+    /// With [`Options::sync_each`](crate::Options::sync_each): the first launch whose work failed.
+    #[serde(default)]
+    pub error_cause: Option<ErrorCause>,
+    /// If the replay hung: work that the recording does not show to be complete before the call
+    /// that hung, by stream.
+    #[serde(default)]
+    pub pending: Vec<PendingStream>,
     /// The replaying process died.
     pub died: Option<Died>,
     /// Whether address randomisation was on in the replaying process.
     pub randomised: bool,
     /// Child processes that were tried before this one and did not fit.
     pub attempts: u32,
+    /// How many replays the verdicts rest on; 0 for a single one.
+    #[serde(default)]
+    pub replays: u32,
     /// From the first call to the last.
     pub wall_seconds: f64,
     /// By name, if requested.
@@ -74,6 +100,15 @@ impl Report {
         self.divergence_count == 0 && self.died.is_none()
     }
 
+    /// True if all that was compared was equal but for divergences with one of these verdicts, and
+    /// the process lived. A divergence that is not listed has no verdict.
+    pub fn agrees_but_for(&self, allowed: &[Verdict]) -> bool {
+        let is_allowed = |divergence: &Divergence| allowed.contains(&divergence.verdict);
+        self.divergence_count == self.divergences.len() as u64
+            && self.divergences.iter().all(is_allowed)
+            && self.died.is_none()
+    }
+
     /// How many calls were not re-issued.
     pub fn calls_skipped(&self) -> u64 {
         self.skipped.iter().map(|skipped| skipped.count).sum()
@@ -89,12 +124,20 @@ impl Report {
         self.skipped.sort_by_key(|skipped| skipped.first);
         self.translated.sort_by_key(|translated| translated.call);
         self.stale.sort_by_key(|stale| stale.call);
+        self.assumed_handles.sort_by_key(|assumed| assumed.call);
     }
 
     pub(crate) fn stale(&mut self, stale: Stale) {
         self.stale_addresses += stale.words;
         if self.stale.len() < Self::STALE_KEPT {
             self.stale.push(stale);
+        }
+    }
+
+    pub(crate) fn assume(&mut self, assumed: AssumedHandle) {
+        self.assumed_handle_count += 1;
+        if self.assumed_handles.len() < Self::STALE_KEPT {
+            self.assumed_handles.push(assumed);
         }
     }
 
@@ -164,6 +207,42 @@ pub enum What {
     Text,
 }
 
+/// Why something differs from the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The replay did not reproduce something. Also where nothing shows another cause, for example
+    /// because the trace was replayed once.
+    #[default]
+    NotReproduced,
+    /// It differs between replays of the same calls.
+    Nondeterministic,
+    /// It depends on bytes that no call and no kernel had written.
+    UninitialisedRead,
+    /// The program's own code may have changed the bytes after they arrived.
+    HostChanged,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::NotReproduced,
+        Self::Nondeterministic,
+        Self::UninitialisedRead,
+        Self::HostChanged,
+    ];
+
+    /// As reports and options have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotReproduced => "not-reproduced",
+            Self::Nondeterministic => "nondeterministic",
+            Self::UninitialisedRead => "uninitialised-read",
+            Self::HostChanged => "host-changed",
+        }
+    }
+}
+
 /// A difference from the recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Divergence {
@@ -179,6 +258,12 @@ pub struct Divergence {
     pub expected: String,
     /// What the replay got.
     pub received: String,
+    /// Why, as far as the replays show.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// BLAKE3 of the bytes that the replay got, where `received` shows a part of them.
+    #[serde(default)]
+    pub received_hash: Option<String>,
     /// Offset of the first byte that differs.
     pub first_differing_byte: Option<u64>,
     /// How many bytes differ.
@@ -187,6 +272,19 @@ pub struct Divergence {
     pub enqueued_by: Option<u64>,
     /// The objects that the call names: where they come from, where they ended.
     pub history: Vec<String>,
+}
+
+/// A launch whose work failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCause {
+    /// The launch.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// The kernel's name in its image, if known.
+    pub kernel: Option<String>,
+    /// What waiting for it returned.
+    pub error: String,
 }
 
 /// How much memory is at its recorded address.
@@ -235,6 +333,23 @@ pub struct Stale {
     pub memory: String,
 }
 
+/// A kernel parameter that was replaced on the assumption that it is an object's handle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssumedHandle {
+    /// The call with the parameter.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// Where the parameter begins, in bytes.
+    pub offset: u32,
+    /// The recorded handle.
+    pub recorded: u64,
+    /// The handle in the replay.
+    pub replayed: u64,
+    /// The object.
+    pub object: String,
+}
+
 /// A difference between the recorded machine and this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
@@ -281,6 +396,38 @@ pub struct Died {
     /// The current call of each recorded thread, if calls overlapped.
     #[serde(default)]
     pub threads: Vec<CurrentCall>,
+}
+
+/// The work of one stream that may not be complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingStream {
+    /// The recorded handle; 0 for a default stream.
+    pub stream: u64,
+    /// For the per-thread default stream, the thread's ordinal.
+    pub thread: Option<u32>,
+    /// Calls that enqueued work, in order; at most [`PendingStream::KEPT`], the first.
+    pub calls: Vec<PendingCall>,
+    /// All of them.
+    pub count: u64,
+}
+
+impl PendingStream {
+    /// How many calls are kept.
+    pub const KEPT: usize = 100;
+}
+
+/// A call whose work may not be complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingCall {
+    /// The call.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// The launched kernel's name in its image, if known.
+    pub kernel: Option<String>,
+    /// The call whose work it waits for besides the work before it in its stream: the record of an
+    /// event.
+    pub waits_for: Option<u64>,
 }
 
 /// The current call of a thread when the replay ended.
@@ -364,6 +511,8 @@ mod tests {
             parameter: None,
             expected: "a".into(),
             received: "b".into(),
+            verdict: Verdict::UninitialisedRead,
+            received_hash: None,
             first_differing_byte: Some(2),
             differing_bytes: None,
             enqueued_by: None,
@@ -373,5 +522,13 @@ mod tests {
         let back: Report = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&back).unwrap(), text);
         assert!(text.contains("\"out-parameter\"") && !back.agrees());
+        for verdict in Verdict::ALL {
+            let json = serde_json::to_string(&verdict).unwrap();
+            assert_eq!(json, format!("\"{}\"", verdict.word()));
+            let allowed = back.agrees_but_for(&[Verdict::HostChanged, verdict]);
+            assert_eq!(allowed, verdict == Verdict::UninitialisedRead, "{json}");
+        }
+        report.divergence_count += 1;
+        assert!(!report.agrees_but_for(&Verdict::ALL), "one is not listed");
     }
 }

@@ -5,6 +5,7 @@ mod recorder;
 
 use cutape_format::NewSnapshot;
 use cutape_format::layout::{OriginNote, field};
+use cutape_registry::layout::{offset_of, size_of};
 use cutape_replay::Report;
 
 use recorder::{Behind, Recorder, assert_agrees};
@@ -523,4 +524,74 @@ fn launches_follow_handles_that_the_driver_gives_out_again() {
         (launches[5], "cuLaunchKernel")
     );
     assert_eq!(divergence.received, "CUDA_ERROR_LAUNCH_FAILED");
+}
+
+/// A texture object has another handle here: parameters of 8 bytes that equal the recorded one are
+/// replaced, and named.
+#[test]
+fn handles_of_textures_are_replaced_in_parameters_of_their_size() {
+    const TEXTURE: u64 = 3;
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let memory = recorder.allocate(4096);
+    let mut module = [0; 8];
+    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
+    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
+    let mut function = [0; 8];
+    let behind = &mut [
+        (0, Behind::Output(&mut function)),
+        (2, Behind::Input(b"k\0")),
+    ];
+    let arguments = [0, u64::from_le_bytes(module), 0];
+    assert_eq!(recorder.call("cuModuleGetFunction", &arguments, behind), 0);
+    let function = u64::from_le_bytes(function);
+
+    // cuda.h: CU_RESOURCE_TYPE_LINEAR; the address, CU_AD_FORMAT_UNSIGNED_INT32, one channel, 4096
+    // bytes.
+    let mut resource = [0; size_of("CUDA_RESOURCE_DESC")];
+    let at = |path| offset_of("CUDA_RESOURCE_DESC", path);
+    for (place, bytes) in [
+        (at("resType"), &2u32.to_le_bytes()[..]),
+        (at("res.linear.devPtr"), &memory.to_le_bytes()),
+        (at("res.linear.format"), &3u32.to_le_bytes()),
+        (at("res.linear.numChannels"), &1u32.to_le_bytes()),
+        (at("res.linear.sizeInBytes"), &4096u64.to_le_bytes()),
+    ] {
+        resource[place..place + bytes.len()].copy_from_slice(bytes);
+    }
+    let sampler = [0; size_of("CUDA_TEXTURE_DESC")];
+    let given = [
+        NewSnapshot::pointee(1, &resource),
+        NewSnapshot::pointee(2, &sampler),
+    ];
+    let handle = TEXTURE.to_le_bytes();
+    let made = [NewSnapshot::pointee(0, &handle)];
+    let arguments = [0x1000, 0x2000, 0x3000, 0];
+    let none = |_: &mut _| {};
+    let create = recorder.write("cuTexObjectCreate", &arguments, &given, none, 0, &made);
+    let parameters = |first: u64| [bytes(first), bytes(TEXTURE), bytes(TEXTURE)].concat();
+    let with_texture = launch(&mut recorder, function, &parameters(TEXTURE), None);
+    launch(&mut recorder, function, &parameters(TEXTURE + 1), None);
+    recorder.write("cuTexObjectDestroy", &[TEXTURE], &[], none, 0, &[]);
+    launch(&mut recorder, function, &parameters(TEXTURE), None);
+    recorder.end(context);
+
+    let report = recorder.replayed("texture", "");
+    assert_agrees(&report);
+    assert_eq!(skipped(&report), []);
+    assert_eq!(
+        report.assumed_handle_count, 1,
+        "{:?}",
+        report.assumed_handles
+    );
+    let assumed = &report.assumed_handles[0];
+    assert_eq!(
+        (assumed.call, assumed.offset, assumed.recorded),
+        (with_texture, 0, TEXTURE)
+    );
+    assert_ne!(assumed.replayed, TEXTURE);
+    assert_eq!(
+        assumed.object,
+        format!("texture object, created at call {create}")
+    );
 }

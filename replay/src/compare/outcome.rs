@@ -5,6 +5,7 @@ use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
+use crate::issue::fill;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, Key, Resolved};
 use crate::issue::length::{length_of, made_length};
@@ -198,7 +199,7 @@ impl<'t> Job<'_, 't> {
         }
         if matches!(kind, Kind::TextureObject | Kind::SurfaceObject) && recorded != live {
             self.report.note(
-                "textures or surfaces have other handles than recorded: kernels that take one as parameter get the recorded one",
+                "textures or surfaces have other handles than recorded: replaced in kernel parameters of 8 bytes that equal one; inside structs and memory the recorded ones are left",
             );
         }
         let site = self.site();
@@ -262,6 +263,9 @@ impl<'t> Job<'_, 't> {
         };
         range.owner = belongs.parent;
         self.ranges.insert(range);
+        if let Some(byte) = self.options.fill {
+            fill::fresh(self, byte, live, length);
+        }
     }
 
     /// Lists memory that is not where it was, in the report.

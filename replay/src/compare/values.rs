@@ -10,7 +10,7 @@ use crate::compare::readbacks::{gather, length_of_pieces, pieces_hold};
 use crate::issue::player::{Job, Player};
 use crate::place::address::Found;
 use crate::plan::poisons_context;
-use crate::report::{Divergence, What};
+use crate::report::{Divergence, Verdict, What};
 
 /// The first bytes of a piece of memory, for a message.
 fn excerpt(bytes: &[u8], from: usize) -> String {
@@ -69,17 +69,18 @@ impl<'t> Job<'_, 't> {
 
     /// Reports a difference unless comparison is off for this call.
     pub(crate) fn diverge(&mut self, what: What, position: Option<usize>, texts: (String, String)) {
-        self.diverge_in(what, position, texts, None, None);
+        self.diverge_in(what, position, texts, None, (None, None));
     }
 
-    /// As above, with the first differing byte and how many differ, and the call that enqueued it.
+    /// As above, with the first differing byte and how many differ, the bytes that came, and the
+    /// call that enqueued them.
     fn diverge_in(
         &mut self,
         what: What,
         position: Option<usize>,
         (expected, received): (String, String),
         bytes: Option<(usize, usize)>,
-        enqueued_by: Option<u64>,
+        (received_bytes, enqueued_by): (Option<&[u8]>, Option<u64>),
     ) {
         let history = self.history();
         self.player.report.diverge(Divergence {
@@ -91,6 +92,8 @@ impl<'t> Job<'_, 't> {
                 .map(|param| param.name.to_owned()),
             expected,
             received,
+            verdict: Verdict::default(),
+            received_hash: received_bytes.map(|bytes| blake3::hash(bytes).to_string()),
             first_differing_byte: bytes.map(|(first, _)| first as u64),
             differing_bytes: bytes.map(|(_, count)| count as u64),
             enqueued_by,
@@ -184,7 +187,11 @@ impl<'t> Job<'_, 't> {
             self.report.bytes_not_compared += length;
             return;
         }
-        let (texts, found) = match self.payload(expected) {
+        let payload = self.payload(expected);
+        if !matches!(payload, Payload::Left(_, None) | Payload::Unreadable) {
+            self.report.copies_compared += 1;
+        }
+        let (texts, found) = match payload {
             Payload::Here(expected) => {
                 // Where it lies: nearly always it is equal.
                 if pieces_hold(pieces, &expected) {
@@ -220,7 +227,9 @@ impl<'t> Job<'_, 't> {
                 return;
             }
         };
-        self.diverge_in(What::Bytes, Some(position), texts, found, enqueued_by);
+        let received = gather(pieces);
+        let origin = (Some(received.as_slice()), enqueued_by);
+        self.diverge_in(What::Bytes, Some(position), texts, found, origin);
     }
 
     /// Compares the bytes that the recording says had arrived when this call returned.
@@ -303,7 +312,8 @@ impl<'t> Job<'_, 't> {
         };
         let texts = (text(&expected), text(received));
         let found = first_difference(&expected, received);
-        self.diverge_in(What::OutParameter, Some(position), texts, found, None);
+        let origin = (Some(received), None);
+        self.diverge_in(What::OutParameter, Some(position), texts, found, origin);
     }
 
     /// Compares a text that the call gave back.

@@ -80,6 +80,18 @@ pub(crate) struct Handles {
     /// What goes with a context although it belongs to something else, by the context's live
     /// handle: functions of kernels.
     also_in_context: FxHashMap<u64, Vec<ObjectId>>,
+    /// Some texture or surface object has had another handle than recorded.
+    any_moved_texture: bool,
+}
+
+/// The texture or surface object whose recorded handle a value equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MovedTexture {
+    pub kind: Kind,
+    /// Its handle here, which differs from the recorded one.
+    pub live: u64,
+    /// The call that made it.
+    pub made: u64,
 }
 
 impl Default for Handles {
@@ -89,6 +101,7 @@ impl Default for Handles {
             live: FxHashMap::default(),
             contexts: FxHashMap::default(),
             also_in_context: FxHashMap::default(),
+            any_moved_texture: false,
         }
     }
 }
@@ -126,6 +139,8 @@ impl Handles {
         let (id, ended) = self.objects.create(new, live);
         self.count_ended(&ended);
         if let Some(live) = live {
+            let is_texture = matches!(kind, Kind::TextureObject | Kind::SurfaceObject);
+            self.any_moved_texture |= is_texture && live != handle;
             *self.live.entry((kind, live)).or_default() += 1;
             if kind == Kind::Context {
                 self.contexts.insert(live, id);
@@ -174,6 +189,30 @@ impl Handles {
             (Some(live), Some(_)) => Resolved::Live(live),
             (Some(live), None) => Resolved::Dead(live),
         }
+    }
+
+    /// True if some texture or surface object has had another handle than recorded.
+    #[inline]
+    pub(crate) fn any_moved_texture(&self) -> bool {
+        self.any_moved_texture
+    }
+
+    /// The live texture or surface object with that recorded handle, if its handle here differs.
+    /// `Err` if one of each kind has the recorded handle, and their handles here differ.
+    pub(crate) fn moved_texture(&self, recorded: u64) -> Result<Option<MovedTexture>, ()> {
+        let named = [Kind::TextureObject, Kind::SurfaceObject].map(|kind| {
+            let object = self.objects.get(self.objects.live(kind, recorded)?)?;
+            Some(MovedTexture {
+                kind,
+                live: object.data?,
+                made: object.created.index,
+            })
+        });
+        let named = match named {
+            [Some(one), Some(other)] if one.live != other.live => return Err(()),
+            [one, other] => one.or(other),
+        };
+        Ok(named.filter(|named| named.live != recorded))
     }
 
     fn count(&self, kind: Kind, live: u64) -> u32 {
@@ -382,6 +421,45 @@ mod tests {
         handles.insert(second, Some(0x50), Belongs::default(), load);
         assert_eq!(handles.resolve(Kind::Module, 1), Resolved::Dead(0x50));
         assert!(handles.is_taken(Kind::Module, 0x50));
+    }
+
+    #[test]
+    fn a_texture_is_found_by_its_recorded_handle() {
+        let (texture, surface) = (Kind::TextureObject, Kind::SurfaceObject);
+        let mut handles = handles(&[((texture, 1), 1, None, 0), ((surface, 2), 2, None, 0)]);
+        assert!(!handles.any_moved_texture());
+        for (key, live) in [
+            ((texture, 3), 7),
+            ((texture, 4), 8),
+            ((surface, 4), 8),
+            ((texture, 5), 9),
+            ((surface, 5), 5),
+            ((texture, 6), 10),
+        ] {
+            let site = other_site(11, "cuTexObjectCreate");
+            handles.insert(key, Some(live), Belongs::default(), site);
+        }
+        handles.end((texture, 6), other_site(12, "cuTexObjectDestroy"));
+        assert!(handles.any_moved_texture());
+        for (recorded, live) in [
+            (1, Ok(None)),
+            (2, Ok(None)),
+            (3, Ok(Some(7))),
+            // One of each kind, with the same handle here.
+            (4, Ok(Some(8))),
+            // And with different ones.
+            (5, Err(())),
+            // Destroyed.
+            (6, Ok(None)),
+            (7, Ok(None)),
+        ] {
+            let found = handles.moved_texture(recorded);
+            assert_eq!(
+                found.map(|found| found.map(|found| found.live)),
+                live,
+                "{recorded}"
+            );
+        }
     }
 
     #[test]

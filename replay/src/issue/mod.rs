@@ -1,6 +1,7 @@
 //! How one call is issued again: its arguments, its handles, and what its function asks for.
 
 pub(crate) mod current;
+pub(crate) mod fill;
 pub(crate) mod frame;
 pub(crate) mod handles;
 pub(crate) mod issuer;

@@ -201,7 +201,12 @@ impl<'t> Job<'_, 't> {
         };
         let result = result?;
         self.current.has_waited = result == 0 && succeeded && self.function.waits != Waits::No;
-        self.report.calls_replayed += 1;
+        let is_compared = self.is_compared() && self.function.returns_result;
+        let is_launch = self.traits.is_launch;
+        let report = &mut self.player.report;
+        report.calls_replayed += 1;
+        report.results_compared += u64::from(is_compared);
+        report.launches += u64::from(is_launch);
         if let Some(recorder) = &mut self.player.issuer.recorder {
             let context = self.player.api.current_context().unwrap_or(0);
             recorder.issued(self.call, self.function, args, context, result);
@@ -323,7 +328,7 @@ impl<'t> Player<'t> {
     /// Does something that may take long in the driver. If calls overlap, other threads have the
     /// player meanwhile.
     #[inline]
-    fn while_lent<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
+    pub(crate) fn while_lent<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
         let Some(mut lease) = self.lease.take() else {
             return work(&self.api);
         };

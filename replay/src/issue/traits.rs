@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use cutape_format::Call;
 use cutape_registry::{
-    ContextOp, EventOp, FUNCTIONS, Family, Function, Kind, MemoryOp, PrimaryOp, Role, StreamOp,
-    Waits,
+    ContextOp, EventOp, FUNCTIONS, Family, Function, GraphOp, Kind, MemoryOp, PrimaryOp, Role,
+    StreamOp, Waits,
 };
 
 use crate::issue::types::is_plain_output;
@@ -45,6 +45,8 @@ pub(crate) struct Traits {
     /// The end of contexts may follow from it.
     pub is_of_contexts: bool,
     pub is_init: bool,
+    /// Launches a kernel or a graph.
+    pub is_launch: bool,
     pub capture: CaptureStep,
     /// A bit for each parameter behind which the call puts nothing that has to be replaced.
     plain_outputs: u64,
@@ -79,6 +81,10 @@ fn traits_of(function: &'static Function) -> Traits {
                 | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
         ),
         is_init: function.family == Family::Init,
+        is_launch: matches!(
+            function.family,
+            Family::Launch(_) | Family::Graph(GraphOp::Launch)
+        ),
         capture: match function.family {
             Family::Stream(StreamOp::BeginCapture) => CaptureStep::Begins,
             Family::Stream(StreamOp::EndCapture | StreamOp::Destroy) => CaptureStep::Ends,
@@ -142,7 +148,8 @@ mod tests {
         let query = traits("cuStreamQuery_ptsz");
         assert!(query.is_query && query.reissued && !query.gives);
         let launch = traits("cuLaunchKernel");
-        assert!(launch.is_asynchronous && !launch.reads_host);
+        assert!(launch.is_asynchronous && !launch.reads_host && launch.is_launch);
+        assert!(traits("cuGraphLaunch").is_launch && !query.is_launch);
         let copy = traits("cuMemcpyHtoDAsync_v2");
         assert!(copy.is_asynchronous && copy.reads_host && copy.names_memory);
         assert!(traits("cuStreamCreate").gives && traits("cuStreamDestroy_v2").destroys);

@@ -13,6 +13,8 @@ use crate::issue::frame::{Frame, Presets};
 use crate::issue::kernels::{PARAMETER_BYTES, Prepared, Wish};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
+use crate::place::address::Found;
+use crate::report::AssumedHandle;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
 const BUFFER_POINTER: u64 = 1;
@@ -186,13 +188,20 @@ pub(crate) fn rebuild(
         return missing(job, source, built);
     };
     note_host_memory(job, &packed);
-    if job.ranges.any_translated() || job.captures.has_moved_conditions() {
+    if job.ranges.any_translated()
+        || job.captures.has_moved_conditions()
+        || job.handles.any_moved_texture()
+    {
         let layout = job.issuer.kernels.layout(handle).to_vec();
         let packed = packed.to_mut();
+        let textures = moved_textures(job, packed, &layout);
         if let Some((address, words)) = job.ranges.translate_words(packed, &layout) {
             job.name_stale(address, words);
         }
         job.captures.translate_conditions(packed, &layout);
+        for (at, live) in textures {
+            set_word(packed, at, live);
+        }
     }
     if packed.is_empty() {
         built.kernel_params = job.lent.stub();
@@ -214,6 +223,48 @@ pub(crate) fn rebuild(
         None => built.kernel_params = as_one(&mut built.buffers, &packed),
     }
     Ok(())
+}
+
+/// The parameters of 8 bytes that equal the recorded handle of a live texture or surface object
+/// whose handle differs here: their offsets, and that handle. The report lists them, because a
+/// number may equal a handle.
+fn moved_textures(
+    job: &mut Job<'_, '_>,
+    packed: &[u8],
+    layout: &[(u32, u32)],
+) -> Vec<(usize, u64)> {
+    let mut replaced = Vec::new();
+    if !job.handles.any_moved_texture() {
+        return replaced;
+    }
+    for &(offset, size) in layout {
+        let at = offset as usize;
+        if size != 8 || !at.is_multiple_of(8) || packed.len() < at + 8 {
+            continue;
+        }
+        let recorded = word(packed, at);
+        if matches!(job.ranges.find(recorded), Found::Live(..)) {
+            continue;
+        }
+        let Ok(moved) = job.handles.moved_texture(recorded) else {
+            job.report.note(
+                "kernel parameters equal the handle of a texture object and of a surface object, which differ here: they are left as recorded",
+            );
+            continue;
+        };
+        let Some(moved) = moved else { continue };
+        let assumed = AssumedHandle {
+            call: job.call.index,
+            function: job.function.name.to_owned(),
+            offset,
+            recorded,
+            replayed: moved.live,
+            object: format!("{}, created at call {}", moved.kind.name(), moved.made),
+        };
+        job.report.assume(assumed);
+        replaced.push((at, moved.live));
+    }
+    replaced
 }
 
 /// The trace has no parameters: there are none, or the launch was refused before they mattered.

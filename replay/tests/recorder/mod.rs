@@ -40,11 +40,13 @@ pub(crate) fn child() {
             None if flag == "keep-going" => options.keep_going = true,
             None if flag == "no-placement" => {} // The guard assigns it.
             None if flag == "threads" => options.threads = true,
+            None if flag == "sync-each" => options.sync_each = true,
             None if flag == "timing" => options.timing = Measuring::Calls,
             None if flag == "span" => options.timing = Measuring::Span,
             Some(("watchdog", seconds)) => {
                 options.watchdog = Duration::from_secs(seconds.parse().unwrap());
             }
+            Some(("fill", byte)) => options.fill = byte.parse().ok(),
             Some(("until", index)) => options.until = index.parse().ok(),
             Some(("only", name)) => {
                 let name = name.to_owned();
