@@ -81,7 +81,7 @@ pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child
 pub use measure::timing::Measuring;
 pub use options::{Options, PlacementStrategy, Selection};
 pub use place::allocator::Allocator;
-pub use place::natural::{Lesson, Misplaced};
+pub use place::lesson::{Lesson, Misplaced};
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use repeat::{Repeat, run_repeated};

@@ -9,7 +9,7 @@ use cutape_format::Call;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::timing::Measuring;
-use crate::place::natural::Lesson;
+use crate::place::lesson::Lesson;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones
 /// depend on them.

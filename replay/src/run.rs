@@ -14,7 +14,7 @@ use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::options::Options;
 use crate::place::allocator;
-use crate::place::natural::WaitingThreads;
+use crate::place::waiting_threads::WaitingThreads;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};

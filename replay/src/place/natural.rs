@@ -5,74 +5,11 @@
 //! recorded addresses: of allocations, and of module globals, code, managed memory, pools and graph
 //! memory, which no request can place (measured on driver 580).
 
-use std::sync::{Arc, Barrier};
-
-use serde::{Deserialize, Serialize};
-
-use crate::error::Error;
-use crate::place::placement::gaps;
-use crate::place::slots::{SLOT, union};
+use crate::place::lesson::{Lesson, Misplaced};
+use crate::place::slots::{gaps, union};
 
 /// Below this lie the executable and its heap; the kernel places mappings from the top down.
 const LOWEST: u64 = 0x6000_0000_0000;
-/// More threads are not started before their time.
-const MOST_THREADS: usize = 64;
-
-/// Memory that the driver put elsewhere than in the recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Misplaced {
-    /// Index of the call that returned it.
-    pub call: u64,
-    /// Its recorded address.
-    pub recorded: u64,
-    /// Its address here.
-    pub here: u64,
-    /// Index of the call behind the last one whose memory the driver placed as in the recording.
-    pub since: u64,
-}
-
-/// What one attempt taught: before a call, nothing may be free above an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lesson {
-    /// Index of the call.
-    pub call: u64,
-    /// The address.
-    pub above: u64,
-}
-
-impl Lesson {
-    /// What to do in the next attempt; `None` if nothing is known to help. `known` are the lessons
-    /// of the attempts before.
-    pub(crate) fn of(misplaced: Misplaced, known: &[Lesson]) -> Option<Self> {
-        let Misplaced {
-            call,
-            recorded,
-            here,
-            since,
-        } = misplaced;
-        let block = recorded / SLOT * SLOT;
-        let taught = known
-            .iter()
-            .rfind(|lesson| (since..=call).contains(&lesson.call));
-        match taught {
-            None if here > recorded => Some(Self {
-                call,
-                above: block + SLOT,
-            }),
-            // The driver had reserved that place before the call.
-            Some(&lesson) if here > recorded && lesson.call > since => Some(Self {
-                call: since,
-                ..lesson
-            }),
-            // The driver asks for more than it keeps, to align it: leave room for that.
-            Some(&lesson) if here < recorded && lesson.above < block + 4 * SLOT => Some(Self {
-                above: lesson.above + SLOT,
-                ..lesson
-            }),
-            _ => None,
-        }
-    }
-}
 
 /// Mappings without memory behind them, in place of the recorded process's.
 #[derive(Debug, Default)]
@@ -224,48 +161,6 @@ fn unmap(start: u64, end: u64) {
     unsafe { libc::munmap(start as *mut libc::c_void, (end - start) as usize) };
 }
 
-/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
-pub(crate) const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=4294967296";
-
-/// Threads that wait. What the C library maps for a thread, its stack and its arena, is used again
-/// by a later thread when these end, and lies above the fillers if they start before.
-pub(crate) struct WaitingThreads {
-    end: Arc<Barrier>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl WaitingThreads {
-    /// Starts threads with stacks of these sizes.
-    pub(crate) fn start(stacks: impl Iterator<Item = usize>) -> Result<Self, Error> {
-        let stacks: Vec<usize> = stacks.take(MOST_THREADS).collect();
-        let count = stacks.len();
-        let begin = Arc::new(Barrier::new(count + 1));
-        let end = Arc::new(Barrier::new(count + 1));
-        let start = |size| {
-            let (begin, end) = (Arc::clone(&begin), Arc::clone(&end));
-            let thread = std::thread::Builder::new().stack_size(size);
-            thread.spawn(move || {
-                // The first allocation of a thread makes its arena.
-                std::hint::black_box(Box::new(0_u64));
-                begin.wait();
-                end.wait();
-            })
-        };
-        let threads = stacks.into_iter().map(start).collect::<Result<_, _>>();
-        let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
-        begin.wait();
-        Ok(Self { end, threads })
-    }
-
-    /// Ends them, so that the next threads use their memory.
-    pub(crate) fn end(self) {
-        self.end.wait();
-        for thread in self.threads {
-            let _ = thread.join();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,28 +208,5 @@ mod tests {
         fillers.before(7, &[]);
         assert_eq!(fillers.learned, [(highest - 4096, highest)]);
         assert_eq!(fillers.lessons, []);
-    }
-
-    #[test]
-    fn an_attempt_teaches_the_next() {
-        let recorded = 0x7f12_0200_0000 + 0x1000;
-        let misplaced = |here| Misplaced {
-            call: 7,
-            recorded,
-            here,
-            since: 5,
-        };
-        let first = Lesson::of(misplaced(recorded + 3 * SLOT), &[]).unwrap();
-        let above = recorded / SLOT * SLOT + SLOT;
-        assert_eq!(first, Lesson { call: 7, above });
-        let second = Lesson::of(misplaced(recorded - SLOT), &[first]).unwrap();
-        assert_eq!(second.above, above + SLOT);
-        let earlier = Lesson::of(misplaced(recorded + SLOT), &[first]).unwrap();
-        assert_eq!(earlier, Lesson { call: 5, above });
-        assert_eq!(
-            Lesson::of(misplaced(recorded + SLOT), &[first, earlier]),
-            None
-        );
-        assert_eq!(Lesson::of(misplaced(recorded - SLOT), &[]), None);
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::{Api, Code, Location};
-use crate::place::slots::{SLOT, union};
+use crate::place::slots::{SLOT, gaps, union};
 use crate::plan::{HostRegion, Plan};
 
 /// Unit of mappings.
@@ -24,25 +24,6 @@ pub(crate) fn granules_around(start: u64, length: u64) -> (u64, u64) {
         start / GRANULE * GRANULE,
         end.div_ceil(GRANULE).saturating_mul(GRANULE),
     )
-}
-
-/// The parts of a range that none of the sorted, disjoint pieces covers.
-pub(crate) fn gaps(range: (u64, u64), pieces: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let mut gaps = Vec::new();
-    let mut at = range.0;
-    for (start, end) in pieces {
-        if start >= range.1 {
-            break;
-        }
-        if start > at {
-            gaps.push((at, start));
-        }
-        at = at.max(end);
-    }
-    if at < range.1 {
-        gaps.push((at, range.1));
-    }
-    gaps
 }
 
 /// Granules mapped in one piece.

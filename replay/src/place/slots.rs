@@ -1,4 +1,4 @@
-//! The slots of address space that a replay reserves.
+//! The slots of address space that a replay reserves, and ranges of it.
 
 /// Unit of reservations.
 pub(crate) const SLOT: u64 = 32 << 20;
@@ -25,4 +25,23 @@ pub(crate) fn union(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         }
     }
     joined
+}
+
+/// The parts of a range that none of the sorted, disjoint pieces covers.
+pub(crate) fn gaps(range: (u64, u64), pieces: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = range.0;
+    for (start, end) in pieces {
+        if start >= range.1 {
+            break;
+        }
+        if start > at {
+            gaps.push((at, start));
+        }
+        at = at.max(end);
+    }
+    if at < range.1 {
+        gaps.push((at, range.1));
+    }
+    gaps
 }

@@ -1,0 +1,51 @@
+//! Threads that are started before the address space is filled, so that what the C library maps for
+//! a thread does not take the gaps.
+
+use std::sync::{Arc, Barrier};
+
+use crate::error::Error;
+
+/// More threads are not started before their time.
+const MOST_THREADS: usize = 64;
+
+/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
+pub(crate) const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=4294967296";
+
+/// Threads that wait. What the C library maps for a thread, its stack and its arena, is used again
+/// by a later thread when these end, and lies above the fillers if they start before.
+pub(crate) struct WaitingThreads {
+    end: Arc<Barrier>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl WaitingThreads {
+    /// Starts threads with stacks of these sizes.
+    pub(crate) fn start(stacks: impl Iterator<Item = usize>) -> Result<Self, Error> {
+        let stacks: Vec<usize> = stacks.take(MOST_THREADS).collect();
+        let count = stacks.len();
+        let begin = Arc::new(Barrier::new(count + 1));
+        let end = Arc::new(Barrier::new(count + 1));
+        let start = |size| {
+            let (begin, end) = (Arc::clone(&begin), Arc::clone(&end));
+            let thread = std::thread::Builder::new().stack_size(size);
+            thread.spawn(move || {
+                // The first allocation of a thread makes its arena.
+                std::hint::black_box(Box::new(0_u64));
+                begin.wait();
+                end.wait();
+            })
+        };
+        let threads = stacks.into_iter().map(start).collect::<Result<_, _>>();
+        let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
+        begin.wait();
+        Ok(Self { end, threads })
+    }
+
+    /// Ends them, so that the next threads use their memory.
+    pub(crate) fn end(self) {
+        self.end.wait();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
