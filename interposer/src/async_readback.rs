@@ -1,5 +1,9 @@
-//! Asynchronous readbacks: copies to host memory that have been enqueued. Their bytes are recorded
-//! by the first call that proves them complete.
+//! Asynchronous readbacks: copies to host memory that have been enqueued.
+//!
+//! A copy to pageable memory is complete when it returns (CUDA manual, API synchronization
+//! behavior), so its bytes belong to its own leave record. The program may change or free the
+//! memory before the next call. The bytes of other copies are recorded by the first call that
+//! proves them complete.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
@@ -14,7 +18,7 @@ use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{
-    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing,
+    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing, is_pageable,
 };
 use crate::snapshot;
 
@@ -52,16 +56,34 @@ impl Stream {
     }
 }
 
-struct Readback {
-    stream: Stream,
-    /// Position among the readbacks of all threads.
-    order: u64,
+/// What a call copies to host memory.
+#[derive(Clone, Copy)]
+struct Copied {
     thread: u32,
     /// Number of the call that has enqueued it.
     number: u64,
     parameter: u8,
     field: u8,
     memory: Rows,
+}
+
+impl Copied {
+    fn by_last_call(thread: &Thread, parameter: u8, field: u8, memory: Rows) -> Self {
+        Self {
+            thread: thread.ordinal.get(),
+            number: thread.calls.get().wrapping_sub(1),
+            parameter,
+            field,
+            memory,
+        }
+    }
+}
+
+struct Readback {
+    stream: Stream,
+    /// Position among the readbacks of all threads.
+    order: u64,
+    copied: Copied,
     /// The next launch of its graph overwrites its bytes.
     is_graphs: bool,
 }
@@ -99,26 +121,54 @@ fn function_and_stream(frame: &Frame) -> Option<(&'static Function, u64)> {
     Some((function, function.stream.map_or(0, |at| frame.word(at))))
 }
 
-/// Adds what an asynchronous copy that was just enqueued will write. Called while the call is in
-/// progress, so that it is the last one of its thread.
-pub(crate) fn add(thread: &Thread, frame: &Frame, parameter: u8, field: u8, memory: Rows) {
+/// Adds what an asynchronous copy that was just enqueued writes, unless it is captured. True if it
+/// is complete: then nothing is awaited. Called while the call is in progress, so that it is the
+/// last one of its thread.
+fn add(thread: &Thread, frame: &Frame, parameter: u8, field: u8, memory: Rows) -> bool {
     let Some((function, handle)) = function_and_stream(frame) else {
-        return;
+        return false;
     };
-    if !is_capturing(function, handle) {
-        let stream = Stream::new(thread, function, handle);
-        await_readback(thread, stream, parameter, field, memory, false);
+    if is_capturing(function, handle) {
+        return false;
+    }
+    if is_pageable(memory.address) {
+        return true;
+    }
+    let stream = Stream::new(thread, function, handle);
+    await_readback(
+        stream,
+        Copied::by_last_call(thread, parameter, field, memory),
+        false,
+    );
+    false
+}
+
+/// Adds the one range of host memory that an asynchronous copy writes. If the copy is complete, its
+/// leave record takes the bytes.
+pub(crate) fn add_only(
+    thread: &Thread,
+    frame: &mut Frame,
+    parameter: u8,
+    field: u8,
+    memory: Option<Rows>,
+) {
+    let is_complete = memory.is_some_and(|memory| add(thread, frame, parameter, field, memory));
+    frame.set_copied(is_complete);
+}
+
+/// Adds one of several ranges of host memory that an asynchronous copy writes. If the copy to it is
+/// complete, its bytes are noted at once.
+pub(crate) fn add_one_of_several(thread: &Thread, frame: &Frame, memory: Rows) {
+    let (parameter, field) = (0, field::HOST_BYTES);
+    if add(thread, frame, parameter, field, memory) {
+        put_note(
+            thread,
+            Copied::by_last_call(thread, parameter, field, memory),
+        );
     }
 }
 
-fn await_readback(
-    thread: &Thread,
-    stream: Stream,
-    parameter: u8,
-    field: u8,
-    memory: Rows,
-    is_graphs: bool,
-) {
+fn await_readback(stream: Stream, copied: Copied, is_graphs: bool) {
     let mut readbacks = READBACKS.lock();
     readbacks.order += 1;
     let order = readbacks.order;
@@ -129,11 +179,7 @@ fn await_readback(
     readbacks.awaited.push(Readback {
         stream,
         order,
-        thread: thread.ordinal.get(),
-        number: thread.calls.get().wrapping_sub(1),
-        parameter,
-        field,
-        memory,
+        copied,
         is_graphs,
     });
     AWAITED.store(readbacks.awaited.len(), Ordering::Release);
@@ -150,8 +196,8 @@ pub(crate) fn add_of_graph(thread: &Thread, frame: &Frame, targets: &[Rows]) {
     }
     let is_same = |readback: &Readback, target: &Rows| {
         readback.is_graphs
-            && readback.memory.address == target.address
-            && readback.memory.length() == target.length()
+            && readback.copied.memory.address == target.address
+            && readback.copied.memory.length() == target.length()
     };
     READBACKS
         .lock()
@@ -159,25 +205,20 @@ pub(crate) fn add_of_graph(thread: &Thread, frame: &Frame, targets: &[Rows]) {
         .retain(|readback| !targets.iter().any(|target| is_same(readback, target)));
     let stream = Stream::new(thread, function, handle);
     for &memory in targets {
-        await_readback(thread, stream, 0, field::HOST_BYTES, memory, true);
+        let copied = Copied::by_last_call(thread, 0, field::HOST_BYTES, memory);
+        await_readback(stream, copied, true);
     }
 }
 
-/// Adds the copies that a call has enqueued by the registry's roles.
-pub(crate) fn add_by_roles(thread: &Thread, frame: &Frame) {
-    let Some((function, _)) = function_and_stream(frame) else {
-        return;
-    };
-    if function.stream.is_none() {
-        return;
-    }
+/// Adds what a call copies to the host, of which the registry's roles say where it is.
+pub(crate) fn add_by_roles(thread: &Thread, frame: &mut Frame) {
+    let function = frame.description();
     for (position, parameter) in (0..).zip(function.params) {
-        let address = frame.word(position);
-        if let Role::HostWrite(length) = parameter.role
-            && address != 0
-        {
-            let memory = Rows::flat(address, snapshot::bytes_of(length, function, frame));
-            add(thread, frame, position, field::POINTEE, memory);
+        if let Role::HostWrite(length) = parameter.role {
+            let address = frame.word(position);
+            let memory = || Rows::flat(address, snapshot::bytes_of(length, function, frame));
+            let memory = (address != 0).then(memory);
+            return add_only(thread, frame, position, field::POINTEE, memory);
         }
     }
 }
@@ -230,17 +271,22 @@ pub(crate) fn complete(thread: &Thread, frame: &Frame) {
         completed
     };
     for readback in completed {
-        let note = ReadbackNote {
-            thread: readback.thread,
-            number: readback.number,
-            address: readback.memory.address,
-        };
-        thread.note(note_kind::READBACK, |draft| {
-            draft.put_encoded(note)?;
-            let (position, field) = (readback.parameter, readback.field);
-            snapshot::payload(draft, position, field, &readback.memory, payload_policy().1)
-        });
+        put_note(thread, readback.copied);
     }
+}
+
+/// Writes what a copy has brought.
+fn put_note(thread: &Thread, copied: Copied) {
+    let note = ReadbackNote {
+        thread: copied.thread,
+        number: copied.number,
+        address: copied.memory.address,
+    };
+    thread.note(note_kind::READBACK, |draft| {
+        draft.put_encoded(note)?;
+        let (position, field) = (copied.parameter, copied.field);
+        snapshot::payload(draft, position, field, &copied.memory, payload_policy().1)
+    });
 }
 
 /// The work that a call proves complete.

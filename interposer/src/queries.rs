@@ -3,7 +3,7 @@
 use cutape_driver::types::{CUmemorytype_enum, CUpointer_attribute_enum};
 use cutape_registry::{Function, id};
 
-use crate::driver::ask;
+use crate::driver::{self, ask};
 
 /// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
 pub(crate) const STREAM_LEGACY: u64 = 1;
@@ -47,6 +47,21 @@ pub(crate) fn is_host(address: u64) -> bool {
     let kind = unsafe { ask(id::cuPointerGetAttribute, arguments) };
     // The driver answers with an error for host memory that it does not know.
     kind.is_none_or(|kind: u32| kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0)
+}
+
+/// Whether an address is in memory that the driver does not know as pinned, registered, managed or
+/// the device's.
+pub(crate) fn is_pageable(address: u64) -> bool {
+    let attribute = CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut kind = u32::MAX;
+    let target = (&raw mut kind) as u64;
+    let [attributes, targets] = [(&raw const attribute) as u64, (&raw const target) as u64];
+    let arguments = [1, attributes, targets, address];
+    // SAFETY: one attribute, and one address where it writes an unsigned int.
+    let result = unsafe { driver::call(id::cuPointerGetAttributes, arguments) };
+    // Unlike cuPointerGetAttribute, it gives 0 instead of an error for memory that it does not
+    // know, so that the program's log of the driver's errors has no line of ours.
+    result == Some(0) && kind == 0
 }
 
 /// Whether the host may touch managed memory while the current device works (cuMemAllocManaged,

@@ -99,7 +99,7 @@ pub(crate) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) -
                     string(draft, position, field::TEXT, text)?;
                 }
             }
-            Role::HostWrite(length) if function.stream.is_none() => {
+            Role::HostWrite(length) if frame.has_copied() => {
                 let memory = rows(length, function, frame, address);
                 payload(draft, position, field::POINTEE, &memory, payload_policy().1)?;
             }

@@ -23,6 +23,7 @@ cutape_tests::suite![
     the_trace_describes_the_run,
     a_free_name_is_chosen,
     host_memory_that_kernels_read,
+    copies_to_pageable_memory_have_their_bytes,
     unchanged_memory_is_written_once,
     payload_policies,
     bytes_are_hashed_when_the_trace_is_packed,
@@ -281,6 +282,71 @@ fn host_memory_that_kernels_read(folder: &Path) {
     assert_eq!((left_out, skipped), (0, 1), "the long range is named once");
     assert!(counts["all"].0 >= here);
     assert_eq!(counts["left-out"], (0, here, 1));
+}
+
+/// The program reuses heap memory right behind an asynchronous copy to it, and waits for copies to
+/// pinned memory.
+fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
+    let path = folder.join("t.cutape");
+    recorded(&[], &path, &[&compiled("clean/copies_reused_heap")]).assert(0);
+    let trace = Trace::open(&path).unwrap();
+    assert!(trace.verify().is_empty());
+    let is_right = |bytes: Bytes<'_>| {
+        let bytes = match bytes {
+            Bytes::Inline(bytes) => bytes.to_vec(),
+            Bytes::Blob(blob) => trace.blob(blob).unwrap().to_vec(),
+            other => panic!("{other:?}"),
+        };
+        // The second half of the batch begins in the middle of the source.
+        let start = if bytes[0] == 0 { 0 } else { 384_usize };
+        let value = |index: usize| (index * 7 + index / 256) as u8;
+        assert!(
+            bytes
+                .iter()
+                .zip(start..)
+                .all(|(&byte, at)| byte == value(at))
+        );
+    };
+    // Copies by name: with bytes in the leave record, in a note of the call, in one of a later call.
+    let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    let copies = trace.calls().filter(|call| {
+        call.signature.base.starts_with("cuMemcpy") && call.signature.base.ends_with("Async")
+    });
+    let names: BTreeMap<(u32, u64), String> = copies
+        .map(|call| ((call.thread, call.number), call.signature.name.clone()))
+        .collect();
+    for call in trace.calls() {
+        for note in call.notes() {
+            if let Note::Readback(note, snapshot) = note {
+                is_right(snapshot.bytes);
+                let is_own = note.number == call.number;
+                let name = names[&(note.thread, note.number)].clone();
+                counts.entry(name).or_default()[if is_own { 1 } else { 2 }] += 1;
+            }
+        }
+        if let Some(name) = names.get(&(call.thread, call.number)) {
+            for snapshot in call.leave.unwrap().snapshots() {
+                is_right(snapshot.bytes);
+                counts.entry(name.clone()).or_default()[0] += 1;
+            }
+        }
+    }
+    let expected = [
+        ("cuMemcpy2DAsync_v2", [1, 0, 1]),
+        ("cuMemcpy2DAsync_v2_ptsz", [1, 0, 1]),
+        ("cuMemcpy3DAsync_v2", [1, 0, 1]),
+        ("cuMemcpy3DAsync_v2_ptsz", [1, 0, 1]),
+        ("cuMemcpy3DBatchAsync_v2", [0, 1, 1]),
+        ("cuMemcpy3DPeerAsync", [1, 0, 1]),
+        ("cuMemcpyAsync", [1, 0, 1]),
+        ("cuMemcpyAsync_ptsz", [1, 0, 1]),
+        ("cuMemcpyAtoHAsync_v2", [1, 0, 1]),
+        ("cuMemcpyBatchAsync_v2", [0, 2, 1]),
+        ("cuMemcpyDtoHAsync_v2", [1, 0, 1]),
+        ("cuMemcpyDtoHAsync_v2_ptsz", [1, 0, 1]),
+    ];
+    let expected = expected.map(|(name, counts)| (name.to_owned(), counts));
+    assert_eq!(counts, BTreeMap::from(expected));
 }
 
 /// What a trace has of a payload.

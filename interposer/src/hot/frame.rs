@@ -87,6 +87,19 @@ impl Frame {
         self.result as i32 == 0
     }
 
+    /// Saves whether an asynchronous copy to the host has written all bytes.
+    pub(crate) fn set_copied(&mut self, has_copied: bool) {
+        let [saved, ..] = &mut self.saved;
+        *saved = has_copied.into();
+    }
+
+    /// Whether a successful copy to the host has written all bytes. `set_copied` must have been
+    /// called if it is asynchronous.
+    pub(crate) fn has_copied(&self) -> bool {
+        let [saved, ..] = self.saved;
+        self.description().stream.is_none() || saved != 0
+    }
+
     /// The thread that makes the call.
     #[inline(always)]
     pub(crate) fn thread(&self) -> &'static Thread {

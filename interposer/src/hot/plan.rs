@@ -168,7 +168,7 @@ pub(crate) struct Plan {
     /// The registry's roles ask for snapshots in the enter record, in the leave record.
     pub(crate) snapshots_before: bool,
     pub(crate) snapshots_after: bool,
-    /// Host memory is written when the stream gets there, after the call has returned.
+    /// Host memory is written when the stream gets there, which may be after the call has returned.
     pub(crate) writes_later: bool,
     /// A success proves earlier work complete.
     pub(crate) waits: bool,

@@ -147,12 +147,12 @@ fn gather(sources: &[Rows], total: u64, bytes: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Adds a readback for each copy to host memory.
+/// Adds a readback for each copy to host memory, or notes its bytes if it is complete.
 pub(super) fn enqueued(thread: &Thread, frame: &Frame, op: CopyOp) {
     for target in copies(frame, op)
         .into_iter()
         .filter_map(|sides| sides.target)
     {
-        async_readback::add(thread, frame, 0, field::HOST_BYTES, target);
+        async_readback::add_one_of_several(thread, frame, target);
     }
 }

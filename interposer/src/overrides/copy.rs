@@ -171,10 +171,6 @@ fn host_side(frame: &Frame, op: CopyOp, end: End) -> Option<(u8, Rows)> {
     }
 }
 
-fn is_asynchronous(frame: &Frame) -> bool {
-    frame.description().stream.is_some()
-}
-
 fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, policy: PayloadPolicy) -> Option<()> {
     side.map_or(Some(()), |(parameter, rows)| {
         snapshot::payload(draft, parameter, field::HOST_BYTES, &rows, policy)
@@ -187,19 +183,19 @@ pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Op
     put(draft, side, payload_policy().0)
 }
 
-/// Adds a readback for host memory that will be written, if the copy is asynchronous.
-pub(super) fn enqueued(thread: &Thread, frame: &Frame, op: CopyOp) {
-    if is_asynchronous(frame)
-        && let Some((parameter, rows)) = host_side(frame, op, End::Target)
-    {
-        async_readback::add(thread, frame, parameter, field::HOST_BYTES, rows);
+/// Adds a readback for host memory that is written, if the copy is asynchronous.
+pub(super) fn enqueued(thread: &Thread, frame: &mut Frame, op: CopyOp) {
+    if frame.description().stream.is_some() {
+        let side = host_side(frame, op, End::Target);
+        let (parameter, rows) = side.map_or((0, None), |(parameter, rows)| (parameter, Some(rows)));
+        async_readback::add_only(thread, frame, parameter, field::HOST_BYTES, rows);
     }
 }
 
-/// Writes the bytes of host memory that was written, if the call has succeeded and copied before it
-/// returned.
+/// Writes the bytes of host memory that was written, if the call has succeeded and the copy is
+/// complete.
 pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
-    if !frame.succeeded() || is_asynchronous(frame) {
+    if !frame.succeeded() || !frame.has_copied() {
         return Some(());
     }
     let side = host_side(frame, op, End::Target);

@@ -5,6 +5,7 @@ use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
+use crate::compare::readbacks::Target;
 use crate::issue::fill;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, Key, Resolved};
@@ -140,14 +141,17 @@ impl<'t> Job<'_, 't> {
             Expect::DriverString => self.take_driver_string(position, frame, place),
             Expect::Bytes => match self.returned(position, field::POINTEE) {
                 Some(expected) => {
+                    self.wait_if_placed(self.call.argument(position));
                     let pieces = [(place.address, place.length)];
                     self.compare_bytes(position, &expected, &pieces, None);
                 }
                 None => self.player.readbacks.expect(
                     self.call,
                     self.function,
-                    place.address,
-                    place.length,
+                    vec![Target {
+                        address: self.call.argument(position),
+                        pieces: vec![(place.address, place.length)],
+                    }],
                 ),
             },
             Expect::Ignore => {}

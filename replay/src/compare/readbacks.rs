@@ -15,10 +15,60 @@ pub(crate) struct Readback {
     /// The copy's call index.
     pub call: u64,
     pub function: &'static Function,
-    /// Pieces in the order in which they were recorded: address, length.
-    pub pieces: Vec<(u64, usize)>,
+    /// One; several of a batch.
+    targets: Vec<Target>,
     /// Memory that was lent for them.
     buffers: Vec<Buffer>,
+}
+
+/// Host memory that a copy writes.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// As recorded.
+    pub address: u64,
+    /// In the order in which they were recorded: live address, length.
+    pub pieces: Vec<(u64, usize)>,
+}
+
+impl Target {
+    /// Bytes of all pieces.
+    pub(crate) fn length(&self) -> usize {
+        length_of_pieces(&self.pieces)
+    }
+}
+
+impl Readback {
+    fn new(call: &Call, function: &'static Function, targets: Vec<Target>) -> Self {
+        Self {
+            call: call.index,
+            function,
+            targets,
+            buffers: Vec::new(),
+        }
+    }
+
+    /// In the order in which they were recorded: live address, length.
+    pub(crate) fn pieces(&self) -> Vec<(u64, usize)> {
+        let targets = self.targets.iter();
+        targets.flat_map(|target| &target.pieces).copied().collect()
+    }
+
+    /// The memory that was lent for it.
+    pub(crate) fn take_buffers(&mut self) -> Vec<Buffer> {
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// Bytes that the copy brings.
+    pub(crate) fn length(&self) -> usize {
+        self.targets.iter().map(Target::length).sum()
+    }
+
+    fn is_in(&self, start: u64, end: u64) -> bool {
+        self.targets
+            .iter()
+            .flat_map(|target| &target.pieces)
+            .any(|&(at, _)| at >= start && at < end)
+    }
 }
 
 /// All copies whose bytes have not been compared.
@@ -38,47 +88,25 @@ impl Readbacks {
         &mut self,
         call: &Call,
         function: &'static Function,
-        address: u64,
-        length: usize,
+        targets: Vec<Target>,
     ) {
-        self.expect_pieces(call, function, vec![(address, length)]);
-    }
-
-    /// A copy to rows of host memory was enqueued.
-    pub(crate) fn expect_pieces(
-        &mut self,
-        call: &Call,
-        function: &'static Function,
-        pieces: Vec<(u64, usize)>,
-    ) {
-        let readback = Readback {
-            call: call.index,
-            function,
-            pieces,
-            buffers: Vec::new(),
-        };
+        let readback = Readback::new(call, function, targets);
         self.waiting.insert((call.thread, call.number), readback);
     }
 
-    /// A graph was launched of which a copy writes there; `address` is the recorded one. What an
-    /// earlier launch puts there is no longer awaited, since the recorder does not tell it either.
+    /// A graph was launched of which a copy writes there. What an earlier launch puts there is no
+    /// longer awaited, since the recorder does not record it either.
     pub(crate) fn expect_of_graph(
         &mut self,
         call: &Call,
         function: &'static Function,
-        address: u64,
-        pieces: Vec<(u64, usize)>,
+        target: Target,
     ) {
-        let length = |pieces: &[(u64, usize)]| pieces.iter().map(|piece| piece.1).sum::<usize>();
+        let (address, length) = (target.address, target.length());
         self.of_graphs
-            .retain(|key, old| key.2 != address || length(&old.pieces) != length(&pieces));
-        let readback = Readback {
-            call: call.index,
-            function,
-            pieces,
-            buffers: Vec::new(),
-        };
+            .retain(|key, old| key.2 != address || old.length() != length);
         let key = (call.thread, call.number, address);
+        let readback = Readback::new(call, function, vec![target]);
         self.of_graphs.insert(key, readback);
     }
 
@@ -100,23 +128,22 @@ impl Readbacks {
         self.waiting
             .values()
             .chain(self.of_graphs.values())
-            .flat_map(|readback| &readback.pieces)
-            .any(|&(at, _)| at >= start && at < end)
+            .any(|readback| readback.is_in(start, end))
     }
 
     /// Copies what lies in memory that is about to go; all copies into it must be complete.
     pub(crate) fn rescue(&mut self, start: u64, end: u64) {
         for readback in self.waiting.values_mut().chain(self.of_graphs.values_mut()) {
-            if readback
-                .pieces
-                .iter()
-                .any(|&(at, _)| at >= start && at < end)
-            {
-                let buffer = Buffer::of(&gather(&readback.pieces));
-                readback.pieces = vec![(buffer.address(), buffer.len())];
+            if readback.is_in(start, end) {
                 let before: usize = readback.buffers.iter().map(Buffer::len).sum();
-                self.lent = (self.lent + buffer.len()).saturating_sub(before);
-                readback.buffers = vec![buffer];
+                let mut buffers = Vec::new();
+                for target in &mut readback.targets {
+                    let buffer = Buffer::of(&gather(&target.pieces));
+                    target.pieces = vec![(buffer.address(), buffer.len())];
+                    buffers.push(buffer);
+                }
+                readback.buffers = buffers;
+                self.lent = (self.lent + readback.length()).saturating_sub(before);
             }
         }
     }
@@ -129,34 +156,24 @@ impl Readbacks {
     /// Forgets all copies; returns how many bytes were never compared. All copies must be complete.
     pub(crate) fn give_up(&mut self) -> u64 {
         self.lent = 0;
-        let lengths = |readback: Readback| readback.pieces.into_iter().map(|piece| piece.1 as u64);
         self.waiting
             .drain()
             .map(|(_, readback)| readback)
             .chain(self.of_graphs.drain().map(|(_, readback)| readback))
-            .flat_map(lengths)
+            .map(|readback| readback.length() as u64)
             .sum()
     }
 
-    /// The first pieces of a copy that are that many bytes together, where a batch brings several;
-    /// else all of it.
-    pub(crate) fn take(
-        &mut self,
-        thread: u32,
-        number: u64,
-        length: Option<u64>,
-    ) -> Option<Readback> {
+    /// What a copy brings to a recorded address, where a batch brings several; else all of it.
+    pub(crate) fn take(&mut self, thread: u32, number: u64, address: u64) -> Option<Readback> {
         let whole = self.waiting.get_mut(&(thread, number))?;
-        let mut bytes = 0;
-        let first = whole.pieces.iter().position(|piece| {
-            bytes += piece.1 as u64;
-            Some(bytes) == length
-        });
-        if let Some(last) = first.filter(|last| last + 1 < whole.pieces.len()) {
+        if whole.targets.len() > 1 {
+            let mut targets = whole.targets.iter();
+            let position = targets.position(|target| target.address == address)?;
             return Some(Readback {
                 call: whole.call,
                 function: whole.function,
-                pieces: whole.pieces.drain(..=last).collect(),
+                targets: vec![whole.targets.remove(position)],
                 buffers: Vec::new(),
             });
         }

@@ -243,13 +243,21 @@ impl<'t> Job<'_, 't> {
             let readbacks = &mut self.readbacks;
             let readback = match readbacks.of_graphs.remove(&of_graph) {
                 Some(readback) => Some(readback),
-                None => readbacks.take(note.thread, note.number, expected.bytes.length()),
+                None => readbacks.take(note.thread, note.number, note.address),
             };
-            let Some(readback) = readback else {
+            let Some(mut readback) = readback else {
                 self.report.bytes_not_compared += expected.bytes.length().unwrap_or(0);
                 continue;
             };
-            if !waited {
+            // A call that notes its own bytes has copied them to pageable memory: see
+            // `wait_if_placed`.
+            let is_own = (note.thread, note.number) == (self.call.thread, self.call.number);
+            if is_own {
+                self.wait_if_placed(note.address);
+                // Other copies of a batch may still read from them.
+                let buffers = readback.take_buffers();
+                self.lent.in_flight.retain(buffers);
+            } else if !waited {
                 // The call that proved it may have been left out, or may prove less here.
                 waited = true;
                 if let Err(code) = self.wait_for_device() {
@@ -260,8 +268,9 @@ impl<'t> Job<'_, 't> {
                 }
             }
             if !self.is_compared() || !self.comparer.bytes_comparable {
-                let length = readback.pieces.iter().map(|piece| piece.1 as u64);
-                self.report.bytes_not_compared += if self.is_compared() { length.sum() } else { 0 };
+                if self.is_compared() {
+                    self.report.bytes_not_compared += readback.length() as u64;
+                }
                 continue;
             }
             let position = usize::from(expected.parameter);
@@ -272,7 +281,26 @@ impl<'t> Job<'_, 't> {
                 function: readback.function,
                 traits: self.traits,
             };
-            copy.compare_bytes(position, &expected, &readback.pieces, Some(readback.call));
+            copy.compare_bytes(position, &expected, &readback.pieces(), Some(readback.call));
+        }
+    }
+
+    /// Before the bytes of a copy to the host are compared that was complete when it returned. An
+    /// asynchronous one has been recorded so if its memory was pageable. It is complete here as
+    /// well, unless the replay has pinned or registered memory there.
+    pub(crate) fn wait_if_placed(&mut self, address: u64) {
+        let is_placed = match self.ranges.find(address) {
+            Found::Live(range, _) => range.is_host_memory(),
+            Found::Freed(_) | Found::Unknown => false,
+        };
+        if self.traits.is_asynchronous
+            && is_placed
+            && let Err(code) = self.wait_for_device()
+        {
+            tracing::debug!(
+                "call {}: waiting for the copy: result {code}",
+                self.call.index
+            );
         }
     }
 

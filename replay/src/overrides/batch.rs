@@ -5,6 +5,7 @@ use cutape_registry::layout::{offset_of, size_of};
 
 use super::copy::{HostRows, LONGEST, MOST_ROWS, host_rows, is_host, source_bytes};
 use crate::buffer::{Buffer, number, set_word, word};
+use crate::compare::readbacks::Target;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
@@ -26,7 +27,7 @@ struct Batch {
     /// Host bytes that the batch reads, as recorded, and how many of them have been used.
     source: Vec<u8>,
     used: usize,
-    arriving: Vec<(u64, usize)>,
+    targets: Vec<Target>,
     presets: Presets,
 }
 
@@ -42,7 +43,7 @@ impl Batch {
         Ok(Self {
             source: source_bytes(job, read)?,
             used: 0,
-            arriving: Vec::new(),
+            targets: Vec::new(),
             presets: Presets::default(),
         })
     }
@@ -56,7 +57,10 @@ impl Batch {
     ) -> Result<HostRows, Skip> {
         if !is_source {
             let host = host_rows(job, rows, None, &mut self.presets)?;
-            self.arriving.extend(host.pieces());
+            self.targets.push(Target {
+                address: rows.first().map_or(0, |row| row.0),
+                pieces: host.pieces(),
+            });
             return Ok(host);
         }
         let end = self.used + rows.iter().map(|row| row.1).sum::<usize>();
@@ -71,9 +75,9 @@ impl Batch {
         let mut frame = job.marshal(&self.presets.args)?;
         frame.buffers.extend(self.presets.buffers);
         let result = job.issue(&frame)?;
-        if job.call.succeeded() && result == 0 && !self.arriving.is_empty() {
+        if job.call.succeeded() && result == 0 && !self.targets.is_empty() {
             let readbacks = &mut job.player.readbacks;
-            readbacks.expect_pieces(job.call, job.function, self.arriving);
+            readbacks.expect(job.call, job.function, self.targets);
         }
         job.conclude(frame, result)
     }

@@ -7,6 +7,7 @@ use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, set_word, word};
 use crate::compare::payload::Payload;
+use crate::compare::readbacks::Target;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
@@ -151,7 +152,7 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
     let extent = extent(shape, &words);
     let total = extent.0.saturating_mul(extent.1).saturating_mul(extent.2);
     let mut presets = Presets::default();
-    let mut arriving = Vec::new();
+    let mut target = None;
     let mut freed = false;
     for (side, is_source) in [(shape.source, true), (shape.target, false)] {
         if let Some(context) = side.context {
@@ -210,11 +211,14 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
             }
         }
         if !is_source {
-            arriving = host.pieces();
+            target = Some(Target {
+                address: rows.first().map_or(0, |row| row.0),
+                pieces: host.pieces(),
+            });
         }
     }
     presets.point(0usize, Buffer::of(&words));
-    finish(job, presets, freed, arriving)
+    finish(job, presets, freed, target)
 }
 
 /// Whether an address is one of device memory, as far as the replay knows.
@@ -306,7 +310,7 @@ fn finish(
     job: &mut Job<'_, '_>,
     presets: Presets,
     named_freed: bool,
-    arriving: Vec<(u64, usize)>,
+    target: Option<Target>,
 ) -> Played {
     let mut frame = job.marshal(&presets.args)?;
     frame.buffers.extend(presets.buffers);
@@ -316,20 +320,21 @@ fn finish(
     let result = job.issue(&frame)?;
     // What is captured brings its bytes with each launch of the graph.
     let is_captured = job.current.is_captured;
-    if job.call.succeeded() && result == 0 && !is_captured && !arriving.is_empty() {
+    if job.call.succeeded()
+        && result == 0
+        && !is_captured
+        && let Some(target) = target
+    {
         match job.returned(0, field::HOST_BYTES) {
             Some(expected) => {
-                job.compare_bytes(0, &expected, &arriving, None);
+                job.wait_if_placed(target.address);
+                job.compare_bytes(0, &expected, &target.pieces, None);
             }
             None if job.traits.is_asynchronous => {
-                job.player
-                    .readbacks
-                    .expect_pieces(job.call, job.function, arriving);
+                let readbacks = &mut job.player.readbacks;
+                readbacks.expect(job.call, job.function, vec![target]);
             }
-            None => {
-                job.report.bytes_not_compared +=
-                    arriving.iter().map(|piece| piece.1 as u64).sum::<u64>();
-            }
+            None => job.report.bytes_not_compared += target.length() as u64,
         }
     }
     job.conclude(frame, result)
@@ -436,7 +441,7 @@ pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
     };
     let length = job.call.argument(usize::from(transfer.bytes));
     let mut presets = Presets::default();
-    let mut arriving = Vec::new();
+    let mut target = None;
     let mut freed = false;
     for (position, is_source) in [(transfer.source, true), (transfer.target, false)] {
         let address = job.call.argument(usize::from(position));
@@ -454,10 +459,13 @@ pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
         let host = host_rows(job, &[(address, length as usize)], bytes, &mut presets)?;
         presets.set(position, host.start());
         if !is_source {
-            arriving = host.pieces();
+            target = Some(Target {
+                address,
+                pieces: host.pieces(),
+            });
         }
     }
-    finish(job, presets, freed, arriving)
+    finish(job, presets, freed, target)
 }
 
 #[cfg(test)]

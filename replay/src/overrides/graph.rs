@@ -8,6 +8,7 @@ use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
 use crate::buffer::{copy_common, first, number};
 use crate::compare::payload::Payload;
+use crate::compare::readbacks::Target;
 use crate::compare::received::read_memory;
 use crate::issue::frame::Expect;
 use crate::issue::handles::{Belongs, Resolved};
@@ -88,9 +89,11 @@ pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
     let (frame, result) = job.issued(&[])?;
     if job.call.succeeded() && result == 0 && !job.current.is_captured {
         for range in ranges.iter().filter(|range| !range.is_source) {
-            if let Some(rows) = job.find_graph_rows(&range.rows) {
+            if let Some(pieces) = job.find_graph_rows(&range.rows) {
+                let address = range.address;
                 let readbacks = &mut job.player.readbacks;
-                readbacks.expect_of_graph(job.call, job.function, range.address, rows);
+                let target = Target { address, pieces };
+                readbacks.expect_of_graph(job.call, job.function, target);
             }
         }
     }
