@@ -105,9 +105,14 @@ pub(crate) enum JsonReport {
 }
 
 impl JsonReport {
+    /// True if the report goes to stdout.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self, Self::Stdout)
+    }
+
     /// Writes the report, and the text to stdout.
     pub(crate) fn write(&self, report: &impl Serialize, text: &str) -> Result<(), Failure> {
-        let json = || serde_json::to_string_pretty(report).unwrap_or_default() + "\n";
+        let json = || json(report);
         let written = match self {
             JsonReport::Stdout => write!(io::stdout(), "{}", json()),
             JsonReport::File(file) => {
@@ -122,6 +127,11 @@ impl JsonReport {
             _ => Err(error.into()),
         })
     }
+}
+
+/// A report as JSON.
+pub(crate) fn json(report: &impl Serialize) -> String {
+    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
 }
 
 /// Writes the notes of a report for people, and how often each applies.

@@ -1,12 +1,14 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
-use std::fmt::Write as _;
+mod pending;
+mod text;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cutape_format::Trace;
-use cutape_replay::{Divergence, Measuring, Options, PlacementStrategy, Report, Selection, What};
+use cutape_replay::{Measuring, Options, Repeat, Selection, Verdict};
 
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
@@ -57,6 +59,44 @@ pub(crate) struct Arguments {
     /// Count divergences instead of stopping at the first.
     #[arg(long)]
     keep_going: bool,
+    /// Replay N times, each in a new process, to tell the causes of divergences
+    /// apart. Implies --keep-going.
+    ///
+    /// What differs between the replays is nondeterministic; what is equal in
+    /// all of them and differs from the recording is not reproduced.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with = "timing",
+        verbatim_doc_comment
+    )]
+    repeat: u32,
+    /// Fill new memory with this byte (0 to 255, or 0x00 to 0xff).
+    ///
+    /// With --repeat, which must then be at least 3, the last replay uses the
+    /// complement: what changes with the byte was read before it was written.
+    #[arg(long, value_name = "BYTE", value_parser = byte, verbatim_doc_comment)]
+    fill: Option<u8>,
+    /// Wait for each launch, and name the one that causes an asynchronous error.
+    #[arg(long)]
+    sync_each: bool,
+    /// Do not count divergences with these verdicts in the exit status.
+    ///
+    /// not-reproduced, nondeterministic, uninitialised-read, host-changed; a
+    /// comma joins several. Implies --keep-going.
+    #[arg(
+        long,
+        value_name = "VERDICTS",
+        value_delimiter = ',',
+        value_parser = verdict,
+        verbatim_doc_comment
+    )]
+    allow: Vec<Verdict>,
+    /// How to print the report.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
     #[command(flatten)]
     guarded: GuardedOptions,
 }
@@ -67,8 +107,39 @@ pub(crate) struct ChildArguments {
     /// The resolved driver.
     #[arg(long)]
     child_driver: PathBuf,
+    /// The byte of this replay, with --repeat.
+    #[arg(long)]
+    child_fill: Option<u8>,
     #[command(flatten)]
     arguments: Arguments,
+}
+
+/// How the report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs, as --report.
+    Json,
+    /// For CI servers.
+    Junit,
+}
+
+/// Parses `165` and `0xa5`.
+fn byte(text: &str) -> Result<u8, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "not a byte, e.g. 0xa5".to_owned())
+}
+
+fn verdict(text: &str) -> Result<Verdict, String> {
+    let known = Verdict::ALL.into_iter().find(|known| known.word() == text);
+    known.ok_or_else(|| {
+        let words = Verdict::ALL.map(Verdict::word);
+        format!("no verdict; the verdicts are {}", words.join(", "))
+    })
 }
 
 /// What `--timing` measures.
@@ -83,21 +154,52 @@ enum Timing {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = crate::input::open(&arguments.trace)?;
     selection(&trace, &arguments)?;
+    if arguments.fill.is_some() && arguments.repeat == 2 {
+        return Err(Failure::unusable(
+            "--fill with --repeat 2 cannot tell nondeterministic results from reads of \
+             uninitialised memory; use --repeat 3 or more",
+        ));
+    }
     let output = arguments.guarded.report()?;
+    if output.is_stdout() && arguments.format != Format::Text {
+        return Err(Failure::unusable(
+            "--report - and --format both print to stdout; use --report FILE or one of them",
+        ));
+    }
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
-    let hidden = ["--child-driver".into(), driver.into_os_string()];
-    let command = || guarded::child(&program, "replay", CHILD, &hidden);
+    let command = |fill: Option<u8>| {
+        let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
+        if let Some(fill) = fill {
+            hidden.extend(["--child-fill".into(), fill.to_string().into()]);
+        }
+        guarded::child(&program, "replay", CHILD, &hidden)
+    };
     let mut progress = Progress::new("calls");
     let plan = cutape_replay::plan(&trace);
     let guard = arguments.guarded.guard();
-    let report = cutape_replay::run_guarded(&trace, &plan, &command, &guard, &mut |done| {
-        progress.reach(done)
-    })
-    .map_err(Failure::unusable)?;
+    let reach = &mut |done| progress.reach(done);
+    let report = match arguments.repeat {
+        1 => {
+            let command = || command(arguments.fill);
+            cutape_replay::run_guarded(&trace, &plan, &command, &guard, reach)
+        }
+        count => {
+            let fill = arguments.fill;
+            let repeat = Repeat { count, fill };
+            cutape_replay::run_repeated(&trace, &plan, &command, &guard, repeat, reach)
+        }
+    };
+    let mut report = report.map_err(Failure::unusable)?;
     drop(progress);
-    output.write(&report, &text(&trace, &report))?;
-    Ok(if report.agrees() {
+    pending::complete(&trace, &mut report);
+    let printed = match arguments.format {
+        Format::Text => text::text(&trace, &report),
+        Format::Json => guarded::json(&report),
+        Format::Junit => text::junit(&trace, &report, &arguments.allow)? + "\n",
+    };
+    output.write(&report, &printed)?;
+    Ok(if report.agrees_but_for(&arguments.allow) {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(FOUND)
@@ -111,7 +213,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let options = Options {
         until: arguments.until,
         calls: selection(&trace, arguments)?,
-        keep_going: arguments.keep_going,
+        keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
+        sync_each: arguments.sync_each,
+        fill: child.child_fill,
         timing: match arguments.timing {
             None => Measuring::Nothing,
             Some(Timing::Calls) => Measuring::Calls,
@@ -142,171 +246,4 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
     Ok(Some(Arc::new(move |call| {
         chosen.get(call.index as usize) == Some(&true)
     })))
-}
-
-/// How many calls with stale addresses the text lists.
-const STALE_SHOWN: usize = 20;
-
-/// The report for people.
-fn text(trace: &Trace, report: &Report) -> String {
-    let mut out = String::new();
-    let verdict = match (&report.died, report.divergence_count) {
-        (Some(died), _) => format!("the replay {}", died.text),
-        (None, 0) => "no divergence".to_owned(),
-        (None, 1) => "1 divergence".to_owned(),
-        (None, count) => format!("{count} divergences"),
-    };
-    let emulated: u64 = report.calls_emulated.values().sum();
-    let _ = writeln!(
-        out,
-        "{}: {} of {} calls replayed in {:.2} s: {verdict}",
-        trace.path().display(),
-        report.calls_replayed + emulated,
-        report.calls,
-        report.wall_seconds
-    );
-    for thread in report.died.iter().flat_map(|died| &died.threads) {
-        let state = match thread.in_driver {
-            true => "in the driver",
-            false => "waiting for calls of other threads",
-        };
-        let _ = writeln!(
-            out,
-            "  thread {}: call {} {}: {state}",
-            thread.thread, thread.call, thread.function
-        );
-    }
-    for divergence in &report.divergences {
-        describe(&mut out, divergence);
-    }
-    if report.divergence_count > report.divergences.len() as u64 {
-        let more = report.divergence_count - report.divergences.len() as u64;
-        let _ = writeln!(out, "  and {more} more");
-    }
-    let placed = report.placed;
-    if placed.allocations > 0 {
-        let _ = writeln!(
-            out,
-            "memory: {} of {} allocations at their recorded address{}",
-            placed.at_recorded_address,
-            placed.allocations,
-            match placed.strategy {
-                PlacementStrategy::Natural | PlacementStrategy::None => "",
-                PlacementStrategy::Granules => ", in granules",
-            }
-        );
-    }
-    for translated in &report.translated {
-        let _ = writeln!(
-            out,
-            "  call {} {}: {:#x} is {:#x} here ({} bytes): {}",
-            translated.call,
-            translated.function,
-            translated.recorded,
-            translated.replayed,
-            translated.length,
-            translated.reason
-        );
-    }
-    for stale in report.stale.iter().take(STALE_SHOWN) {
-        let _ = writeln!(
-            out,
-            "  call {} {}: {} words contain recorded addresses that replay does not translate, the \
-             first {:#x}: {}",
-            stale.call, stale.function, stale.words, stale.address, stale.memory
-        );
-    }
-    if report.stale.len() > STALE_SHOWN {
-        let _ = writeln!(
-            out,
-            "  and {} more such calls (--report lists them)",
-            report.stale.len() - STALE_SHOWN
-        );
-    }
-    let by_hash = match report.bytes_compared_by_hash {
-        0 => String::new(),
-        bytes => format!(" ({bytes} by hash)"),
-    };
-    let _ = writeln!(
-        out,
-        "returned bytes: {} compared{by_hash}, {} not",
-        report.bytes_compared, report.bytes_not_compared
-    );
-    for difference in &report.machine {
-        let forced = if difference.fatal { "warning: " } else { "" };
-        let _ = writeln!(out, "{forced}machine: {}", difference.text());
-    }
-    if !report.skipped.is_empty() {
-        let _ = writeln!(out, "not re-issued:");
-        for skipped in &report.skipped {
-            let _ = writeln!(
-                out,
-                "  {} x {} (first: call {}): {}",
-                skipped.count, skipped.function, skipped.first, skipped.reason
-            );
-        }
-    }
-    guarded::write_notes(&mut out, &report.notes);
-    let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-    if let Some(span) = &report.span {
-        let inside = span.driver_nanoseconds.map(micros);
-        let inside =
-            inside.map_or_else(String::new, |time| format!(", in the driver {time:.1} µs"));
-        let _ = writeln!(
-            out,
-            "calls {} to {}, {} measured: {:.1} µs{inside}; recorded {:.1} µs",
-            span.first,
-            span.last,
-            span.calls,
-            micros(span.nanoseconds),
-            micros(span.recorded_nanoseconds)
-        );
-    }
-    if !report.timing.is_empty() {
-        let mut rows: Vec<_> = report.timing.iter().collect();
-        rows.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.nanoseconds));
-        let _ = writeln!(
-            out,
-            "{:>12} {:>14} {:>14}  function",
-            "calls", "here, µs", "recorded, µs"
-        );
-        for (name, timing) in rows {
-            let _ = writeln!(
-                out,
-                "{:>12} {:>14.1} {:>14.1}  {name}",
-                timing.calls,
-                micros(timing.nanoseconds),
-                micros(timing.recorded_nanoseconds)
-            );
-        }
-    }
-    out
-}
-
-fn describe(out: &mut String, divergence: &Divergence) {
-    let what = match divergence.what {
-        What::Result => "result".to_owned(),
-        What::OutParameter | What::Bytes | What::Text => match &divergence.parameter {
-            Some(parameter) => format!("what {parameter} points at"),
-            None => "bytes".to_owned(),
-        },
-    };
-    let _ = writeln!(
-        out,
-        "divergence: call {} {}: {what} differs",
-        divergence.call, divergence.function
-    );
-    let _ = writeln!(out, "  expected {}", divergence.expected);
-    let _ = writeln!(out, "  received {}", divergence.received);
-    if let (Some(first), Some(count)) =
-        (divergence.first_differing_byte, divergence.differing_bytes)
-    {
-        let _ = writeln!(out, "  {count} bytes differ, the first at offset {first}");
-    }
-    if let Some(call) = divergence.enqueued_by {
-        let _ = writeln!(out, "  enqueued by call {call}");
-    }
-    for line in &divergence.history {
-        let _ = writeln!(out, "  {line}");
-    }
 }

@@ -478,13 +478,17 @@ fn expect_payloads(path: &Path, up: Payload, down: Payload) {
     replay.assert(0);
     let came_back = 49_999;
     let expected = match (up, down) {
-        (Payload::Bytes, Payload::Bytes) => format!("{came_back} compared, 0 not"),
+        (Payload::Bytes, Payload::Bytes) => format!("{came_back} returned bytes (COPIES), 0 not"),
         (Payload::Bytes, Payload::Hash) => {
-            format!("{came_back} compared ({came_back} by hash), 0 not")
+            format!("{came_back} returned bytes (COPIES, {came_back} by hash), 0 not")
         }
-        _ => format!("0 compared, {came_back} not"),
+        _ => format!("0 returned bytes (0 copies), {came_back} not"),
     };
-    let line = format!("returned bytes: {expected}\n");
+    let copies = match seen[1] {
+        1 => "1 copy".to_owned(),
+        copies => format!("{copies} copies"),
+    };
+    let line = format!("compared: {};", expected.replace("COPIES", &copies));
     assert!(replay.stdout.contains(&line), "{name}: {}", replay.stdout);
     let note = match up {
         Payload::Bytes => None,

@@ -1,0 +1,156 @@
+//! What the trace adds to a report: the kernels of calls that it names, and the work that was
+//! pending when the replay hung.
+
+use std::collections::HashMap;
+
+use cutape_analyzer::decode::function_of;
+use cutape_format::{Call, Trace};
+use cutape_model::{Clock, Data, Effects, Lookup, Order, Retention, State};
+use cutape_registry::{Family, Kind, StreamOp};
+use cutape_replay::{PendingCall, PendingStream, Report};
+
+use crate::trace_state::{Scope, TraceState};
+
+/// Completes a report.
+pub(super) fn complete(trace: &Trace, report: &mut Report) {
+    if let Some(cause) = &mut report.error_cause {
+        cause.kernel = kernel_of(trace, cause.call);
+    }
+    if let Some(died) = report.died.as_ref().filter(|died| died.hung) {
+        // Calls overlap with --threads: those before all current calls are certainly issued.
+        let current = died.threads.iter().map(|thread| thread.call).min();
+        if let Some(end) = current.or(died.call) {
+            report.pending = pending(trace, end);
+        }
+    }
+}
+
+/// The name of the kernel that a call launches.
+fn kernel_of(trace: &Trace, index: u64) -> Option<String> {
+    let mut state = TraceState::new(Scope::Kernels);
+    for call in trace.calls().take_while(|call| call.index <= index) {
+        if call.index == index {
+            return state.launched_kernel(&call).map(str::to_owned);
+        }
+        state.observe(&call);
+    }
+    None
+}
+
+/// The handle of a stream, and for a per-thread default stream the thread.
+type Stream = (u64, Option<u32>);
+
+/// How much pending work is kept before that which is complete is sorted out.
+const SORTED_OUT: usize = 1 << 16;
+
+/// Enqueued work, and what orders it: the numbers of streams and of their work.
+struct Work {
+    stream: Stream,
+    until: Clock,
+    call: PendingCall,
+}
+
+/// The work of the calls before one, as far as the recording does not show it to be complete.
+fn pending(trace: &Trace, end: u64) -> Vec<PendingStream> {
+    let mut kernels = TraceState::new(Scope::Kernels);
+    let mut state: State<()> = State::new(Retention::PerHandle);
+    let mut effects: HashMap<u16, Option<Effects>> = HashMap::new();
+    let mut all: Vec<Work> = Vec::new();
+    let mut limit = SORTED_OUT;
+    for call in trace.calls().take_while(|call| call.index < end) {
+        state.settle(call.ticks, call.thread);
+        if !call.succeeded() {
+            continue;
+        }
+        let effects = effects
+            .entry(call.signature.id)
+            .or_insert_with(|| function_of(call.signature).map(Effects::of));
+        let Some(effects) = effects else { continue };
+        let until = match state.submit(effects, &call) {
+            Some(work) => Some((vec![work], None)),
+            None => waits_for(&state, effects, &call),
+        };
+        if let Some((until, waits_for)) = until {
+            all.push(Work {
+                stream: stream_of(effects, &call),
+                until,
+                call: PendingCall {
+                    call: call.index,
+                    function: effects.function.name.to_owned(),
+                    kernel: kernels.launched_kernel(&call).map(str::to_owned),
+                    waits_for,
+                },
+            });
+        }
+        kernels.observe(&call);
+        state.apply(effects, &call, &mut |_| None);
+        if all.len() > limit {
+            all.retain(|work| is_pending(&state.order, work));
+            limit = SORTED_OUT.max(all.len() * 2);
+        }
+    }
+    let mut streams: Vec<PendingStream> = Vec::new();
+    for work in all
+        .into_iter()
+        .filter(|work| is_pending(&state.order, work))
+    {
+        let (stream, thread) = work.stream;
+        let known = |known: &&mut PendingStream| (known.stream, known.thread) == (stream, thread);
+        let place = match streams.iter_mut().find(known) {
+            Some(known) => known,
+            None => {
+                streams.push(PendingStream {
+                    stream,
+                    thread,
+                    calls: Vec::new(),
+                    count: 0,
+                });
+                let Some(last) = streams.last_mut() else {
+                    continue;
+                };
+                last
+            }
+        };
+        place.count += 1;
+        if place.calls.len() < PendingStream::KEPT {
+            place.calls.push(work.call);
+        }
+    }
+    streams
+}
+
+fn is_pending(order: &Order, work: &Work) -> bool {
+    work.until
+        .iter()
+        .any(|&(stream, number)| !order.is_done(stream, number))
+}
+
+/// For a stream that waits for an event: what the event was recorded behind, and by which call.
+fn waits_for(
+    state: &State<()>,
+    effects: &Effects,
+    call: &Call<'_>,
+) -> Option<(Clock, Option<u64>)> {
+    if effects.function.family != Family::Stream(StreamOp::WaitEvent) {
+        return None;
+    }
+    let event = effects.handle_of(call, Kind::Event)?;
+    let Lookup::Live(id) = state.objects.find(Kind::Event, event) else {
+        return None;
+    };
+    let Data::Event(event) = &state.objects.get(id)?.data else {
+        return None;
+    };
+    Some((event.before.clone(), Some(event.record.as_ref()?.index)))
+}
+
+/// cuda.h: CU_STREAM_PER_THREAD.
+const PER_THREAD: u64 = 2;
+
+fn stream_of(effects: &Effects, call: &Call<'_>) -> Stream {
+    match effects.stream(call).unwrap_or(0) {
+        0 if effects.function.per_thread => (0, Some(call.thread)),
+        PER_THREAD => (0, Some(call.thread)),
+        handle => (handle, None),
+    }
+}

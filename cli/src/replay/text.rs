@@ -1,0 +1,363 @@
+//! The report of a replay as text for people, and as JUnit for CI servers.
+
+use std::fmt::Write as _;
+
+use cutape_format::Trace;
+use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
+
+use crate::failure::Failure;
+use crate::guarded;
+use crate::symbols;
+
+/// How many calls of a list the text shows.
+const SHOWN: usize = 20;
+
+/// The report for people.
+pub(super) fn text(trace: &Trace, report: &Report) -> String {
+    let mut out = String::new();
+    let verdict = match (&report.died, report.divergence_count) {
+        (Some(died), _) => format!("the replay {}", died.text),
+        (None, 0) => "no divergence".to_owned(),
+        (None, count) => counted(count, "divergence") + &verdicts(report),
+    };
+    let emulated: u64 = report.calls_emulated.values().sum();
+    let _ = writeln!(
+        out,
+        "{}: {} of {} calls replayed{} in {:.2} s: {verdict}",
+        trace.path().display(),
+        report.calls_replayed + emulated,
+        report.calls,
+        match report.replays {
+            0 => String::new(),
+            count => format!(" {count} times, the first"),
+        },
+        report.wall_seconds
+    );
+    // A process that died has not told what it had compared.
+    if report.died.is_none() || report.results_compared > 0 {
+        let _ = writeln!(out, "compared: {}", compared(report));
+    }
+    if let Some(cause) = &report.error_cause {
+        let _ = writeln!(
+            out,
+            "call {} {}{} caused {}",
+            cause.call,
+            cause.function,
+            of_kernel(cause.kernel.as_deref()),
+            cause.error
+        );
+    }
+    for thread in report.died.iter().flat_map(|died| &died.threads) {
+        let state = match thread.in_driver {
+            true => "in the driver",
+            false => "waiting for calls of other threads",
+        };
+        let _ = writeln!(
+            out,
+            "  thread {}: call {} {}: {state}",
+            thread.thread, thread.call, thread.function
+        );
+    }
+    describe_pending(&mut out, report);
+    for divergence in &report.divergences {
+        describe(&mut out, divergence);
+    }
+    if report.divergence_count > report.divergences.len() as u64 {
+        let more = report.divergence_count - report.divergences.len() as u64;
+        let _ = writeln!(out, "  and {more} more");
+    }
+    let placed = report.placed;
+    if placed.allocations > 0 {
+        let _ = writeln!(
+            out,
+            "memory: {} of {} allocations at their recorded address{}",
+            placed.at_recorded_address,
+            placed.allocations,
+            match placed.strategy {
+                PlacementStrategy::Natural | PlacementStrategy::None => "",
+                PlacementStrategy::Granules => ", in granules",
+            }
+        );
+    }
+    for translated in &report.translated {
+        let _ = writeln!(
+            out,
+            "  call {} {}: {:#x} is {:#x} here ({} bytes): {}",
+            translated.call,
+            translated.function,
+            translated.recorded,
+            translated.replayed,
+            translated.length,
+            translated.reason
+        );
+    }
+    for stale in report.stale.iter().take(SHOWN) {
+        let _ = writeln!(
+            out,
+            "  call {} {}: {} words contain recorded addresses that replay does not translate, the \
+             first {:#x}: {}",
+            stale.call, stale.function, stale.words, stale.address, stale.memory
+        );
+    }
+    if report.stale.len() > SHOWN {
+        let _ = writeln!(
+            out,
+            "  and {} more such calls (--report lists them)",
+            report.stale.len() - SHOWN
+        );
+    }
+    for assumed in report.assumed_handles.iter().take(SHOWN) {
+        let _ = writeln!(
+            out,
+            "  call {} {}: the kernel parameter at byte {} is {:#x}, taken for the handle of a \
+             {}, and {:#x} here (assumed)",
+            assumed.call,
+            assumed.function,
+            assumed.offset,
+            assumed.recorded,
+            assumed.object,
+            assumed.replayed
+        );
+    }
+    if report.assumed_handle_count > SHOWN as u64 {
+        let _ = writeln!(
+            out,
+            "  and {} more such parameters (--report lists them)",
+            report.assumed_handle_count - SHOWN as u64
+        );
+    }
+    for difference in &report.machine {
+        let forced = if difference.fatal { "warning: " } else { "" };
+        let _ = writeln!(out, "{forced}machine: {}", difference.text());
+    }
+    if !report.skipped.is_empty() {
+        let _ = writeln!(out, "not re-issued:");
+        for skipped in &report.skipped {
+            let _ = writeln!(
+                out,
+                "  {} x {} (first: call {}): {}",
+                skipped.count, skipped.function, skipped.first, skipped.reason
+            );
+        }
+    }
+    guarded::write_notes(&mut out, &report.notes);
+    let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+    if let Some(span) = &report.span {
+        let inside = span.driver_nanoseconds.map(micros);
+        let inside =
+            inside.map_or_else(String::new, |time| format!(", in the driver {time:.1} µs"));
+        let _ = writeln!(
+            out,
+            "calls {} to {}, {} measured: {:.1} µs{inside}; recorded {:.1} µs",
+            span.first,
+            span.last,
+            span.calls,
+            micros(span.nanoseconds),
+            micros(span.recorded_nanoseconds)
+        );
+    }
+    if !report.timing.is_empty() {
+        let mut rows: Vec<_> = report.timing.iter().collect();
+        rows.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.nanoseconds));
+        let _ = writeln!(
+            out,
+            "{:>12} {:>14} {:>14}  function",
+            "calls", "here, µs", "recorded, µs"
+        );
+        for (name, timing) in rows {
+            let _ = writeln!(
+                out,
+                "{:>12} {:>14.1} {:>14.1}  {name}",
+                timing.calls,
+                micros(timing.nanoseconds),
+                micros(timing.recorded_nanoseconds)
+            );
+        }
+    }
+    out
+}
+
+/// A number and what is counted.
+fn counted(count: u64, unit: &str) -> String {
+    match count {
+        1 => format!("1 {unit}"),
+        count => format!("{count} {unit}s"),
+    }
+}
+
+/// How many divergences have each verdict, if several replays or the replay itself tell them apart.
+fn verdicts(report: &Report) -> String {
+    let of = |verdict| {
+        let divergences = report.divergences.iter();
+        divergences.filter(|found| found.verdict == verdict).count() as u64
+    };
+    let counts: Vec<_> = Verdict::ALL
+        .into_iter()
+        .map(|verdict| (of(verdict), verdict.word()))
+        .filter(|&(count, _)| count > 0)
+        .collect();
+    match counts.as_slice() {
+        [(_, only)] if *only == Verdict::default().word() && report.replays == 0 => String::new(),
+        [(_, only)] => format!(" ({only})"),
+        counts => {
+            let counts: Vec<_> = counts
+                .iter()
+                .map(|(count, word)| format!("{count} {word}"))
+                .collect();
+            format!(" ({})", counts.join(", "))
+        }
+    }
+}
+
+/// How much of the result the replay has compared.
+fn compared(report: &Report) -> String {
+    let by_hash = match report.bytes_compared_by_hash {
+        0 => String::new(),
+        bytes => format!(", {bytes} by hash"),
+    };
+    format!(
+        "{} ({}{by_hash}), {} not; {}; {}",
+        counted(report.bytes_compared, "returned byte"),
+        match report.copies_compared {
+            1 => "1 copy".to_owned(),
+            copies => format!("{copies} copies"),
+        },
+        report.bytes_not_compared,
+        counted(report.results_compared, "result code"),
+        match report.launches {
+            1 => "1 launch".to_owned(),
+            launches => format!("{launches} launches"),
+        }
+    )
+}
+
+fn of_kernel(name: Option<&str>) -> String {
+    match name {
+        None => String::new(),
+        Some(name) => format!(" (kernel {})", symbols::demangle(name)),
+    }
+}
+
+/// The work that may not have been complete when the replay hung.
+fn describe_pending(out: &mut String, report: &Report) {
+    for stream in &report.pending {
+        let name = match (stream.stream, stream.thread) {
+            (_, Some(thread)) => format!("the default stream of thread {thread}"),
+            (0 | 1, None) => "the default stream".to_owned(),
+            (handle, None) => format!("stream {handle:#x}"),
+        };
+        let _ = writeln!(out, "  pending in {name}:");
+        for call in stream.calls.iter().take(SHOWN) {
+            let waits = match call.waits_for {
+                None => String::new(),
+                Some(record) => format!(": waits for the event of call {record}"),
+            };
+            let _ = writeln!(
+                out,
+                "    call {} {}{}{waits}",
+                call.call,
+                call.function,
+                of_kernel(call.kernel.as_deref())
+            );
+        }
+        if stream.count > SHOWN as u64 {
+            let _ = writeln!(out, "    and {} more", stream.count - SHOWN as u64);
+        }
+    }
+}
+
+/// The report as JUnit: a case for the end of the replay, and one for each verdict.
+pub(super) fn junit(
+    trace: &Trace,
+    report: &Report,
+    allowed: &[Verdict],
+) -> Result<String, Failure> {
+    use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+    let name = trace.path().display().to_string();
+    let mut suite = TestSuite::new(&name);
+    let mut add = |case: &str, status| {
+        let mut case = TestCase::new(case, status);
+        case.set_classname(&name);
+        suite.add_test_case(case);
+    };
+    let failed = |kind: &str, message: String, description: String| {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+        status.set_type(kind).set_message(message);
+        status.set_description(description);
+        status
+    };
+    let ended = match &report.died {
+        None => TestCaseStatus::success(),
+        Some(died) => failed(
+            "died",
+            format!("the replay {}", died.text),
+            text(trace, report),
+        ),
+    };
+    add("ends", ended);
+    let unlisted = report.divergence_count - report.divergences.len() as u64;
+    for verdict in Verdict::ALL {
+        let mut description = String::new();
+        let found = || {
+            report
+                .divergences
+                .iter()
+                .filter(|found| found.verdict == verdict)
+        };
+        for divergence in found() {
+            describe(&mut description, divergence);
+        }
+        let mut count = found().count() as u64;
+        if verdict == Verdict::default() {
+            count += unlisted;
+        }
+        let message = counted(count, "divergence");
+        add(
+            verdict.word(),
+            match count {
+                0 => TestCaseStatus::success(),
+                _ if allowed.contains(&verdict) && unlisted == 0 => {
+                    let mut status = TestCaseStatus::skipped();
+                    status.set_message(format!("{message} allowed by --allow"));
+                    status.set_description(description);
+                    status
+                }
+                _ => failed(verdict.word(), message, description),
+            },
+        );
+    }
+    let mut junit = quick_junit::Report::new("cutape replay");
+    junit.add_test_suite(suite);
+    junit
+        .to_string()
+        .map_err(|error| Failure::unusable(format!("cannot write JUnit: {error}")))
+}
+
+fn describe(out: &mut String, divergence: &Divergence) {
+    let what = match divergence.what {
+        What::Result => "result".to_owned(),
+        What::OutParameter | What::Bytes | What::Text => match &divergence.parameter {
+            Some(parameter) => format!("what {parameter} points at"),
+            None => "bytes".to_owned(),
+        },
+    };
+    let _ = writeln!(
+        out,
+        "divergence: call {} {}: {what} differs",
+        divergence.call, divergence.function
+    );
+    let _ = writeln!(out, "  verdict {}", divergence.verdict.word());
+    let _ = writeln!(out, "  expected {}", divergence.expected);
+    let _ = writeln!(out, "  received {}", divergence.received);
+    if let (Some(first), Some(count)) =
+        (divergence.first_differing_byte, divergence.differing_bytes)
+    {
+        let _ = writeln!(out, "  {count} bytes differ, the first at offset {first}");
+    }
+    if let Some(call) = divergence.enqueued_by {
+        let _ = writeln!(out, "  enqueued by call {call}");
+    }
+    for line in &divergence.history {
+        let _ = writeln!(out, "  {line}");
+    }
+}

@@ -1,0 +1,262 @@
+//! What `replay` says about how much it compared, and about the cause of a divergence, an
+//! asynchronous error or a hang.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_tests::{Output, Suite, compile, compiled, parts, record, replay, run};
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    for row in ROWS {
+        suite.test(row.name, |folder: &Path| replayed(row, folder));
+    }
+    suite
+        .test("verdicts", verdicts_decide_the_status)
+        .test("junit", junit_has_a_case_for_each_verdict)
+        .test("json", json_says_what_the_text_says);
+    suite.run()
+}
+
+/// A replay of `clean/streams`: with which settings of the null driver, and what it must say.
+struct Row {
+    name: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+    options: &'static [&'static str],
+    status: i32,
+    expected: &'static [&'static str],
+    unexpected: &'static [&'static str],
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "compared",
+        environment: &[],
+        options: &[],
+        status: 0,
+        expected: &[
+            "no divergence\ncompared: 16388 returned bytes (2 copies), 0 not; ",
+            " result codes; 4 launches\n",
+        ],
+        unexpected: &["caused", "pending", "verdict"],
+    },
+    Row {
+        name: "part",
+        environment: &[],
+        options: &["--until", "20"],
+        status: 0,
+        expected: &["compared: 0 returned bytes (0 copies), 0 not; "],
+        unexpected: &["4 launches"],
+    },
+    Row {
+        name: "several",
+        environment: &[],
+        options: &["--repeat", "2"],
+        status: 0,
+        expected: &["54 of 54 calls replayed 2 times, the first in "],
+        unexpected: &[],
+    },
+    // The second launch is waited for in the second wait.
+    Row {
+        name: "cause",
+        environment: &[("CUTAPE_NULL_FAIL", "cuStreamSynchronize@2=700")],
+        options: &["--sync-each"],
+        status: 0,
+        expected: &["\ncall 26 cuLaunchKernel (kernel fill) caused CUDA_ERROR_ILLEGAL_ADDRESS\n"],
+        unexpected: &[],
+    },
+    Row {
+        name: "hang",
+        environment: &[("CUTAPE_NULL_DELAY", "cuStreamSynchronize=30s")],
+        options: &["--watchdog", "1"],
+        status: 1,
+        expected: &[
+            "the replay hung in call 30 (cuStreamSynchronize)",
+            ":\n    call 24 cuLaunchKernel (kernel fill)\n  pending in stream 0x",
+            ":\n    call 26 cuLaunchKernel (kernel fill)\n    call 27 cuStreamWaitEvent: waits for the event of call 25\n    call 28 cuLaunchKernel (kernel vector_add)\n    call 29 cuMemcpyDtoHAsync_v2\n",
+        ],
+        unexpected: &["compared:"],
+    },
+    // What the first wait proved complete is not pending in the second.
+    Row {
+        name: "second-hang",
+        environment: &[("CUTAPE_NULL_DELAY", "cuStreamSynchronize@2=30s")],
+        options: &["--watchdog", "1"],
+        status: 1,
+        expected: &["the replay hung in call 32 (cuStreamSynchronize)"],
+        unexpected: &["pending"],
+    },
+    Row {
+        name: "too-few",
+        environment: &[],
+        options: &["--repeat", "2", "--fill", "1"],
+        status: 2,
+        expected: &["use --repeat 3 or more"],
+        unexpected: &[],
+    },
+    Row {
+        name: "no-byte",
+        environment: &[],
+        options: &["--fill", "256"],
+        status: 2,
+        expected: &["not a byte, e.g. 0xa5"],
+        unexpected: &[],
+    },
+    Row {
+        name: "no-verdict",
+        environment: &[],
+        options: &["--allow", "nondeterministic,flaky"],
+        status: 2,
+        expected: &["the verdicts are not-reproduced, nondeterministic, uninitialised-read"],
+        unexpected: &[],
+    },
+    Row {
+        name: "stdout-twice",
+        environment: &[],
+        options: &["--format", "junit", "--report", "-"],
+        status: 2,
+        expected: &["both print to stdout"],
+        unexpected: &[],
+    },
+];
+
+fn replayed(row: &Row, folder: &Path) {
+    let trace = folder.join("t.cutape");
+    run(&mut record(&trace, &[], &[&compiled("clean/streams")])).assert(0);
+    let environment = row.environment.iter().copied();
+    let output = run(replay(&trace).args(row.options).envs(environment));
+    output.assert_code(row.status);
+    let all = format!("{}{}", output.stdout, output.stderr);
+    for text in row.expected {
+        assert!(all.contains(text), "no {text:?} in: {all}");
+    }
+    for text in row.unexpected {
+        assert!(!all.contains(text), "{text:?} in: {all}");
+    }
+}
+
+/// Reads memory that nothing has written.
+const UNWRITTEN: &str = r#"
+#include "program.h"
+
+int main(void)
+{
+    begin();
+    CUdeviceptr memory = 0;
+    uint32_t out[16];
+    CHECK(cuMemAlloc(&memory, sizeof out));
+    CHECK(cuMemcpyDtoH(out, memory, sizeof out));
+    CHECK(cuMemFree(memory));
+    end();
+    return 0;
+}
+"#;
+
+fn unwritten(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("unwritten.c"), folder.join("unwritten"));
+    fs::write(&source, UNWRITTEN).unwrap();
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    compile(&source, &program, &[&driver]);
+    let trace = folder.join("t.cutape");
+    run(&mut record(&trace, &[], &[&program.display().to_string()])).assert(0);
+    trace
+}
+
+fn with(trace: &Path, options: &[&str]) -> Output {
+    run(replay(trace).args(options))
+}
+
+fn verdicts_decide_the_status(folder: &Path) {
+    let trace = unwritten(folder);
+    let table: [(&[&str], i32, &str); 6] = [
+        (&[], 0, ": no divergence\n"),
+        // Zeros were recorded.
+        (&["--fill", "0"], 0, ": no divergence\n"),
+        (&["--fill", "0xa5"], 1, ": 1 divergence\n"),
+        (
+            &["--fill", "0xa5", "--repeat", "3"],
+            1,
+            ": 1 divergence (uninitialised-read)\n",
+        ),
+        (
+            &[
+                "--fill",
+                "0xa5",
+                "--repeat",
+                "3",
+                "--allow",
+                "nondeterministic",
+            ],
+            1,
+            "  verdict uninitialised-read\n",
+        ),
+        (
+            &[
+                "--fill",
+                "0xa5",
+                "--repeat",
+                "3",
+                "--allow",
+                "nondeterministic,uninitialised-read",
+            ],
+            0,
+            "  replay 3 filled new memory with 0x5a, the others with 0xa5\n",
+        ),
+    ];
+    for (options, status, text) in table {
+        let output = with(&trace, options);
+        output.assert_code(status);
+        assert!(
+            output.stdout.contains(text),
+            "{options:?}: {}",
+            output.stdout
+        );
+    }
+}
+
+fn junit_has_a_case_for_each_verdict(folder: &Path) {
+    let trace = unwritten(folder);
+    let causes = ["--format", "junit", "--repeat", "3", "--fill", "0xa5"];
+    let case = |name: &str| format!("<testcase name=\"{name}\" classname=");
+    for (allow, status, counts) in [
+        (
+            None,
+            1,
+            "tests=\"5\" skipped=\"0\" errors=\"0\" failures=\"1\"",
+        ),
+        (
+            Some("uninitialised-read"),
+            0,
+            "tests=\"5\" skipped=\"1\" errors=\"0\" failures=\"0\"",
+        ),
+    ] {
+        let mut options = causes.to_vec();
+        options.extend(allow.iter().flat_map(|&verdict| ["--allow", verdict]));
+        let output = with(&trace, &options);
+        output.assert_code(status);
+        let xml = &output.stdout;
+        assert!(xml.contains(counts), "{xml}");
+        for name in [
+            "ends",
+            "not-reproduced",
+            "nondeterministic",
+            "uninitialised-read",
+        ] {
+            assert!(xml.contains(&case(name)), "{name}: {xml}");
+        }
+        assert!(xml.contains("divergence: call "), "{xml}");
+    }
+}
+
+fn json_says_what_the_text_says(folder: &Path) {
+    let trace = unwritten(folder);
+    let options = ["--repeat", "3", "--fill", "0xa5", "--format", "json"];
+    let output = with(&trace, &options);
+    output.assert_code(1);
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(report["replays"], 3);
+    assert_eq!(report["divergences"][0]["verdict"], "uninitialised-read");
+    assert_eq!(report["copies_compared"], 1);
+    assert!(report["results_compared"].as_u64() > Some(0));
+}
