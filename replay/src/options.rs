@@ -6,28 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::Call;
-use serde::{Deserialize, Serialize};
 
 use crate::measure::timing::Measuring;
 use crate::place::lesson::Lesson;
+use crate::place::strategy::PlacementStrategy;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones
 /// depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
-
-/// How memory comes to lie at its recorded address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlacementStrategy {
-    /// The driver places it, in a process with the address space of the recorded one. Needs a
-    /// fresh process.
-    Natural,
-    /// The replay reserves the addresses, and maps memory there as it is allocated.
-    #[default]
-    Granules,
-    /// It does not; addresses are translated.
-    None,
-}
 
 /// How to replay.
 #[derive(Clone)]

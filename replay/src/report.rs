@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::PlacementStrategy;
+use crate::place::strategy::PlacementStrategy;
 
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::guard::position::{Page, Position};
-use crate::options::{Options, PlacementStrategy};
+use crate::options::Options;
 use crate::place::lesson::Lesson;
+use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
 use crate::report::{CurrentCall, Died, Report};

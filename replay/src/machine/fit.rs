@@ -15,8 +15,8 @@ use crate::issue::player::Player;
 use crate::machine::check::{
     is_other_driver, is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
 };
-use crate::options::PlacementStrategy;
 use crate::place::placement::Placement;
+use crate::place::strategy::PlacementStrategy;
 use crate::report::Difference;
 
 impl Player<'_> {

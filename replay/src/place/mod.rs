@@ -10,5 +10,6 @@ pub(crate) mod lesson;
 pub(crate) mod natural;
 pub(crate) mod placement;
 pub(crate) mod slots;
+pub(crate) mod strategy;
 pub(crate) mod unavailable;
 pub(crate) mod waiting_threads;
