@@ -349,7 +349,6 @@ fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
     assert_eq!(counts, BTreeMap::from(expected));
 }
 
-/// What a trace has of a payload.
 /// A loop that copies the same large buffers again and again: the trace has the bytes of each copy,
 /// and those that did not change only once.
 fn unchanged_memory_is_written_once(folder: &Path) {
@@ -391,6 +390,7 @@ fn unchanged_memory_is_written_once(folder: &Path) {
     run(&mut replay(&raw)).assert_code(0);
 }
 
+/// What a trace has of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
     Bytes,
