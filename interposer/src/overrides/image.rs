@@ -1,6 +1,6 @@
 //! Module and library images, from memory or from a file.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_int, c_void};
 
 use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
 use cutape_image::{Extent, extent, wrapper_data};
@@ -146,8 +146,11 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps a regular file. Reading from a pipe would take away what the driver is to read.
+    /// Maps a regular file. Opening a pipe, even for a moment, would let its writer start before
+    /// the driver reads: the writer would be killed by SIGPIPE, and the driver wait for ever.
     fn open(path: &CStr) -> Option<Self> {
+        // SAFETY: the path ends in NUL; the buffer is ours.
+        regular_length(|status| unsafe { libc::stat(path.as_ptr(), status) })?;
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends in NUL.
         let descriptor = unsafe { libc::open(path.as_ptr(), flags) };
@@ -161,14 +164,8 @@ impl MappedFile {
     }
 
     fn map(descriptor: i32) -> Option<Self> {
-        // SAFETY: all-zero is a valid stat buffer.
-        let mut status: libc::stat = unsafe { core::mem::zeroed() };
         // SAFETY: the buffer is ours.
-        let known = unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
-        if !known || status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_size <= 0 {
-            return None;
-        }
-        let length = status.st_size as usize;
+        let length = regular_length(|status| unsafe { libc::fstat(descriptor, status) })?;
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
         // SAFETY: a fresh mapping, of which no reference is ever made: the file may change under
         // it.
@@ -176,6 +173,15 @@ impl MappedFile {
             unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, descriptor, 0) };
         (start != libc::MAP_FAILED).then_some(Self { start, length })
     }
+}
+
+/// The length of a regular file that is not empty, given how to ask for its status.
+fn regular_length(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<usize> {
+    // SAFETY: all-zero is a valid stat buffer.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let is_known = ask(&raw mut status) == 0;
+    let is_regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
+    (is_known && is_regular && status.st_size > 0).then_some(status.st_size as usize)
 }
 
 impl Drop for MappedFile {
