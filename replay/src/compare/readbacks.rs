@@ -15,6 +15,8 @@ pub(crate) struct Readback {
     /// The copy's call index.
     pub call: u64,
     pub function: &'static Function,
+    /// The recorded stream; `None` for a copy of a launched graph.
+    stream: Option<u64>,
     /// One; several of a batch.
     targets: Vec<Target>,
     /// Memory that was lent for them.
@@ -42,6 +44,7 @@ impl Readback {
         Self {
             call: call.index,
             function,
+            stream: function.stream.map(|at| call.argument(usize::from(at))),
             targets,
             buffers: Vec::new(),
         }
@@ -80,6 +83,10 @@ pub(crate) struct Readbacks {
     /// since a launch brings several.
     pub of_graphs: HashMap<(u32, u64, u64), Readback>,
     lent: usize,
+    /// By recorded stream: index of the call that enqueued the last host function.
+    host_functions: HashMap<u64, u64>,
+    /// Index of the call that made the last host function in a graph.
+    host_node: Option<u64>,
 }
 
 impl Readbacks {
@@ -106,7 +113,10 @@ impl Readbacks {
         self.of_graphs
             .retain(|key, old| key.2 != address || old.length() != length);
         let key = (call.thread, call.number, address);
-        let readback = Readback::new(call, function, vec![target]);
+        let readback = Readback {
+            stream: None,
+            ..Readback::new(call, function, vec![target])
+        };
         self.of_graphs.insert(key, readback);
     }
 
@@ -121,6 +131,31 @@ impl Readbacks {
             }
             None => buffers,
         }
+    }
+
+    /// A call enqueued a host function of the program on a recorded stream, or made one in a graph
+    /// (`None`).
+    pub(crate) fn host_function(&mut self, call: u64, stream: Option<u64>) {
+        match stream {
+            Some(stream) => {
+                self.host_functions.insert(stream, call);
+            }
+            None => self.host_node = Some(call),
+        }
+    }
+
+    /// The call of a host function that may have run between a copy and the recording of its bytes,
+    /// and changed them: one behind it on the stream; for a copy of a graph, one in any graph.
+    pub(crate) fn changed_by(&self, readback: &Readback) -> Option<u64> {
+        let Some(stream) = readback.stream else {
+            return self.host_node;
+        };
+        // Default streams wait for others, and others for them.
+        let is_default = |stream: u64| stream <= 2;
+        let behind = self.host_functions.iter().filter(|&(&other, &call)| {
+            call > readback.call && (other == stream || is_default(other) || is_default(stream))
+        });
+        behind.map(|(_, &call)| call).max()
     }
 
     /// True if a copy still waits for bytes in that memory.
@@ -173,6 +208,7 @@ impl Readbacks {
             return Some(Readback {
                 call: whole.call,
                 function: whole.function,
+                stream: whole.stream,
                 targets: vec![whole.targets.remove(position)],
                 buffers: Vec::new(),
             });

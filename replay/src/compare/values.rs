@@ -53,6 +53,15 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
     Some((first, differing().count() + tail))
 }
 
+/// The copy whose bytes a later call has recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Enqueued {
+    /// Its call index.
+    pub by: u64,
+    /// Index of the call of a host function that may have changed the bytes before.
+    pub changed_by: Option<u64>,
+}
+
 impl<'t> Job<'_, 't> {
     /// A snapshot that was recorded after the call.
     pub(crate) fn returned(&self, position: usize, name: u8) -> Option<Snapshot<'t>> {
@@ -177,7 +186,7 @@ impl<'t> Job<'_, 't> {
         position: usize,
         expected: &Snapshot<'t>,
         pieces: &[(u64, usize)],
-        enqueued_by: Option<u64>,
+        enqueued: Option<Enqueued>,
     ) {
         if !self.is_compared() {
             return;
@@ -227,8 +236,22 @@ impl<'t> Job<'_, 't> {
                 return;
             }
         };
+        if let Some(Enqueued {
+            by,
+            changed_by: Some(host_function),
+        }) = enqueued
+        {
+            self.report.bytes_not_compared += length;
+            self.report.note(format!(
+                "call {by}: the host function of call {host_function} may have changed the {length} bytes of this copy before they were recorded: they differ and are not compared"
+            ));
+            return;
+        }
         let received = gather(pieces);
-        let origin = (Some(received.as_slice()), enqueued_by);
+        let origin = (
+            Some(received.as_slice()),
+            enqueued.map(|enqueued| enqueued.by),
+        );
         self.diverge_in(What::Bytes, Some(position), texts, found, origin);
     }
 
@@ -273,6 +296,10 @@ impl<'t> Job<'_, 't> {
                 }
                 continue;
             }
+            let enqueued = Enqueued {
+                by: readback.call,
+                changed_by: self.readbacks.changed_by(&readback),
+            };
             let position = usize::from(expected.parameter);
             let mut copy = Job {
                 player: self.player,
@@ -281,7 +308,7 @@ impl<'t> Job<'_, 't> {
                 function: readback.function,
                 traits: self.traits,
             };
-            copy.compare_bytes(position, &expected, &readback.pieces(), Some(readback.call));
+            copy.compare_bytes(position, &expected, &readback.pieces(), Some(enqueued));
         }
     }
 
