@@ -20,26 +20,11 @@ fn child() {
 const PTX: &[u8] =
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }\n\0";
 
-/// The function of a new module.
-fn function(recorder: &mut Recorder) -> u64 {
-    let mut module = [0; 8];
-    let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(PTX))];
-    assert_eq!(recorder.call("cuModuleLoadData", &[0, 0], behind), 0);
-    let mut function = [0; 8];
-    let behind = &mut [
-        (0, Behind::Output(&mut function)),
-        (2, Behind::Input(b"k\0")),
-    ];
-    let arguments = [0, u64::from_le_bytes(module), 0];
-    assert_eq!(recorder.call("cuModuleGetFunction", &arguments, behind), 0);
-    u64::from_le_bytes(function)
-}
-
 #[test]
 fn the_launch_behind_an_asynchronous_error_is_named() {
     let mut recorder = Recorder::new();
     let context = recorder.begin();
-    let function = function(&mut recorder);
+    let function = recorder.function(PTX, b"k\0");
     let stream = recorder.make("cuStreamCreate", &[0, 0]);
     let launch = |recorder: &mut Recorder, stream| {
         let arguments = [function, 1, 1, 1, 1, 1, 1, 0, stream, 0x1000, 0];

@@ -156,7 +156,8 @@ fn guarded(
         false => PlacementStrategy::Natural,
     };
     let mut next = Attempt::first(guard.placement.unwrap_or(automatic), guard);
-    for attempt in 0.. {
+    let mut attempt = 0;
+    loop {
         let mut command = command();
         command.envs(environment(trace, plan));
         let (message, status, page, hung) = one_child(command, guard, &next, progress)?;
@@ -173,10 +174,8 @@ fn guarded(
                 });
             }
         }
+        attempt += 1;
     }
-    Err(Error::NoReport {
-        how: "no child was tried".into(),
-    })
 }
 
 /// How a child places memory.
@@ -184,7 +183,7 @@ fn guarded(
 struct Assignment {
     strategy: PlacementStrategy,
     lessons: Vec<Lesson>,
-    /// It makes do with what fits.
+    /// No other attempt follows: the child replays what does not fit as well.
     is_last: bool,
 }
 

@@ -195,8 +195,12 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
             if length > LONGEST {
                 return skip("registers more host memory than replay provides");
             }
-            let end = start.saturating_add(length).next_multiple_of(PAGE);
-            let live = match job.is_natural() && job.fillers.provide(start / PAGE * PAGE, end) {
+            let end = start
+                .checked_add(length)
+                .and_then(|end| end.checked_next_multiple_of(PAGE))
+                .filter(|_| job.is_natural());
+            let provided = end.is_some_and(|end| job.fillers.provide(start / PAGE * PAGE, end));
+            let live = match provided {
                 true => start,
                 // Page-aligned memory of our own takes its place.
                 false => {

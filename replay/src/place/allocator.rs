@@ -4,6 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::place::mapping::map_exactly;
+
 /// The C library maps allocations from this size on (mallopt(3), `M_MMAP_THRESHOLD`).
 const LARGE: usize = 128 << 10;
 /// Where large allocations lie: above what the driver maps at fixed addresses, below executables.
@@ -76,19 +78,9 @@ fn map_apart(layout: Layout) -> Option<*mut u8> {
     if address.checked_add(length)? > END {
         return None;
     }
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings.
-    let mapped = unsafe { libc::mmap(address as *mut _, length, access, flags, -1, 0) };
-    if mapped as usize == address {
-        return Some(mapped.cast());
-    }
-    if mapped != libc::MAP_FAILED {
-        // A kernel before 4.17 takes the address as a hint.
-        // SAFETY: the mapping was just made here and nothing uses it.
-        unsafe { libc::munmap(mapped, length) };
-    }
-    None
+    let is_mapped = map_exactly(address as u64, (address + length) as u64, access);
+    is_mapped.then_some(address as *mut u8)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub struct Misplaced {
     pub recorded: u64,
     /// Its address here.
     pub here: u64,
-    /// Index of the call behind the last one whose memory the driver placed as in the recording.
+    /// Index of the call after the last one whose memory the driver placed as in the recording.
     pub since: u64,
 }
 
@@ -43,7 +43,7 @@ impl Lesson {
         match taught {
             None if here > recorded => Some(Self {
                 call,
-                above: block + SLOT,
+                above: block.saturating_add(SLOT),
             }),
             // The driver had reserved that place before the call.
             Some(&lesson) if here > recorded && lesson.call > since => Some(Self {
@@ -51,10 +51,12 @@ impl Lesson {
                 ..lesson
             }),
             // The driver asks for more than it keeps, to align it: leave room for that.
-            Some(&lesson) if here < recorded && lesson.above < block + 4 * SLOT => Some(Self {
-                above: lesson.above + SLOT,
-                ..lesson
-            }),
+            Some(&lesson) if here < recorded && lesson.above < block.saturating_add(4 * SLOT) => {
+                Some(Self {
+                    above: lesson.above.saturating_add(SLOT),
+                    ..lesson
+                })
+            }
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod host_memory;
 pub(crate) mod in_flight;
 pub(crate) mod lent;
 pub(crate) mod lesson;
+pub(crate) mod mapping;
 pub(crate) mod natural;
 pub(crate) mod placement;
 pub(crate) mod slots;

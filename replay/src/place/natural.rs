@@ -6,6 +6,7 @@
 //! memory, which no request can place (measured on driver 580).
 
 use crate::place::lesson::{Lesson, Misplaced};
+use crate::place::mapping::{self, map_exactly};
 use crate::place::slots::{gaps, union};
 
 /// Below this lie the executable and its heap; the kernel places mappings from the top down.
@@ -22,7 +23,7 @@ pub(crate) struct Fillers {
     learned: Vec<(u64, u64)>,
     lessons: Vec<Lesson>,
     recorded: Vec<(u64, u64)>,
-    /// The call behind the last one whose memory lies where it was.
+    /// Index of the call after the last one whose memory lies at its recorded address.
     since: u64,
     /// The first memory that lies elsewhere.
     pub misplaced: Option<Misplaced>,
@@ -61,7 +62,7 @@ impl Fillers {
     /// The driver placed memory of a call.
     pub(crate) fn placed(&mut self, call: u64, recorded: u64, here: u64) {
         if recorded == here {
-            self.since = call + 1;
+            self.since = call.saturating_add(1);
             return;
         }
         let since = self.since;
@@ -91,7 +92,7 @@ impl Fillers {
         let missing = subtract(&wanted, &self.ranges);
         let refused: Vec<_> = missing
             .into_iter()
-            .filter(|&(start, end)| !map(start, end, libc::PROT_NONE))
+            .filter(|&(start, end)| !map_exactly(start, end, libc::PROT_NONE))
             .collect();
         self.ranges = subtract(&wanted, &refused);
     }
@@ -108,7 +109,7 @@ impl Fillers {
         let mapped: Vec<_> = missing
             .iter()
             .copied()
-            .filter(|&(low, high)| map(low, high, libc::PROT_READ | libc::PROT_WRITE))
+            .filter(|&(low, high)| map_exactly(low, high, libc::PROT_READ | libc::PROT_WRITE))
             .collect();
         let is_whole = mapped == missing;
         self.provided.extend(mapped);
@@ -139,26 +140,10 @@ fn mapped_ranges() -> Option<(Vec<(u64, u64)>, u64)> {
     Some((ranges, highest))
 }
 
-/// Maps pages exactly there; false if something else is there.
-fn map(start: u64, end: u64, access: libc::c_int) -> bool {
-    let flags =
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings.
-    let address = unsafe {
-        let length = (end - start) as usize;
-        libc::mmap(start as *mut libc::c_void, length, access, flags, -1, 0)
-    };
-    if address != libc::MAP_FAILED && address as u64 != start {
-        // A kernel before 4.17 takes the address as a hint.
-        unmap(address as u64, address as u64 + (end - start));
-    }
-    address as u64 == start
-}
-
-/// Unmaps pages of a filler.
+/// Unmaps pages of a filler, or of a test.
 fn unmap(start: u64, end: u64) {
-    // SAFETY: the pages were mapped by `map` without access, so that nothing uses them.
-    unsafe { libc::munmap(start as *mut libc::c_void, (end - start) as usize) };
+    // SAFETY: mapped by `map_exactly`; nothing has a reference to them.
+    unsafe { mapping::unmap(start, end) };
 }
 
 #[cfg(test)]
@@ -169,7 +154,7 @@ mod tests {
     fn fillers_follow_the_recorded_map() {
         let (at, page) = (0x6123_4000_0000_u64, 0x1000);
         let is_free = |start| {
-            let free = map(start, start + page, libc::PROT_NONE);
+            let free = map_exactly(start, start + page, libc::PROT_NONE);
             if free {
                 unmap(start, start + page);
             }
@@ -188,7 +173,7 @@ mod tests {
         assert!(is_free(at) && !is_free(at + page) && is_free(at + 3 * page));
         assert!(fillers.provide(at + page, at + 3 * page));
         assert!(fillers.provide(at + page, at + 2 * page), "provided");
-        assert!(map(at + 8 * page, at + 9 * page, libc::PROT_NONE));
+        assert!(map_exactly(at + 8 * page, at + 9 * page, libc::PROT_NONE));
         assert!(!fillers.provide(at + 8 * page, at + 9 * page), "taken");
         fillers.follow(pages(&[0, 1, 2]));
         assert!(!is_free(at), "beside what was provided");

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::{Api, Code, Location};
+use crate::place::mapping::map_exactly;
 use crate::place::slots::{SLOT, gaps, union};
 use crate::plan::{HostRegion, Plan};
 
@@ -93,7 +94,7 @@ impl Placement {
         placement.reserved.sort_unstable();
         placement.joined = union(placement.reserved.clone());
         for &region in &plan.host_regions {
-            if map_fixed(region) {
+            if map_region(region) {
                 placement.regions.push(Region {
                     region,
                     registered: None,
@@ -311,34 +312,9 @@ fn unmap_run(api: &Api, low: u64, run: Run) {
     }
 }
 
-/// Maps zeroed pages exactly there; false if something else is there.
-fn map_fixed(region: HostRegion) -> bool {
-    let length = (region.end - region.start) as usize;
-    // SAFETY: MAP_FIXED_NOREPLACE never touches existing mappings, and the pages are owned by the
-    // placement for the rest of the process's life.
-    let address = unsafe {
-        libc::mmap(
-            region.start as *mut libc::c_void,
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE
-                | libc::MAP_ANONYMOUS
-                | libc::MAP_NORESERVE
-                | libc::MAP_FIXED_NOREPLACE,
-            -1,
-            0,
-        )
-    };
-    if address == libc::MAP_FAILED {
-        return false;
-    }
-    if address as u64 != region.start {
-        // A kernel before 4.17 takes the address as a hint.
-        // SAFETY: the mapping was just made here and nothing uses it.
-        unsafe { libc::munmap(address, length) };
-        return false;
-    }
-    true
+/// Maps the pages of a region for the rest of the process's life; false if something else is there.
+fn map_region(region: HostRegion) -> bool {
+    map_exactly(region.start, region.end, libc::PROT_READ | libc::PROT_WRITE)
 }
 
 #[cfg(test)]
@@ -405,8 +381,8 @@ mod tests {
             start: 0x6123_4560_0000,
             end: 0x6123_4560_2000,
         };
-        assert!(map_fixed(region));
-        assert!(!map_fixed(region), "taken now");
+        assert!(map_region(region));
+        assert!(!map_region(region), "taken now");
         // SAFETY: the pages were mapped by this test, and nothing else uses them.
         unsafe { libc::munmap(region.start as *mut libc::c_void, 0x2000) };
     }

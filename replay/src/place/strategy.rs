@@ -12,6 +12,6 @@ pub enum PlacementStrategy {
     /// The replay reserves the addresses, and maps memory there as it is allocated.
     #[default]
     Granules,
-    /// It does not; addresses are translated.
+    /// Memory lies where the driver puts it; addresses are translated.
     None,
 }

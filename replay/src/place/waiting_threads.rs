@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 
 use crate::error::Error;
 
-/// More threads are not started before their time.
+/// At most this many threads are started early.
 const MOST_THREADS: usize = 64;
 
 /// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
