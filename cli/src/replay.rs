@@ -84,8 +84,8 @@ pub(crate) struct Arguments {
     sync_each: bool,
     /// Do not count divergences with these verdicts in the exit status.
     ///
-    /// not-reproduced, nondeterministic, uninitialised-read, host-changed; a
-    /// comma joins several. Implies --keep-going.
+    /// not-reproduced, nondeterministic, uninitialised-read; a comma joins
+    /// several. host-changed never counts. Implies --keep-going.
     #[arg(
         long,
         value_name = "VERDICTS",

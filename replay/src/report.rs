@@ -23,6 +23,13 @@ pub struct Report {
     pub divergences: Vec<Divergence>,
     /// All differences.
     pub divergence_count: u64,
+    /// Copies whose recorded bytes a host function of the program may have changed, and that differ;
+    /// at most [`Report::DIVERGENCES_KEPT`]. They are no divergences: a replay does not run it.
+    #[serde(default)]
+    pub host_changed: Vec<Divergence>,
+    /// All such copies.
+    #[serde(default)]
+    pub host_changed_count: u64,
     /// How much memory is at its recorded address.
     pub placed: Placed,
     /// Memory whose address differs from the recorded one.
@@ -121,6 +128,7 @@ impl Report {
     /// Sorts what threads that ran at once have entered.
     pub(crate) fn in_call_order(&mut self) {
         self.divergences.sort_by_key(|divergence| divergence.call);
+        self.host_changed.sort_by_key(|changed| changed.call);
         self.skipped.sort_by_key(|skipped| skipped.first);
         self.translated.sort_by_key(|translated| translated.call);
         self.stale.sort_by_key(|stale| stale.call);
@@ -153,10 +161,15 @@ impl Report {
         ));
     }
 
+    /// Adds a difference to the list of its verdict.
     pub(crate) fn diverge(&mut self, divergence: Divergence) {
-        self.divergence_count += 1;
-        if self.divergences.len() < Self::DIVERGENCES_KEPT {
-            self.divergences.push(divergence);
+        let (count, list) = match divergence.verdict {
+            Verdict::HostChanged => (&mut self.host_changed_count, &mut self.host_changed),
+            _ => (&mut self.divergence_count, &mut self.divergences),
+        };
+        *count += 1;
+        if list.len() < Self::DIVERGENCES_KEPT {
+            list.push(divergence);
         }
     }
 }
@@ -219,7 +232,8 @@ pub enum Verdict {
     Nondeterministic,
     /// It depends on bytes that no call and no kernel had written.
     UninitialisedRead,
-    /// The program's own code may have changed the bytes after they arrived.
+    /// A host function of the program may have changed the recorded bytes after they had arrived.
+    /// Such differences are in [`Report::host_changed`].
     HostChanged,
 }
 
@@ -525,9 +539,14 @@ mod tests {
         for verdict in Verdict::ALL {
             let json = serde_json::to_string(&verdict).unwrap();
             assert_eq!(json, format!("\"{}\"", verdict.word()));
-            let allowed = back.agrees_but_for(&[Verdict::HostChanged, verdict]);
+            let allowed = back.agrees_but_for(&[Verdict::Nondeterministic, verdict]);
             assert_eq!(allowed, verdict == Verdict::UninitialisedRead, "{json}");
         }
+        let mut changed = report.divergences[0].clone();
+        changed.verdict = Verdict::HostChanged;
+        report.diverge(changed);
+        assert_eq!((report.divergence_count, report.host_changed_count), (1, 1));
+        assert!(report.agrees_but_for(&[Verdict::UninitialisedRead]));
         report.divergence_count += 1;
         assert!(!report.agrees_but_for(&Verdict::ALL), "one is not listed");
     }

@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     suite
         .test("verdicts", verdicts_decide_the_status)
         .test("junit", junit_has_a_case_for_each_verdict)
-        .test("json", json_says_what_the_text_says);
+        .test("json", json_says_what_the_text_says)
+        .test("host-changed", host_functions_cause_no_divergence);
     suite.run()
 }
 
@@ -259,4 +260,25 @@ fn json_says_what_the_text_says(folder: &Path) {
     assert_eq!(report["divergences"][0]["verdict"], "uninitialised-read");
     assert_eq!(report["copies_compared"], 1);
     assert!(report["results_compared"].as_u64() > Some(0));
+}
+
+/// Copies whose bytes a host function changes are listed with their verdict, and nothing fails.
+fn host_functions_cause_no_divergence(folder: &Path) {
+    let trace = folder.join("t.cutape");
+    let program = compiled("clean/host_function_changes");
+    run(&mut record(&trace, &[], &[&program])).assert(0);
+    let output = with(&trace, &[]);
+    output.assert_code(0);
+    let text = &output.stdout;
+    assert!(text.contains(": no divergence; "), "{text}");
+    assert!(text.contains(" (host-changed)\n"), "{text}");
+    assert!(text.contains("\ndifference: call "), "{text}");
+    assert!(text.contains("  the host function of call "), "{text}");
+    let output = with(&trace, &["--format", "junit"]);
+    output.assert_code(0);
+    let xml = &output.stdout;
+    assert!(
+        xml.contains("skipped=\"1\" errors=\"0\" failures=\"0\""),
+        "{xml}"
+    );
 }

@@ -20,6 +20,14 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         (None, 0) => "no divergence".to_owned(),
         (None, count) => counted(count, "divergence") + &verdicts(report),
     };
+    let verdict = match report.host_changed_count {
+        0 => verdict,
+        count => format!(
+            "{verdict}; {} ({})",
+            counted(count, "difference"),
+            Verdict::HostChanged.word()
+        ),
+    };
     let emulated: u64 = report.calls_emulated.values().sum();
     let _ = writeln!(
         out,
@@ -65,6 +73,17 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
     if report.divergence_count > report.divergences.len() as u64 {
         let more = report.divergence_count - report.divergences.len() as u64;
         let _ = writeln!(out, "  and {more} more");
+    }
+    for changed in report.host_changed.iter().take(SHOWN) {
+        describe(&mut out, changed);
+    }
+    let more = report.host_changed_count.saturating_sub(SHOWN as u64);
+    if more > 0 {
+        let _ = writeln!(
+            out,
+            "  and {more} more that are {}",
+            Verdict::HostChanged.word()
+        );
     }
     let placed = report.placed;
     if placed.allocations > 0 {
@@ -299,10 +318,8 @@ pub(super) fn junit(
     for verdict in Verdict::ALL {
         let mut description = String::new();
         let found = || {
-            report
-                .divergences
-                .iter()
-                .filter(|found| found.verdict == verdict)
+            let all = report.divergences.iter().chain(&report.host_changed);
+            all.filter(|found| found.verdict == verdict)
         };
         for divergence in found() {
             describe(&mut description, divergence);
@@ -311,11 +328,20 @@ pub(super) fn junit(
         if verdict == Verdict::default() {
             count += unlisted;
         }
+        if verdict == Verdict::HostChanged {
+            count = report.host_changed_count;
+        }
         let message = counted(count, "divergence");
         add(
             verdict.word(),
             match count {
                 0 => TestCaseStatus::success(),
+                _ if verdict == Verdict::HostChanged => {
+                    let mut status = TestCaseStatus::skipped();
+                    status.set_message(counted(count, "difference"));
+                    status.set_description(description);
+                    status
+                }
                 _ if allowed.contains(&verdict) && unlisted == 0 => {
                     let mut status = TestCaseStatus::skipped();
                     status.set_message(format!("{message} allowed by --allow"));
@@ -341,9 +367,13 @@ fn describe(out: &mut String, divergence: &Divergence) {
             None => "bytes".to_owned(),
         },
     };
+    let kind = match divergence.verdict {
+        Verdict::HostChanged => "difference",
+        _ => "divergence",
+    };
     let _ = writeln!(
         out,
-        "divergence: call {} {}: {what} differs",
+        "{kind}: call {} {}: {what} differs",
         divergence.call, divergence.function
     );
     let _ = writeln!(out, "  verdict {}", divergence.verdict.word());

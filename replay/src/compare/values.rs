@@ -89,9 +89,13 @@ impl<'t> Job<'_, 't> {
         position: Option<usize>,
         (expected, received): (String, String),
         bytes: Option<(usize, usize)>,
-        (received_bytes, enqueued_by): (Option<&[u8]>, Option<u64>),
+        (received_bytes, enqueued): (Option<&[u8]>, Option<Enqueued>),
     ) {
-        let history = self.history();
+        let mut history = self.history();
+        let changed_by = enqueued.and_then(|enqueued| enqueued.changed_by);
+        if let Some(host_function) = changed_by {
+            history.insert(0, format!("the host function of call {host_function} may have changed the bytes before they were recorded"));
+        }
         self.player.report.diverge(Divergence {
             call: self.call.index,
             function: self.function.name.to_owned(),
@@ -101,11 +105,14 @@ impl<'t> Job<'_, 't> {
                 .map(|param| param.name.to_owned()),
             expected,
             received,
-            verdict: Verdict::default(),
+            verdict: match changed_by {
+                Some(_) => Verdict::HostChanged,
+                None => Verdict::default(),
+            },
             received_hash: received_bytes.map(|bytes| blake3::hash(bytes).to_string()),
             first_differing_byte: bytes.map(|(first, _)| first as u64),
             differing_bytes: bytes.map(|(_, count)| count as u64),
-            enqueued_by,
+            enqueued_by: enqueued.map(|enqueued| enqueued.by),
             history,
         });
     }
@@ -236,22 +243,8 @@ impl<'t> Job<'_, 't> {
                 return;
             }
         };
-        if let Some(Enqueued {
-            by,
-            changed_by: Some(host_function),
-        }) = enqueued
-        {
-            self.report.bytes_not_compared += length;
-            self.report.note(format!(
-                "call {by}: the host function of call {host_function} may have changed the {length} bytes of this copy before they were recorded: they differ and are not compared"
-            ));
-            return;
-        }
         let received = gather(pieces);
-        let origin = (
-            Some(received.as_slice()),
-            enqueued.map(|enqueued| enqueued.by),
-        );
+        let origin = (Some(received.as_slice()), enqueued);
         self.diverge_in(What::Bytes, Some(position), texts, found, origin);
     }
 
