@@ -16,6 +16,7 @@ use crate::step::{cargo, is_installed, run};
 const STEPS: &str = "\
 format | fmt --all --check
 generated | xtask codegen --check
+rules | xtask coverage --rules
 clippy | clippy -q --workspace --all-targets -- -D warnings
 circles | xtask circles | cargo-modules
 dependencies | deny --log-level error --all-features check bans licenses sources | cargo-deny

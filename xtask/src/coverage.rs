@@ -112,7 +112,8 @@ fn calls(text: &str) -> BTreeSet<String> {
     found
 }
 
-fn without_comments(text: &str) -> String {
+/// A text of C or Rust without its comments.
+pub(crate) fn without_comments(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while let Some(start) = rest.find('/') {

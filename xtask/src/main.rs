@@ -23,6 +23,7 @@ mod kinds;
 mod members;
 mod package;
 mod roles;
+mod rule_coverage;
 mod semantics;
 mod signatures;
 mod step;
@@ -60,6 +61,7 @@ usage: cargo xtask TASK
   import            read NVIDIA's headers (needs: cargo run -p xtask --features import -- import)
   codegen [--check] write the generated files; --check: list the stale ones
   coverage          count the recorded and replayed functions of each section of the manual
+  coverage --rules  count the rules that are defined, decided and tested; fails on gaps
   demo              record, replay and check a program that has a bug
   package FOLDER [--gum]
                     build what tests/gpu/run.sh needs on a machine without Rust; --gum: and gum.sh
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         ["codegen"] => codegen::run(&root(), false),
         ["codegen", "--check"] => codegen::run(&root(), true),
         ["coverage"] => coverage::run(&root()),
+        ["coverage", "--rules"] => rule_coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
         ["package", folder] => package::run(&root(), folder, false),
         ["package", folder, "--gum"] => package::run(&root(), folder, true),
