@@ -8,10 +8,10 @@ use std::path::Path;
 use crate::codec::{self, Encode};
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
-    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, ReadbackNote,
-    RecordHead, SHORT_TICKS_END, SnapshotHead, ThreadNote, VALUE_TICKS_END, chunk_kind, field,
-    note_kind, record_kind, short_enter, snapshot_flag,
+    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, PythonCodeNote,
+    ReadbackNote, RecordHead, SHORT_TICKS_END, SnapshotHead, TextHead, ThreadNote, VALUE_TICKS_END,
+    chunk_kind, field, note_kind, record_kind, short_enter, snapshot_flag,
 };
 use crate::read::signature::{Parameter, Signatures, ValueType};
 use crate::write::Record;
@@ -100,6 +100,8 @@ pub struct TraceBuilder {
     signatures: Signatures,
     meta: Vec<(String, String)>,
     mappings: Vec<Mapping>,
+    /// Records of a chunk of stacks.
+    stacks: Vec<u8>,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -128,6 +130,7 @@ impl TraceBuilder {
             signatures,
             meta: Vec::new(),
             mappings: Vec::new(),
+            stacks: Vec::new(),
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -345,6 +348,55 @@ impl TraceBuilder {
         self.record(thread, record_kind::NOTE, kind, text.as_bytes())
     }
 
+    /// Gives the call in progress a stack of [`TraceBuilder::stack`].
+    pub fn stack_note(&mut self, thread: u32, id: u64) -> &mut Self {
+        self.note(thread, note_kind::STACK, id, &[])
+    }
+
+    /// Adds a stack: the words of its frames, see [`crate::layout::python_frame`].
+    pub fn stack(&mut self, note: FramesNote, words: &[u64]) -> &mut Self {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let body = [codec::encode_to_vec(note), words].concat();
+        self.stack_record(note_kind::FRAMES, &body)
+    }
+
+    /// Adds a code object of Python.
+    pub fn python_code(
+        &mut self,
+        note: PythonCodeNote,
+        file: &str,
+        function: &str,
+        line_table: &[u8],
+    ) -> &mut Self {
+        let mut body = codec::encode_to_vec(note);
+        let utf32 = |text: &str| -> Vec<u8> {
+            let points = text.chars().map(u32::from);
+            points.flat_map(u32::to_le_bytes).collect()
+        };
+        let (file, function) = (utf32(file), utf32(function));
+        for (width, bytes) in [(4, &*file), (4, &*function), (1, line_table)] {
+            let length = bytes.len() as u32;
+            body.extend(codec::encode_to_vec(TextHead { width, length }));
+            body.extend_from_slice(bytes);
+        }
+        self.stack_record(note_kind::PYTHON_CODE, &body)
+    }
+
+    fn stack_record(&mut self, kind: u16, body: &[u8]) -> &mut Self {
+        let length = (8 + body.len()).next_multiple_of(8);
+        let head = RecordHead {
+            length: length as u32,
+            kind: record_kind::NOTE,
+            detail: 0,
+            function: kind,
+        };
+        let end = self.stacks.len() + length;
+        self.stacks.extend(head.word().to_le_bytes());
+        self.stacks.extend_from_slice(body);
+        self.stacks.resize(end, 0);
+        self
+    }
+
     fn note(&mut self, thread: u32, kind: u16, head: impl Encode, rest: &[u8]) -> &mut Self {
         let body = [&codec::encode_to_vec(head), rest].concat();
         self.record(thread, record_kind::NOTE, kind, &body)
@@ -426,7 +478,10 @@ impl TraceBuilder {
         let mut file = FileHead {
             magic: MAGIC,
             major: MAJOR,
-            minor: self.short.into(),
+            minor: match self.stacks.is_empty() {
+                true => self.short.into(),
+                false => 2,
+            },
             head_length: FILE_HEAD_LENGTH as u32,
             flags: 0,
             process: 4242,
@@ -457,6 +512,11 @@ impl TraceBuilder {
         put(chunk_kind::META, &codec::encode_to_vec(&self.meta));
         if !self.mappings.is_empty() {
             put(chunk_kind::MAPS, &codec::encode_to_vec(&self.mappings));
+        }
+        if !self.stacks.is_empty() {
+            // Open, as the recorder leaves it.
+            let head = ChunkHead::new(chunk_kind::STACKS);
+            put_chunk(&mut file, head, &self.stacks, 0, false);
         }
         for (&thread, state) in &self.threads {
             for (sequence, chunk) in (0..).zip(&state.bodies) {

@@ -21,8 +21,9 @@ pub use chunk::{
 };
 pub use file::{FILE_HEAD_ENCODED, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAGIC, MAJOR, MINOR};
 pub use note::{
-    BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, HostChangedNote, HostSkippedNote,
-    LayoutNote, OriginNote, ReadbackNote, ThreadNote, host_skip, note_kind,
+    BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, FramesNote, HostChangedNote,
+    HostSkippedNote, LayoutNote, OriginNote, PythonCodeNote, ReadbackNote, TextHead, ThreadNote,
+    host_skip, note_kind, python_frame, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,
@@ -34,4 +35,4 @@ pub use snapshot::{
 #[cfg(feature = "read")]
 pub(crate) use table::{CallCount, ChunkIdentity, IndexEntry};
 #[cfg(feature = "read")]
-pub use table::{Mapping, Symbol};
+pub use table::{Mapping, ResolvedAddress, SourceFrame, Symbol};

@@ -45,7 +45,7 @@ mod read;
 pub use build::{NewCall, NewSnapshot, TraceBuilder};
 pub use file_range::FileRange;
 #[cfg(feature = "read")]
-pub use layout::{Mapping, Symbol};
+pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
 pub use pack::{PackSummary, RepairSummary, pack, pack_with_policies, repair};
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
@@ -60,6 +60,7 @@ pub use read::{
     },
     snapshot::{Bytes, Snapshot, Snapshots},
     source::recorded_process,
+    stack::{PythonCode, Stack, StackFrame},
     trace::{Thread, Trace},
     verify::{MissingFileRange, RecordSizes, WalkSummary},
     walk::Walk,

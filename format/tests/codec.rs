@@ -3,11 +3,11 @@
 use cutape_format::codec;
 use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, ENTER_HEAD_LENGTH,
-    EnterHead, FILE_HEAD_ENCODED, FileHead, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH,
-    LayoutNote, LeaveHead, OriginNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SnapshotHead,
-    ThreadNote,
+    EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, OriginNote, PythonCodeNote, ReadbackNote,
+    SNAPSHOT_HEAD_LENGTH, SnapshotHead, TextHead, ThreadNote,
 };
-use cutape_format::{Mapping, Symbol};
+use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
 use wincode::{SchemaRead, SchemaWrite};
 
@@ -67,8 +67,12 @@ twins! {
     host_changed_note: HostChangedNote { address: u64, is_after: u8 } Some(9);
     host_skipped_note: HostSkippedNote { address: u64, length: u64, reason: u8 } Some(17);
     readback_note: ReadbackNote { thread: u32, number: u64, address: u64 } Some(20);
+    frames_note: FramesNote { id: u64, flags: u64 } Some(16);
+    python_code_note: PythonCodeNote { id: u64, version: u32, first_line: u32 } Some(16);
+    text_head: TextHead { width: u32, length: u32 } Some(8);
     mapping: Mapping { start: u64, end: u64, offset: u64, path: String, build_id: Vec<u8> } None;
     symbol: Symbol { address: u64, text: String } None;
+    source_frame: SourceFrame { function: String, file: String, line: u32 } None;
 }
 
 proptest! {

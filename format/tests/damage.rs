@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::Path;
 
-use cutape_format::layout::{CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH};
+use cutape_format::layout::{CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH, FramesNote};
 use cutape_format::{Error, NewCall, NewSnapshot, Trace, TraceBuilder, pack, repair};
 use proptest::prelude::*;
 use sample::{describe, place, sample};
@@ -58,6 +58,8 @@ fn every_changed_byte_of_a_packed_trace_is_found() {
         snapshots: &[NewSnapshot::pointee(1, &blob)],
         ..NewCall::default()
     });
+    let note = FramesNote { id: 7, flags: 0 };
+    builder.stack_note(1, 7).stack(note, &[0x40_0010]);
     builder.write(&raw).unwrap();
     pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
     let sound = &fs::read(&packed).unwrap();

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use cutape_format::layout::{
-    CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, chunk_kind,
-    record_kind,
+    CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, EnterHead, FILE_HEAD_LENGTH, LeaveHead, MINOR,
+    chunk_kind, record_kind,
 };
 use cutape_format::write::Record;
 use cutape_format::{Cursor, NewCall, Note, Trace, TraceBuilder, codec};
@@ -259,7 +259,7 @@ fn what_later_versions_add_is_passed_over() {
     let mut bytes = builder.bytes();
     // A later minor version, and a chunk of a kind of its own.
     let mut head: cutape_format::layout::FileHead = cutape_format::codec::decode(&bytes).unwrap().0;
-    head.minor += 1;
+    head.minor = MINOR + 1;
     bytes[..68].copy_from_slice(&head.encode());
     let position = bytes.len();
     bytes.resize(position + CHUNK, 0);

@@ -7,8 +7,8 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
-use cutape_format::Trace;
-use sample::{SIGNATURES, describe, place, sample, short_sample};
+use cutape_format::{Note, ResolvedAddress, SourceFrame, Stack, StackFrame, Trace, pack};
+use sample::{SIGNATURES, describe, place, sample, short_sample, stack_sample};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -20,14 +20,25 @@ fn golden(name: &str) -> PathBuf {
 fn golden_files_are_read() {
     // Every version has the same sample, so their descriptions are equal.
     let expected = fs::read_to_string(golden("v1.txt")).unwrap();
-    let names = ["v1", "v1-packed", "v1.1", "v1.1-packed"].map(|name| format!("{name}.cutape"));
+    let names = [
+        "v1",
+        "v1-packed",
+        "v1.1",
+        "v1.1-packed",
+        "v1.2",
+        "v1.2-packed",
+    ];
+    let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
         let trace = Trace::open(&golden(name)).unwrap();
         assert_eq!(trace.verify(), [], "{name}");
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
             assert_eq!(line, expected, "{name}");
         }
-        assert_eq!(trace.calls().count(), expected.lines().count(), "{name}");
+        // From version 1.2 on, two calls with stacks are added.
+        let added = 2 * usize::from(trace.has_stacks());
+        let count = expected.lines().count() + added;
+        assert_eq!(trace.calls().count(), count, "{name}");
         let who: Vec<_> = trace
             .threads()
             .into_iter()
@@ -50,8 +61,83 @@ fn golden_files_are_read() {
 }
 
 #[test]
+fn stacks_are_read() {
+    for name in ["v1.2.cutape", "v1.2-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let stacks: Vec<_> = trace
+            .calls()
+            .flat_map(|call| call.notes().collect::<Vec<_>>())
+            .filter_map(|note| match note {
+                Note::Stack(id) => Some(trace.stack(id).unwrap()),
+                _ => None,
+            })
+            .collect();
+        let native = [0x40_0010, 0x40_0020].map(StackFrame::Native);
+        let python = |offset, is_last_of_native| StackFrame::Python {
+            code: 9,
+            offset,
+            is_last_of_native,
+        };
+        let mixed = [
+            python(6, true),
+            python(8, false),
+            StackFrame::Native(0x40_0030),
+        ];
+        let stack = |is_complete, frames: &[StackFrame]| Stack {
+            is_complete,
+            frames: frames.to_vec(),
+        };
+        assert_eq!(
+            stacks,
+            [stack(true, &native), stack(false, &mixed)],
+            "{name}"
+        );
+        let code = trace.python_code(9).unwrap();
+        assert_eq!(
+            (code.version, code.first_line, &*code.file, &*code.function),
+            (0x030b, 40, "/home/é/train.py", "step"),
+            "{name}"
+        );
+        assert_eq!(code.line_table, [0x80, 0], "{name}");
+        assert_eq!(
+            (trace.stack(10), trace.python_code(7)),
+            (None, None),
+            "{name}"
+        );
+        assert_eq!(trace.stack_count(), 2, "{name}");
+    }
+}
+
+#[test]
+fn sources_survive_packing() {
+    let place = place("golden-sources");
+    let (once, twice) = (place.join("once"), place.join("twice"));
+    let source = ResolvedAddress {
+        address: 0x40_0010,
+        module: "/bin/example".to_owned(),
+        frames: vec![SourceFrame {
+            function: "main".to_owned(),
+            file: "example.c".to_owned(),
+            line: 3,
+        }],
+    };
+    let mut trace = Trace::open(&golden("v1.2.cutape")).unwrap();
+    trace.name_addresses(vec![source.clone()]);
+    pack(&trace, &once, &[], &[]).unwrap();
+    pack(&Trace::open(&once).unwrap(), &twice, &[], &[]).unwrap();
+    let trace = Trace::open_indexed(&twice).unwrap();
+    assert_eq!(trace.source_of(source.address), Some(&source));
+    assert_eq!(trace.source_of(1), None);
+    assert_eq!(trace.stack_count(), 2);
+}
+
+#[test]
 fn the_writer_still_writes_these_bytes() {
-    for (builder, name) in [(sample(), "v1.cutape"), (short_sample(), "v1.1.cutape")] {
+    for (builder, name) in [
+        (sample(), "v1.cutape"),
+        (short_sample(), "v1.1.cutape"),
+        (stack_sample(), "v1.2.cutape"),
+    ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),
             "{name}: see examples/golden.rs"

@@ -15,7 +15,8 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
         text
     };
     Some(match note {
-        Note::Snapshots(_) => return None,
+        // `dump --stacks` shows stacks.
+        Note::Snapshots(_) | Note::Stack(_) => return None,
         Note::Thread(thread) => {
             format!(
                 "thread is {} \"{}\"",
@@ -85,7 +86,8 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
 /// A note for programs: `kind` determines the keys; `None` if the arguments already show it.
 pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
     Some(match note {
-        Note::Snapshots(_) => return None,
+        // `dump --stacks` shows stacks.
+        Note::Snapshots(_) | Note::Stack(_) => return None,
         Note::Thread(thread) => json!({
             "kind": "thread",
             "number": thread.number,

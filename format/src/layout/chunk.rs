@@ -33,6 +33,10 @@ pub mod chunk_kind {
     pub const CALL_COUNTS: u16 = 9;
     /// How far the file is claimed, for readers that follow it: see [`crate::control`].
     pub const CONTROL: u16 = 10;
+    /// Call stacks: records of the note kinds `FRAMES` and `PYTHON_CODE`, of all threads.
+    pub const STACKS: u16 = 11;
+    /// `Vec<ResolvedAddress>`: the source of the addresses of call stacks, added by `pack`.
+    pub const SOURCES: u16 = 12;
 }
 
 /// `used` and `body_checksum` of the chunk are final.

@@ -28,6 +28,13 @@ pub mod note_kind {
     /// The address ranges that the process has mapped before the call: `(u64 start, u64 end)` each,
     /// in ascending order.
     pub const ADDRESS_SPACE: u16 = 11;
+    /// The id of the call's stack, a u64.
+    pub const STACK: u16 = 12;
+    /// [`super::FramesNote`], then a u64 for each frame; only in chunks of stacks.
+    pub const FRAMES: u16 = 13;
+    /// [`super::PythonCodeNote`], then file, function and line table, each as
+    /// [`super::TextHead`] and its bytes; only in chunks of stacks.
+    pub const PYTHON_CODE: u16 = 14;
 }
 
 /// Identifies the thread; in its first call.
@@ -107,6 +114,52 @@ pub struct HostSkippedNote {
     pub length: u64,
     /// A number of [`host_skip`].
     pub reason: u8,
+}
+
+/// A call stack, which many calls may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FramesNote {
+    /// A hash of flags and frames, by which calls name it.
+    pub id: u64,
+    /// [`stack_flag`].
+    pub flags: u64,
+}
+
+/// Facts about a call stack.
+pub mod stack_flag {
+    /// The frames do not reach the thread's first function.
+    pub const CUT: u64 = 1;
+}
+
+/// The words of a frame. A native frame is its return address, which is below bit 63. A frame of
+/// Python has two words: one with bit 63, and the id of its code.
+pub mod python_frame {
+    /// Set in the first word.
+    pub const MARK: u64 = 1 << 63;
+    /// The frames above it run in another native frame of the interpreter.
+    pub const LAST_OF_NATIVE: u64 = 1 << 62;
+    /// Bits of the offset of the instruction: from the start of the bytecode, in bytes.
+    pub const OFFSET: u64 = u32::MAX as u64;
+}
+
+/// A code object of Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PythonCodeNote {
+    /// By which frames name it.
+    pub id: u64,
+    /// The version of Python that made it: 0x030b for 3.11.
+    pub version: u32,
+    /// The first line of its source, from which the line table counts.
+    pub first_line: u32,
+}
+
+/// Begins a text or a table of a [`PythonCodeNote`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TextHead {
+    /// Bytes of each character: 1, 2 or 4. Characters are code points of Unicode.
+    pub width: u32,
+    /// Bytes in all.
+    pub length: u32,
 }
 
 /// Why host memory is not compared.

@@ -1,4 +1,4 @@
-//! Items of the chunks that hold a list: MAPS, SYMBOLS, INDEX, CALL_COUNTS.
+//! Items of the chunks that hold a list: MAPS, SYMBOLS, SOURCES, INDEX, CALL_COUNTS.
 
 use super::chunk::ChunkHead;
 use crate::codec::{Decode, DecodeError, Decoder, Encode};
@@ -39,6 +39,29 @@ pub struct Symbol {
     pub address: u64,
     /// For people, e.g. `main+0x2f in saxpy`.
     pub text: String,
+}
+
+/// A return address of a call stack, and the source of the call before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ResolvedAddress {
+    /// The address in the recorded process.
+    pub address: u64,
+    /// Path of the file that is mapped there; empty if none is.
+    pub module: String,
+    /// The function that holds the address, with those inlined there before it; the innermost
+    /// first.
+    pub frames: Vec<SourceFrame>,
+}
+
+/// A function in its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SourceFrame {
+    /// Demangled; empty if unknown.
+    pub function: String,
+    /// Its path as the compiler wrote it; empty if unknown.
+    pub file: String,
+    /// From 1; 0 if unknown.
+    pub line: u32,
 }
 
 /// The fields of a chunk head that the index repeats.

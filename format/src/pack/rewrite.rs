@@ -133,6 +133,15 @@ fn write_packed(
     if !symbols.is_empty() {
         write_table(&mut writer, chunk_kind::SYMBOLS, symbols)?;
     }
+    let stacks = trace.stack_records();
+    if !stacks.is_empty() {
+        let body = StoredBody::new(Cow::Owned(stacks));
+        writer.write(ChunkHead::new(chunk_kind::STACKS), &body, Vec::new())?;
+    }
+    let sources = trace.sources_by_address();
+    if !sources.is_empty() {
+        write_table(&mut writer, chunk_kind::SOURCES, sources)?;
+    }
     let calls = write_calls(trace, &mut writer, reduction, is_whole)?;
     let mut summary = write_blobs(trace, &mut writer, &calls.references)?;
     summary.payloads = calls.replaced.payloads;
@@ -245,6 +254,8 @@ fn kept_chunks(trace: &Trace) -> impl Iterator<Item = usize> {
         chunk_kind::META
         | chunk_kind::MAPS
         | chunk_kind::SYMBOLS
+        | chunk_kind::STACKS
+        | chunk_kind::SOURCES
         | chunk_kind::BLOB
         | chunk_kind::CALL_COUNTS
         | chunk_kind::INDEX

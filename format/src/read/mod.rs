@@ -16,6 +16,7 @@ mod scan;
 pub(crate) mod signature;
 pub(crate) mod snapshot;
 pub(crate) mod source;
+pub(crate) mod stack;
 pub(crate) mod trace;
 pub(crate) mod verify;
 pub(crate) mod walk;

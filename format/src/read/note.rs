@@ -27,6 +27,8 @@ pub enum Note<'a> {
     AddressSpace(Vec<(u64, u64)>),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
+    /// The id of the call's stack; [`crate::Trace::stack`] gives it.
+    Stack(u64),
     /// Snapshots of the call's enter part; [`crate::Call::snapshots`] gives them too.
     Snapshots(Snapshots<'a>),
     /// A note of a later version: kind and bytes.
@@ -73,6 +75,7 @@ impl<'a> Note<'a> {
                         .collect::<Option<_>>()?,
                 )
             }
+            note_kind::STACK => Note::Stack(u64::from_le_bytes(*bytes.first_chunk()?)),
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),

@@ -3,7 +3,7 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, CallCount,
-    ChunkHead, IndexEntry, Symbol, chunk_kind,
+    ChunkHead, IndexEntry, ResolvedAddress, Symbol, chunk_kind,
 };
 use crate::read::compress::{decompress, decompress_start};
 use crate::read::growth::ThreadBuffer;
@@ -117,7 +117,10 @@ impl Trace {
         let is_closed = head.flags & CHUNK_CLOSED != 0;
         let is_copy = head.flags & CHUNK_COPIED != 0;
         // Records and blobs count as far as they are written; tables only when complete.
-        let is_table = !matches!(head.kind, chunk_kind::CALLS | chunk_kind::BLOB);
+        let is_table = !matches!(
+            head.kind,
+            chunk_kind::CALLS | chunk_kind::BLOB | chunk_kind::STACKS
+        );
         let is_known = (chunk_kind::META..=chunk_kind::INDEX).contains(&head.kind);
         // Until a copy is closed, the buffer has its records.
         match is_closed {
@@ -237,6 +240,11 @@ impl Trace {
                 let symbols: Vec<Symbol> = self.decode_body(number)?;
                 let symbols = symbols.into_iter();
                 self.symbols.extend(symbols.map(|s| (s.address, s.text)));
+            }
+            chunk_kind::STACKS => self.stacks.add_chunk(number),
+            chunk_kind::SOURCES => {
+                let sources: Vec<ResolvedAddress> = self.decode_body(number)?;
+                self.name_addresses(sources);
             }
             chunk_kind::CALL_COUNTS => {
                 let counts: Vec<CallCount> = self.decode_body(number)?;

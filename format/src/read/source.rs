@@ -212,6 +212,8 @@ pub(crate) fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::THREAD_BUFFER => "a thread buffer",
         chunk_kind::CALL_COUNTS => "the table of call counts",
         chunk_kind::CONTROL => "the recorder's control chunk",
+        chunk_kind::STACKS => "a chunk of call stacks",
+        chunk_kind::SOURCES => "the table of sources",
         _ => "a chunk of a later version",
     }
 }

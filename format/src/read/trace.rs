@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{LazyLock, OnceLock};
 
-use crate::layout::{CallCount, ChunkHead, FileHead, IndexEntry, Mapping, chunk_kind};
+use crate::layout::{
+    CallCount, ChunkHead, FileHead, IndexEntry, Mapping, ResolvedAddress, chunk_kind,
+};
 use crate::read::error::{Damage, Error};
 use crate::read::growth::Growth;
 use crate::read::note::{Note, text};
 use crate::read::record::records;
 use crate::read::signature::{Signature, Signatures};
 use crate::read::source::Source;
+use crate::read::stack::StackChunks;
 
 /// A thread of the recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +75,9 @@ pub struct Trace {
     pub(crate) signatures: Signatures,
     pub(crate) mappings: Vec<Mapping>,
     pub(crate) symbols: HashMap<u64, String>,
+    pub(crate) stacks: StackChunks,
+    /// By address.
+    pub(crate) sources: HashMap<u64, ResolvedAddress>,
     /// Of a packed trace.
     pub(crate) index: Vec<IndexEntry>,
     /// Of a packed trace: of its chunks of calls, in their order.
@@ -144,6 +150,8 @@ impl Trace {
             signatures: Signatures::default(),
             mappings: Vec::new(),
             symbols: HashMap::new(),
+            stacks: StackChunks::default(),
+            sources: HashMap::new(),
             index: Vec::new(),
             counts: Vec::new(),
             damage,

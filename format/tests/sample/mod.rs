@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use cutape_format::layout::{
-    CHUNK_MAGIC, ChunkHead, ReadbackNote, field, note_kind, snapshot_flag,
+    CHUNK_MAGIC, ChunkHead, FramesNote, PythonCodeNote, ReadbackNote, field, note_kind,
+    python_frame, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -65,6 +66,50 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 pub(crate) fn short_sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
     fill(builder.short().leave_open());
+    builder
+}
+
+/// The sample with the call stacks of version 1.2: a native one, and one with frames of Python.
+pub(crate) fn stack_sample() -> TraceBuilder {
+    let mut builder = short_sample();
+    let native = FramesNote { id: 7, flags: 0 };
+    let python = FramesNote {
+        id: 8,
+        flags: stack_flag::CUT,
+    };
+    let code = PythonCodeNote {
+        id: 9,
+        version: 0x030b,
+        first_line: 40,
+    };
+    let mark = python_frame::MARK;
+    builder
+        .stack(native, &[0x40_0010, 0x40_0020])
+        .python_code(code, "/home/é/train.py", "step", &[0x80, 0])
+        .stack(
+            python,
+            &[
+                mark | python_frame::LAST_OF_NATIVE | 6,
+                9,
+                mark | 8,
+                9,
+                0x40_0030,
+            ],
+        )
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[1],
+            ..NewCall::default()
+        })
+        .stack_note(0, 7)
+        .leave(0, 0, &[])
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[2],
+            ..NewCall::default()
+        })
+        .stack_note(0, 8)
+        .leave(0, 1, &[]);
     builder
 }
 
