@@ -147,6 +147,13 @@ const MISUSE: &str = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuLinkCreate_v2 stateOut
     cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n";
 
 #[test]
+fn a_finding_says_how_much_of_a_freed_cubin_changed() {
+    let found = findings(&MISUSE.replace("image@0x30000:CUBIN", "image@0x30000:CUBIN_FREED"));
+    let said = "2 of the ";
+    assert!(found[0].message.contains(said), "{}", found[0].message);
+}
+
+#[test]
 fn a_finding_explains_itself() {
     let found = findings(MISUSE);
     let [finding] = found.as_slice() else {

@@ -15,6 +15,9 @@ use crate::state::{State, image_snapshot, numbers64, options_of, source_bytes};
 
 /// Fewer common bytes than these do not show that two images are the same.
 const LEAST_COMMON: usize = 64;
+/// A heap writes no more words than these into a free block that it has not given out again: the
+/// links of two lists and the size at both ends.
+const MOST_HEAP_WORDS: usize = 6;
 
 /// Rules about the calls that work on a link state.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -230,7 +233,9 @@ fn dead_cubin(check: &Check<'_, '_>) -> Option<Draft> {
     if address == 0 || (cubins.iter().filter(inside)).any(|cubin| cubin.freed.is_none()) {
         return None;
     }
-    let cubin = cubins.iter().rev().find(inside)?;
+    // Elsewhere in the block no image begins: what does is something that the program put there.
+    let mut dead = cubins.iter().rev();
+    let cubin = dead.find(|cubin| cubin.address == address)?;
     let freed = cubin.freed?;
     let snapshot = image_snapshot(check.plan, check.call);
     let then = source_bytes(&cubin.source, check.context);
@@ -238,40 +243,105 @@ fn dead_cubin(check: &Check<'_, '_>) -> Option<Draft> {
     let is_last = || cubins.last().is_some_and(|last| std::ptr::eq(last, cubin));
     let state = match (then.as_deref(), now.as_deref()) {
         _ if snapshot.is_some_and(|snapshot| snapshot.bytes == Bytes::Unreadable) => {
-            "The memory was no longer readable."
+            "The memory was no longer readable.".to_owned()
         }
-        (Some(then), Some(now)) if same_image(then, now) => {
-            if copied_from_newer(check, cubin, freed, then) {
-                return None;
-            }
-            "The bytes there were still those of the cubin."
+        (Some(then), Some(now)) if cutape_image::kind(now) != ImageKind::Unknown => {
+            remains(check, cubin, freed, then, now)?
         }
-        (_, Some(now)) if cutape_image::kind(now) == ImageKind::Unknown => {
+        // An unknown kind that the driver accepts belongs to a newer toolkit than ours.
+        (_, Some(now)) if cutape_image::kind(now) == ImageKind::Unknown && check.went_wrong() => {
             "The bytes there were no longer those of the cubin: the heap had reused the block."
+                .to_owned()
         }
-        // A whole image of other content, in a block that the heap has given out again, is correct.
-        (Some(_), Some(_)) => return None,
-        // Without the bytes, only the address of the last link's cubin is certain enough.
-        _ if address == cubin.address && is_last() => "The bytes there are not in the trace.",
+        // Without the bytes, only the last link's cubin is certain enough.
+        _ if is_last() => "The bytes there are not in the trace.".to_owned(),
         _ => return None,
     };
-    Some(cubin_draft(check, cubin, freed, address, state))
+    Some(cubin_draft(check, cubin, freed, address, &state))
 }
 
-/// Whether the bytes of a load are those of a cubin (a load reads no further than the image's own
-/// length).
-fn same_image(cubin: &[u8], image: &[u8]) -> bool {
-    let common = cubin.len().min(image.len());
-    common >= LEAST_COMMON.min(cubin.len()) && cubin[..common] == image[..common]
+/// What is left of a freed cubin where an image is loaded; `None` if the image is another one, which
+/// the program put into a block that the heap had given out again.
+fn remains(
+    check: &Check<'_, '_>,
+    cubin: &Cubin,
+    freed: Site,
+    then: &[u8],
+    now: &[u8],
+) -> Option<String> {
+    // A load reads no further than the image's own length.
+    let common = then.len().min(now.len());
+    if common < LEAST_COMMON.min(then.len()) || is_copy_of_other(check, cubin, freed, now) {
+        return None;
+    }
+    let difference = Difference::of(&then[..common], &now[..common], cubin.address);
+    let changed = difference.bytes;
+    if changed == 0 {
+        return Some("The bytes there were still those of the cubin.".to_owned());
+    }
+    // The driver rejects an image that the heap has damaged further.
+    let is_damaged = check.went_wrong() && changed <= common / 2;
+    (difference.is_by_heap || is_damaged).then(|| {
+        format!(
+            "{changed} of the {common} bytes there had changed since the link: the heap writes \
+             into blocks that are free."
+        )
+    })
 }
 
-/// True if an equal cubin was linked after this one was freed: the load may be of a copy of that
-/// one, in a block that the heap has given out again.
-fn copied_from_newer(check: &Check<'_, '_>, cubin: &Cubin, freed: Site, bytes: &[u8]) -> bool {
+/// How a freed block differs from what it held.
+struct Difference {
+    /// How many bytes differ.
+    bytes: usize,
+    /// They are few words, each with a value that a heap keeps in a free block.
+    is_by_heap: bool,
+}
+
+impl Difference {
+    fn of(then: &[u8], now: &[u8], address: u64) -> Self {
+        // Words of the heap are aligned, the block need not be.
+        let first = (address.wrapping_neg() % 8) as usize;
+        let head = first.min(then.len());
+        let words = || then[head..].chunks(8).zip(now[head..].chunks(8));
+        let mut changed = words().filter(|(then, now)| then != now).map(|pair| pair.1);
+        let is_few = words().filter(|(then, now)| then != now).count() <= MOST_HEAP_WORDS;
+        let differing = then.iter().zip(now).filter(|(then, now)| then != now);
+        Self {
+            bytes: differing.count(),
+            is_by_heap: is_few
+                && then[..head] == now[..head]
+                && changed.all(|word| is_heap_word(word, address)),
+        }
+    }
+}
+
+/// Whether a word may be a link of a heap's list of free blocks or the size of a free block, as
+/// glibc's malloc writes them.
+fn is_heap_word(word: &[u8], block: u64) -> bool {
+    let mut bytes = [0; 8];
+    bytes[..word.len()].copy_from_slice(word);
+    let value = u64::from_le_bytes(bytes);
+    let is_near = (value ^ block) >> 36 == 0;
+    let is_in_library = (0x7000_0000_0000..0x8000_0000_0000).contains(&value);
+    let is_size = value < 1 << 32 && value & 8 == 0 && value > 7;
+    is_size || (value % 8 == 0 && (is_near || is_in_library))
+}
+
+/// True if the image may be a copy of another link's cubin, in a block that the heap has given out
+/// again: of one with these bytes, or of a newer one whose bytes are not known.
+fn is_copy_of_other(check: &Check<'_, '_>, cubin: &Cubin, freed: Site, now: &[u8]) -> bool {
     check.state.cubins.iter().any(|other| {
-        other.completed.index > freed.index
-            && other.size == cubin.size
-            && source_bytes(&other.source, check.context).is_none_or(|theirs| *theirs == *bytes)
+        let is_newer = other.completed.index > freed.index;
+        match source_bytes(&other.source, check.context) {
+            Some(theirs) => {
+                let is_twin = || {
+                    let own = source_bytes(&cubin.source, check.context);
+                    own.is_some_and(|own| own == theirs)
+                };
+                !std::ptr::eq(other, cubin) && theirs.starts_with(now) && (is_newer || !is_twin())
+            }
+            None => is_newer && other.size == cubin.size,
+        }
     })
 }
 
@@ -283,10 +353,6 @@ fn cubin_draft(
     state: &str,
 ) -> Draft {
     let label = check.label(cubin.link);
-    let place = match address - cubin.address {
-        0 => String::new(),
-        offset => format!(", {offset} bytes into it"),
-    };
     let answer = match check.call.result() {
         Some(0) => "The driver returned CUDA_SUCCESS because the freed block had not been reused \
                     yet."
@@ -302,7 +368,7 @@ fn cubin_draft(
     };
     let message = format!(
         "{} gets {address:#x} as its image. That is the cubin of {} bytes that {} \
-         returned{place}. The cubin belongs to {label}, which {} destroyed {when}, so the load \
+         returned. The cubin belongs to {label}, which {} destroyed {when}, so the load \
          reads freed memory. {state} {answer}",
         check.function(),
         cubin.size,

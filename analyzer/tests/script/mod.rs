@@ -76,6 +76,33 @@ fn image(name: &str) -> Vec<u8> {
             bytes[..32].fill(0x5a);
             bytes
         }
+        // As the heap leaves it: the size of the free block in its last word.
+        "CUBIN_FREED" => {
+            let mut bytes = cubin(90, false);
+            let end = bytes.len() / 8 * 8;
+            bytes[end - 8..end].copy_from_slice(&0x1530u64.to_le_bytes());
+            bytes
+        }
+        // Another cubin that differs in one instruction.
+        "CUBIN_OTHER" => {
+            let mut bytes = cubin(90, false);
+            let at = bytes.len() / 16 * 8;
+            bytes[at..at + 8].copy_from_slice(&0x000f_e200_0000_0f00u64.to_le_bytes());
+            bytes
+        }
+        // Damaged by the heap in a quarter of its bytes.
+        "CUBIN_DAMAGED" => {
+            let mut bytes = cubin(90, false);
+            let at = bytes.len() / 16 * 8;
+            let length = bytes.len() / 4;
+            bytes[at..at + length].fill(0x5a);
+            bytes
+        }
+        // The container is at 0x9000.
+        "WRAPPER" => [0x4662_43b1, 1, 0x9000, 0, 0, 0]
+            .iter()
+            .flat_map(|word: &u32| word.to_le_bytes())
+            .collect(),
         "BITCODE" => b"BC\xc0\xde\0\0\0\0\0\0\0\0".to_vec(),
         "NOTHING" => Vec::new(),
         other => panic!("no image {other}"),

@@ -78,6 +78,41 @@ pub(crate) const LINKS: &[Row] = &[
          cuModuleLoadData module:=0x100 image@0x30000:OVERWRITTEN -> 200",
         &[],
     ),
+    // The heap has written into the free block, as free itself does.
+    (
+        "link-cubin-after-destroy",
+        LINK,
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+         cuLinkDestroy state=0x600\n \
+         cuModuleLoadData module:=0x100 image@0x30000:CUBIN_FREED",
+        &[
+            // Another cubin in a block that the heap has given out again.
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
+             cuModuleLoadData module:=0x100 image@0x30000:CUBIN_OTHER",
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
+             cuModuleLoadData module:=0x100 image@0x30000:CUBIN_DAMAGED",
+            // The copy of a newer cubin, which happens to differ as if the heap had written.
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n cuLinkCreate_v2 stateOut:=0x601\n\
+             cuLinkComplete state=0x601 cubinOut:=0x38000 cubinOut/7:CUBIN_FREED sizeOut:=4000\n \
+             cuLinkDestroy state=0x601\n\
+             cuModuleLoadData module:=0x100 image@0x30000:CUBIN_FREED",
+            // A copy elsewhere in the block: what is there begins behind an object's header.
+            "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+             cuLinkDestroy state=0x600\n \
+             cuModuleLoadData module:=0x100 image@0x30020:CUBIN",
+        ],
+    ),
+    (
+        "link-cubin-after-destroy",
+        LINK,
+        "cuLinkComplete state=0x600 cubinOut:=0x30000 cubinOut/7:CUBIN sizeOut:=4000\n\
+         cuLinkDestroy state=0x600\n \
+         cuModuleLoadData module:=0x100 image@0x30000:CUBIN_DAMAGED -> 200",
+        &[],
+    ),
     (
         "link-cubin-after-destroy",
         LINK,

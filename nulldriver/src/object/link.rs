@@ -1,8 +1,8 @@
 //! Pending and completed links.
 //!
 //! The image that `cuLinkComplete` returns belongs to the link state. After `cuLinkDestroy` its
-//! bytes stay unchanged until many more links are destroyed, because the real driver still loads
-//! such an image (SUCCESS) as long as the heap block is not reused.
+//! bytes stay, but for a word near their end, until many more links are destroyed: the real driver
+//! still loads such an image (SUCCESS) as long as the heap block is not reused.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -154,9 +154,21 @@ impl Quarantine {
     pub(crate) fn add(&mut self, handle: u64, image: Option<Box<[u8]>>) {
         const MAX_IMAGES: usize = 256;
         self.destroyed.insert(handle);
-        self.images.extend(image);
+        self.images.extend(image.map(freed));
         while self.images.len() > MAX_IMAGES {
             self.images.pop_front();
         }
     }
+}
+
+/// The bytes as the heap's free leaves them: the size of the block in its last word. On driver
+/// 580.159.04 (H200, 2026-11-22) 2 bytes of 5,408 changed there, and the image still loaded.
+fn freed(mut image: Box<[u8]>) -> Box<[u8]> {
+    const HEADER: usize = 16;
+    let size = image.len().next_multiple_of(16) + HEADER;
+    let end = image.len() - image.len() % 8;
+    if let Some(word) = image[..end].last_chunk_mut() {
+        *word = size.to_le_bytes();
+    }
+    image
 }
