@@ -104,7 +104,9 @@ pub enum Place<'a, V> {
 pub struct Memory<V> {
     live: IntervalMap<V>,
     freed: IntervalMap<V>,
-    /// How many freed ranges are remembered.
+    /// What graphs allocate at each of their launches.
+    graphs: IntervalMap<()>,
+    /// How many freed ranges, and how many ranges of graphs, are remembered.
     limit: usize,
 }
 
@@ -114,6 +116,7 @@ impl<V> Memory<V> {
         Self {
             live: IntervalMap::default(),
             freed: IntervalMap::default(),
+            graphs: IntervalMap::default(),
             limit,
         }
     }
@@ -144,6 +147,27 @@ impl<V> Memory<V> {
         if !self.freed.is_empty() {
             self.freed.remove_overlapping(start, length);
         }
+    }
+
+    /// A graph allocates these bytes whenever it is launched, so no free is their last.
+    pub fn belongs_to_graph(&mut self, start: u64, length: u64) {
+        self.forget_freed(start, length);
+        let (mut first, mut end) = (start, end_of(start, length));
+        for (range, ()) in self.graphs.remove_overlapping(start, length) {
+            (first, end) = (first.min(range.start), end.max(range.end));
+        }
+        // Too many are joined to one: what is uncertain counts as a graph's.
+        if self.graphs.len() >= self.limit {
+            for (range, ()) in self.graphs.remove_overlapping(0, u64::MAX) {
+                (first, end) = (first.min(range.start), end.max(range.end));
+            }
+        }
+        self.graphs.insert(first, end - first, ());
+    }
+
+    /// Whether a graph allocates at that address when it is launched.
+    pub fn is_of_graph(&self, address: u64) -> bool {
+        !self.graphs.is_empty() && self.graphs.find(address).is_some()
     }
 
     /// The live ranges.
@@ -209,6 +233,20 @@ mod tests {
         }
         assert_eq!(map.remove_overlapping(0x1080, 0x81).len(), 2);
         assert_eq!(map.len(), 1);
+    }
+
+    #[test]
+    fn memory_of_graphs_is_bounded() {
+        let mut memory = Memory::<()>::new(2);
+        for (start, length) in [(0x1000, 0x100), (0x10ff, 0x101), (0x3000, 0x100)] {
+            memory.belongs_to_graph(start, length);
+        }
+        for (address, is_of_graph) in [(0x1000, true), (0x11ff, true), (0x2000, false)] {
+            assert_eq!(memory.is_of_graph(address), is_of_graph, "{address:#x}");
+        }
+        memory.belongs_to_graph(0x5000, 1);
+        assert!(memory.is_of_graph(0x2000) && !memory.is_of_graph(0x5001));
+        assert_eq!(memory.graphs.len(), 1);
     }
 
     #[test]

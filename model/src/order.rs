@@ -198,6 +198,11 @@ impl Order {
         self.contexts.entry(context).or_default().blocking = self.number;
     }
 
+    /// True while a stream capture is in progress.
+    pub fn is_capturing(&self) -> bool {
+        self.captures > 0
+    }
+
     /// A stream capture began.
     pub fn capture_began(&mut self) {
         self.captures += 1;

@@ -385,6 +385,9 @@ impl<X> State<X> {
                     ..NewObject::of(kind, handle, Origin::Created, effects.site(call), call)
                 };
                 let pending = PendingObject::of(new, effects, call, data);
+                if of_pool && self.order.is_capturing() {
+                    self.memory.belongs_to_graph(handle, pending.size);
+                }
                 // With several threads the handle may still be another object's when this call is
                 // entered. A context becomes current in this thread at once.
                 if kind == Kind::Context || self.streams.len() <= 1 {
@@ -412,6 +415,11 @@ impl<X> State<X> {
                     self.got(effects, call, (kind, handle));
                 }
             }
+            // A node of the graph that is being captured, or memory that lives again after the next
+            // launch of its graph.
+            Effect::Destroy(Kind::Memory)
+                if self.memory.is_of_graph(call.argument(position))
+                    || (effects.function.stream.is_some() && self.order.is_capturing()) => {}
             Effect::Destroy(kind) => {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));

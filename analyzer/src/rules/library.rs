@@ -10,7 +10,7 @@ use crate::context::bytes_of;
 use crate::plan::Step;
 use crate::state::data::{Data, Own};
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
-use crate::state::{image_snapshot, source_bytes};
+use crate::state::{image_places, image_snapshot, source_bytes};
 
 /// A launch of a library's function, or with a library's variable.
 pub(super) fn launched(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -30,21 +30,23 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let title = "promise to preserve an image that is a file";
         drafts.push(check.draft(rules::LIBRARY_PRESERVED_IMAGE_FREED, title, what));
     }
-    let Some(position) = check.plan.image else {
-        return;
-    };
-    let address = check.call.argument(position);
+    let places = image_places(check.plan, check.call);
     let snapshot = image_snapshot(check.plan, check.call);
     let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
-    let Some(now) = bytes else { return };
+    let Some(now) = bytes.filter(|_| !places.is_empty()) else {
+        return;
+    };
     for &library in &check.state.preserving {
-        if let Some(data) = check.state.image_data(library)
-            && address == data.address
-            && address != 0
+        let Some(data) = check.state.image_data(library) else {
+            continue;
+        };
+        let mut theirs = data.places.iter();
+        let same = theirs.find(|theirs| places.iter().any(|place| place.0 == theirs.0));
+        if let Some(&place) = same
             && source_bytes(&data.source, check.context).is_some_and(|then| then != now)
         {
             let why = format!("{} loads other bytes from there", check.function());
-            drafts.push(image_gone(check, library, &why));
+            drafts.push(image_gone(check, library, place, &why));
             return;
         }
     }
@@ -54,20 +56,25 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 pub(super) fn image_overwritten(check: &Check<'_, '_>) -> Option<Draft> {
     check.state.preserving.iter().find_map(|&library| {
         let data = check.state.image_data(library)?;
-        let range = data.address..data.address.saturating_add(data.length);
-        let mut written = check.plan.written.iter().filter(|_| data.address != 0);
-        let &hit = written.find(|&&position| range.contains(&check.call.argument(position)))?;
-        let name = check.parameter(hit);
-        let why = format!("{} writes its `{name}` into it", check.function());
-        Some(image_gone(check, library, &why))
+        data.places.iter().find_map(|&(start, length)| {
+            let range = start..start.saturating_add(length);
+            let mut written = check.plan.written.iter();
+            let &hit = written.find(|&&position| range.contains(&check.call.argument(position)))?;
+            let name = check.parameter(hit);
+            let why = format!("{} writes its `{name}` into it", check.function());
+            Some(image_gone(check, library, (start, length), &why))
+        })
     })
 }
 
-fn image_gone(check: &Check<'_, '_>, library: ObjectId, why: &str) -> Draft {
-    let data = check.state.image_data(library);
-    let (address, length) = data.map_or((0, 0), |data| (data.address, data.length));
+fn image_gone(
+    check: &Check<'_, '_>,
+    library: ObjectId,
+    (address, length): (u64, u64),
+    why: &str,
+) -> Draft {
     let message = format!(
-        "{} loaded {} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, {length} bytes at \
+        "{} loaded {} with CU_LIBRARY_BINARY_IS_PRESERVED: its image, with {length} bytes at \
          {address:#x}, must stay until the library is unloaded. {why}, so the program has reused \
          the memory.",
         created_at(check.state, library),

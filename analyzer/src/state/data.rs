@@ -53,9 +53,9 @@ impl ImageBytes {
 #[derive(Debug)]
 pub(crate) struct ImageData {
     pub(crate) source: ImageBytes,
-    /// Address and length in the program's memory.
-    pub(crate) address: u64,
-    pub(crate) length: u64,
+    /// Addresses and lengths in the program's memory: what the call was given, and the container
+    /// behind a wrapper.
+    pub(crate) places: Vec<(u64, u64)>,
     /// Loaded with CU_LIBRARY_BINARY_IS_PRESERVED.
     pub(crate) preserved: bool,
     pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
@@ -69,8 +69,7 @@ impl Default for ImageData {
     fn default() -> Self {
         Self {
             source: ImageBytes::Unknown,
-            address: 0,
-            length: 0,
+            places: Vec::new(),
             preserved: false,
             parsed: OnceLock::new(),
             count: None,

@@ -12,8 +12,8 @@ use crate::plan::Plan;
 const ALLOCATION: u64 = 10;
 
 impl State {
-    /// Forgets freed memory at the addresses of a node's allocation. The allocation is no object:
-    /// launches of the graph create and free it, and they name no address.
+    /// Notes the addresses of a node's allocation. The allocation is no object: launches of the
+    /// graph create and free it, and they name no address.
     pub(super) fn graph_memory(
         &mut self,
         plan: &Plan,
@@ -36,7 +36,7 @@ impl State {
             Some(_) => None,
         };
         if let Some((address, size)) = found {
-            self.model.memory.forget_freed(address, size);
+            self.model.memory.belongs_to_graph(address, size);
         }
     }
 }

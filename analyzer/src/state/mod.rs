@@ -278,3 +278,22 @@ pub(crate) fn image_snapshot<'a>(plan: &Plan, call: &Call<'a>) -> Option<Snapsho
     }
     call.snapshot(plan.file?, field::FILE)
 }
+
+/// Where the image that a call passes lies in the program's memory: address and length of what the
+/// pointer leads to, and of the container, if that is a wrapper.
+pub(crate) fn image_places(plan: &Plan, call: &Call<'_>) -> Vec<(u64, u64)> {
+    let Some(position) = plan.image else {
+        return Vec::new();
+    };
+    let mut places = Vec::new();
+    let length = |snapshot: Snapshot<'_>| snapshot.bytes.length().filter(|&length| length > 0);
+    let direct = call.snapshot(position, field::POINTEE);
+    if let Some(length) = direct.and_then(length) {
+        places.push((call.argument(position), length));
+    }
+    let header = direct.and_then(|direct| cutape_image::wrapper_data(direct.bytes.inline()?));
+    let container = call.snapshot(position, field::FATBIN).and_then(length);
+    places.extend(header.map(|header| header.data).zip(container));
+    places.retain(|place| place.0 != 0);
+    places
+}

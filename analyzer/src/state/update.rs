@@ -10,7 +10,7 @@ use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
-    image_snapshot, numbers64, options_of,
+    image_places, image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
 use crate::plan::{Plan, Step};
@@ -358,12 +358,9 @@ fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
 fn image_data(plan: &Plan, call: &Call<'_>) -> ImageData {
     let mut data = ImageData::default();
     if let Some(snapshot) = image_snapshot(plan, call) {
-        data.length = snapshot.bytes.length().unwrap_or(0);
         data.source = ImageBytes::of(snapshot.bytes);
     }
-    if let Some(position) = plan.image {
-        data.address = call.argument(position);
-    }
+    data.places = image_places(plan, call);
     data.preserved = plan.image.is_some()
         && library_option(plan, call, BINARY_IS_PRESERVED).is_some_and(|value| value != 0);
     data

@@ -53,6 +53,38 @@ pub(crate) const LIBRARIES: &[Row] = &[
          cuModuleLoadData module:=0x100 image@0x5100:PTX_OTHER",
         &[],
     ),
+    // A wrapper of 24 bytes, and the container that it points at, elsewhere.
+    (
+        "library-preserved-image-freed",
+        LIBRARY,
+        "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+         cuMemAlloc_v2 dptr@0x5110:=0x10000 bytesize=64",
+        &[
+            // The program's variables lie right behind the wrapper.
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+             cuMemAlloc_v2 dptr@0x5118:=0x10000 bytesize=64",
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+             cuLibraryUnload library=0x701\n \
+             cuMemAlloc_v2 dptr@0x9010:=0x10000 bytesize=64",
+        ],
+    ),
+    (
+        "library-preserved-image-freed",
+        LIBRARY,
+        "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+         cuMemAlloc_v2 dptr@0x9010:=0x10000 bytesize=64",
+        &[],
+    ),
+    (
+        "library-preserved-image-freed",
+        LIBRARY,
+        "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+         cuLibraryLoadData library:=0x702 code@0x5200:WRAPPER code/9:PTX_OTHER libopts=1:1",
+        &[
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9:PTX libopts=1:1\n\
+             cuLibraryLoadData library:=0x702 code@0x5200:WRAPPER code/9:PTX libopts=1:1",
+        ],
+    ),
     (
         "library-kernel-as-function",
         LIBRARY,
@@ -112,7 +144,38 @@ pub(crate) const OTHERS: &[Row] = &[
         &[
             "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=16\n\
              cuMemFree_v2 dptr=0x10000",
+            // Each launch of a graph allocates its memory again: captured ...
+            "cuStreamBeginCapture_v2 hStream=0x300 mode=2\n\
+             cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x800\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0x810 hGraph=0x800\n\
+             cuGraphLaunch hGraph=0x810 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300\n\
+             cuGraphLaunch hGraph=0x810 hStream=0x300\n\
+             cuMemsetD8Async dstDevice=0x302000000 N=64 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300",
+            // ... or built, at the address of memory of the pool that was freed.
+            "cuGraphAddMemAllocNode nodeParams:=[0,0,0,0,0,0,0,0,0,0,0,0,0,4096,0x302000000]\n\
+             cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300\n\
+             cuGraphLaunch hGraph=0x810 hStream=0x300\n\
+             cuMemsetD8Async dstDevice=0x302000000 N=64 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300",
+            // A captured free has not run yet.
+            "cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\
+             cuStreamBeginCapture_v2 hStream=0x300 mode=2\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x800\n\
+             cuMemFreeAsync dptr=0x302000000 hStream=0x300",
         ],
+    ),
+    (
+        "memory-double-free",
+        START,
+        "cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\
+         cuMemFreeAsync dptr=0x302000000 hStream=0x300\n\
+         cuMemFreeAsync dptr=0x302000000 hStream=0x300 -> 1",
+        &[],
     ),
     (
         "memory-use-after-free-operand",
