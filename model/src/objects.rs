@@ -468,6 +468,18 @@ impl<D> Objects<D> {
         (ticks >= object.created_ticks || object.superseded.is_none()).then_some(id)
     }
 
+    /// Takes back the last of several calls that returned the same live handle; false if there was
+    /// only one.
+    pub(crate) fn close_last_opening(&mut self, id: ObjectId) -> bool {
+        let earlier = self.get(id).and_then(|object| object.superseded);
+        let Some(earlier) = earlier else { return false };
+        let first = self.get(earlier).and_then(|object| object.superseded);
+        if let Some(object) = self.get_mut(id) {
+            object.superseded = first;
+        }
+        true
+    }
+
     /// Ends an object and all that belongs to it. Returns every object that ended, itself first.
     pub fn end(&mut self, id: ObjectId, site: Site) -> Vec<ObjectId> {
         if self.get(id).is_none_or(|object| object.end.is_some()) {

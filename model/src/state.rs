@@ -423,7 +423,11 @@ impl<X> State<X> {
             Effect::Destroy(kind) => {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));
-                if let Some(id) = meant {
+                // Memory of another process may be opened several times.
+                let is_shared = kind == Kind::Memory && effects.function.family == Family::Plain;
+                if let Some(id) = meant
+                    && !(is_shared && self.objects.close_last_opening(id))
+                {
                     let ended = self.objects.end(id, effects.site(call));
                     self.ended(ended);
                 }
@@ -435,13 +439,21 @@ impl<X> State<X> {
     pub fn parent(&self, effects: &Effects, call: &Call<'_>, parent: Parent) -> Option<ObjectId> {
         match parent {
             Parent::None => None,
-            Parent::CurrentContext => self.contexts.current(call.thread).object,
+            Parent::CurrentContext => self.current_owner(call.thread),
             Parent::Param(position) => {
                 let position = usize::from(position);
                 let kind = effects.kind_at(position)?;
                 self.objects.live(kind, call.argument(position))
             }
         }
+    }
+
+    /// The thread's current context, unless it is a green one: what is created there belongs to
+    /// the primary context and outlives it.
+    fn current_owner(&self, thread: u32) -> Option<ObjectId> {
+        let context = self.contexts.current(thread).object?;
+        let is_green = self.objects.get(context)?.parent.is_some();
+        (!is_green).then_some(context)
     }
 
     /// The context that a child of `parent` lives in.
@@ -451,7 +463,7 @@ impl<X> State<X> {
         match object.kind {
             Kind::Context => Some(parent),
             // Instances of a library's code and variables belong to the context that is current.
-            Kind::Library | Kind::Kernel => self.contexts.current(thread).object,
+            Kind::Library | Kind::Kernel => self.current_owner(thread),
             _ => object.context,
         }
     }

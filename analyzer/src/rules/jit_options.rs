@@ -10,6 +10,9 @@ use crate::state::data::Options;
 use crate::state::options::*;
 use crate::state::{numbers64, options_of};
 
+/// No option has a larger number; few addresses have so small a lower half.
+const LARGEST_NUMBER: u64 = 1 << 24;
+
 /// Rules about the option arrays of loads and links.
 pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(shape) = check.plan.options else {
@@ -200,8 +203,9 @@ fn by_address(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
     let table = check.context.signatures().enumeration("CUjit_option")?;
     let mut values = options.numbers.iter().zip(&options.values);
     let (&option, &value) = values.find(|&(&option, value)| {
-        // A sign-extended negative int, or a slot of which only half was set, is no address.
-        let is_address = (1 << 32..1 << 47).contains(value);
+        // A sign-extended negative int is no address, nor is a slot of which only the lower half was
+        // set: that half is a small number, whatever the upper one holds.
+        let is_address = (1 << 32..1 << 47).contains(value) && value & 0xffff_ffff > LARGEST_NUMBER;
         is_address && is_number(option) && table.name_of(i64::from(option)).is_some()
     })?;
     let message = format!(

@@ -189,8 +189,9 @@ fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
         let live = objects.live(Kind::Stream, stream);
         live.and_then(|id| check.object(id)?.context)
     };
-    let target = target?;
-    let home = |id| check.object(id)?.context.filter(|&home| home != target);
+    let target = target.filter(|&target| check.owns_content(target))?;
+    let other = |&home: &ObjectId| home != target && check.owns_content(home);
+    let home = |id| check.object(id)?.context.filter(other);
     if let Some((function, _)) = function_and_kernel(check)
         && let Some(home) = home(function)
     {
@@ -263,7 +264,13 @@ pub(super) fn peer_copy(check: &Check<'_, '_>) -> Option<Draft> {
         let id = check.state.memory_at(check.argument(address)?)?;
         let target = (check.state.objects).live(Kind::Context, check.argument(context)?)?;
         let object = check.object(id)?;
-        let home = object.context.filter(|&home| home != target)?;
+        let is_own = |context| check.owns_content(context);
+        let home = object
+            .context
+            .filter(|&home| home != target && is_own(home))?;
+        if !is_own(target) {
+            return None;
+        }
         (object.kind == Kind::Global)
             .then(|| elsewhere(check, id, home, target, "is copied as if it were"))
     })

@@ -6,6 +6,7 @@ use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
 use cutape_registry::{ContextOp, Family, Kind, LaunchOp, rules};
 
 use super::{Check, Draft, at, code};
+use crate::finding::Severity;
 use crate::plan::Step;
 
 /// Looks at every handle that the call gets.
@@ -196,7 +197,7 @@ fn name(check: &Check<'_, '_>, position: usize) -> Option<Draft> {
         at(end.site),
         check.label(root),
         if same {
-            "The text was still there."
+            "The text was still there, unless the program has copied it to that address since."
         } else if readable {
             "The memory had been freed and overwritten."
         } else {
@@ -205,15 +206,16 @@ fn name(check: &Check<'_, '_>, position: usize) -> Option<Draft> {
         check.answer(),
     );
     let title = "name of a function used after the end of its module";
-    Some(
-        Draft::new(rules::MODULE_FUNCTION_NAME_AFTER_UNLOAD, title, message)
-            .object(known.owner)
-            .object(root)
-            .chain(vec![
-                label,
-                format!("its name at {address:#x} ({})", at(known.site)),
-                format!("{} ended by {}", check.label(root), at(end.site)),
-                format!("the name passed to {}", at(check.site)),
-            ]),
-    )
+    let draft = Draft::new(rules::MODULE_FUNCTION_NAME_AFTER_UNLOAD, title, message);
+    // The heap may have given the freed block to the program's own copy of the text.
+    let draft = match same {
+        true => draft.severity(Severity::Advice),
+        false => draft,
+    };
+    Some(draft.object(known.owner).object(root).chain(vec![
+        label,
+        format!("its name at {address:#x} ({})", at(known.site)),
+        format!("{} ended by {}", check.label(root), at(end.site)),
+        format!("the name passed to {}", at(check.site)),
+    ]))
 }

@@ -155,6 +155,13 @@ impl Check<'_, '_> {
         self.state.contexts.current(self.call.thread).handle == 0
     }
 
+    /// False for a context that may share code and memory with another: a green context has those
+    /// of the primary context, and of a context whose creation was not seen nothing is known.
+    pub(crate) fn owns_content(&self, context: ObjectId) -> bool {
+        self.object(context)
+            .is_some_and(|object| object.parent.is_none() && object.origin != Origin::FirstSeen)
+    }
+
     /// The bytes of a launch's parameters.
     pub(crate) fn launch_parameters(&self) -> Option<&[u8]> {
         let mut positions = self.plan.launch_parameters.into_iter().flatten();

@@ -58,7 +58,12 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
     let home = check.object(id)?.context?;
     let current = check.state.contexts.current(check.call.thread);
-    if current.object == Some(home) || (current.object.is_none() && current.handle != 0) {
+    let is_own = |context| check.owns_content(context);
+    if current.object == Some(home)
+        || (current.object.is_none() && current.handle != 0)
+        || !is_own(home)
+        || !current.object.is_none_or(is_own)
+    {
         return None;
     }
     let context = current.object.map(|context| check.label(context));
@@ -184,8 +189,8 @@ pub(super) fn undefined_handle(check: &Check<'_, '_>) -> Option<Draft> {
         }
         let handle = check.call.argument(position);
         let known = check.state.objects.resolve(kind, handle) != Lookup::Unknown;
-        // An unknown value other than zero may be right, unless the driver rejects it.
-        if handle != 0 && (known || !check.went_wrong()) {
+        // An unknown value may be right, unless the driver rejects it.
+        if (handle != 0 && known) || !check.went_wrong() {
             continue;
         }
         let matches = |failure: &&Failure| {

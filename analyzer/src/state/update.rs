@@ -118,8 +118,16 @@ impl State {
         let object = self.objects.get(id)?;
         let image = self.image_data(object.parent?)?.parsed.get()?.as_ref()?;
         let name = object.name.as_deref()?;
-        let mut contents = image.entries.iter().filter_map(|e| e.content.as_ref().ok());
-        contents.find_map(|content| Some(content.global(name)?.size))
+        // The trace does not say which entry the driver chose, and code for another architecture
+        // may have a variable of another size.
+        let sizes = image.entries.iter().map(|entry| {
+            let content = entry.content.as_ref().ok()?;
+            Some(content.global(name)?.size)
+        });
+        let sizes: Option<Vec<u64>> = sizes.collect();
+        let sizes = sizes?;
+        let &size = sizes.first()?;
+        sizes.iter().all(|&other| other == size).then_some(size)
     }
 
     /// Marks the cubins of an ended link state as freed.

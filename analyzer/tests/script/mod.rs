@@ -98,6 +98,37 @@ fn image(name: &str) -> Vec<u8> {
             bytes[at..at + length].fill(0x5a);
             bytes
         }
+        // Code for two architectures, with a variable "g" of two sizes.
+        "FATBIN_TWO_SIZES" => {
+            use cutape_image::build::{FatbinEntry, GlobalSpec, Packing, fatbin};
+            let target =
+                |number| cutape_image::Target::from_number(number, cutape_image::Suffix::None);
+            let of = |number, size| {
+                let global = GlobalSpec {
+                    name: "g".into(),
+                    size,
+                    ..Default::default()
+                };
+                cutape_image::build::cubin(&[], &[global], target(number))
+            };
+            let payloads = [(80, of(80, 4)), (90, of(90, 16))];
+            let entries: Vec<_> = payloads
+                .iter()
+                .map(|(number, payload)| FatbinEntry {
+                    code: cutape_image::CodeKind::Elf,
+                    target: target(*number),
+                    payload,
+                    packing: Packing::Stored,
+                })
+                .collect();
+            fatbin(&entries)
+        }
+        // PTX with a comment in Latin-1 behind its last brace.
+        "PTX_LATIN1" => {
+            let mut bytes = PTX.as_bytes().to_vec();
+            bytes.extend(b"// Gr\xf6\xdfe\n\0");
+            bytes
+        }
         // The container is at 0x9000.
         "WRAPPER" => [0x4662_43b1, 1, 0x9000, 0, 0, 0]
             .iter()

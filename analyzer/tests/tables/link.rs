@@ -203,11 +203,13 @@ pub(crate) const LINKS: &[Row] = &[
     (
         "link-option-value-by-address",
         START,
-        "cuModuleLoadDataEx module:=0x101 image@0x5100:PTX opts=0:0x7ffc00001000",
+        "cuModuleLoadDataEx module:=0x101 image@0x5100:PTX opts=0:0x7ffcd0401000",
         &[
             "cuModuleLoadDataEx module:=0x101 image@0x5100:PTX opts=3:0x7ffc00001000,4:64",
             // A negative int.
             "cuModuleLoadDataEx module:=0x101 image@0x5100:PTX opts=0:-1",
+            // The upper half of the slot was never set.
+            "cuModuleLoadDataEx module:=0x101 image@0x5100:PTX opts=0:0x7ffc00000020",
         ],
     ),
     (

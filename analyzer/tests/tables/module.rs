@@ -178,7 +178,7 @@ pub(crate) const MODULE: &[Row] = &[
         "module-ptx-unterminated",
         START,
         "cuModuleLoadData module:=0x101 image@0x5100:PTX_JUNK -> 218",
-        &[],
+        &["cuModuleLoadData module:=0x101 image@0x5100:PTX_LATIN1"],
     ),
     (
         "module-fatbinary-wrong-kind",

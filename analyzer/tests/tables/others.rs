@@ -111,7 +111,18 @@ pub(crate) const LIBRARIES: &[Row] = &[
         "library-global-wrong-context",
         LIBRARY,
         "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuLaunchKernel f=0x220 -> 400",
-        &["cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuLaunchKernel f=0x710"],
+        &[
+            "cuCtxCreate_v2 pctx:=0xc2 dev=0\n cuLaunchKernel f=0x710",
+            // A green context shares the code of the primary context, and what is made while it is
+            // current outlives it.
+            "cuGreenCtxCreate phCtx:=0xe0 dev=0\n cuCtxFromGreenCtx pContext:=0xe1 hCtx=0xe0\n\
+             cuCtxSetCurrent ctx=0xe1\n cuLaunchKernel f=0x220\n\
+             cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+             cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+             cuCtxSetCurrent ctx=0xc1\n cuModuleUnload hmod=0x100\n\
+             cuGreenCtxDestroy hCtx=0xe0\n cuMemsetD8_v2 dstDevice=0x10000 N=64\n\
+             cuMemFree_v2 dptr=0x10000",
+        ],
     ),
     (
         "library-global-wrong-context",
@@ -161,6 +172,10 @@ pub(crate) const OTHERS: &[Row] = &[
              cuGraphLaunch hGraph=0x810 hStream=0x300\n\
              cuMemsetD8Async dstDevice=0x302000000 N=64 hStream=0x300\n\
              cuMemFreeAsync dptr=0x302000000 hStream=0x300",
+            // Memory of another process that was opened twice.
+            "cuIpcOpenMemHandle pdptr:=0x40000\n cuIpcOpenMemHandle pdptr:=0x40000\n\
+             cuIpcCloseMemHandle dptr=0x40000\n cuMemsetD8_v2 dstDevice=0x40000 N=4\n\
+             cuIpcCloseMemHandle dptr=0x40000",
             // A captured free has not run yet.
             "cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\
              cuStreamBeginCapture_v2 hStream=0x300 mode=2\n\
@@ -168,6 +183,14 @@ pub(crate) const OTHERS: &[Row] = &[
              cuStreamEndCapture hStream=0x300 phGraph:=0x800\n\
              cuMemFreeAsync dptr=0x302000000 hStream=0x300",
         ],
+    ),
+    (
+        "memory-double-free",
+        START,
+        "cuIpcOpenMemHandle pdptr:=0x40000\n cuIpcOpenMemHandle pdptr:=0x40000\n\
+         cuIpcCloseMemHandle dptr=0x40000\n cuIpcCloseMemHandle dptr=0x40000\n\
+         cuIpcCloseMemHandle dptr=0x40000 -> 1",
+        &[],
     ),
     (
         "memory-double-free",
@@ -276,6 +299,11 @@ pub(crate) const OTHERS: &[Row] = &[
         &[
             "cuMemsetD32_v2 dstDevice=0x10000 N=1024",
             "cuMemcpyHtoD_v2 dstDevice=0x10ff0 ByteCount=16",
+            // A variable whose size depends on the architecture that the driver chose.
+            "cuModuleLoadData module:=0x101 image@0x6000:FATBIN_TWO_SIZES\n\
+             cuModuleEnumerateFunctions numFunctions=1 mod=0x101\n\
+             cuModuleGetGlobal_v2 dptr:=0x20000 hmod=0x101 name=\"g\"\n\
+             cuMemsetD8_v2 dstDevice=0x20000 N=16",
         ],
     ),
     (
