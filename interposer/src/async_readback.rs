@@ -2,8 +2,9 @@
 //!
 //! A copy to pageable memory is complete when it returns (CUDA manual, API synchronization
 //! behavior), so its bytes belong to its own leave record. The program may change or free the
-//! memory before the next call. The bytes of other copies are recorded by the first call that
-//! proves them complete.
+//! memory before the next call. Copies of a batch are complete only if their source is accessed
+//! during the call. The bytes of other copies are recorded by the first call that proves them
+//! complete.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
@@ -122,16 +123,22 @@ fn function_and_stream(frame: &Frame) -> Option<(&'static Function, u64)> {
 }
 
 /// Adds what an asynchronous copy that was just enqueued writes, unless it is captured. True if it
-/// is complete: then nothing is awaited. Called while the call is in progress, so that it is the
-/// last one of its thread.
-fn add(thread: &Thread, frame: &Frame, parameter: u8, field: u8, memory: Rows) -> bool {
+/// is complete, which only a copy to pageable memory `can_be`: then nothing is awaited. Called while
+/// the call is in progress, so that it is the last one of its thread.
+fn add(
+    thread: &Thread,
+    frame: &Frame,
+    (parameter, field): (u8, u8),
+    memory: Rows,
+    can_be: bool,
+) -> bool {
     let Some((function, handle)) = function_and_stream(frame) else {
         return false;
     };
     if is_capturing(function, handle) {
         return false;
     }
-    if is_pageable(memory.address) {
+    if can_be && is_pageable(memory.address) {
         return true;
     }
     let stream = Stream::new(thread, function, handle);
@@ -152,15 +159,16 @@ pub(crate) fn add_only(
     field: u8,
     memory: Option<Rows>,
 ) {
-    let is_complete = memory.is_some_and(|memory| add(thread, frame, parameter, field, memory));
+    let is_complete =
+        memory.is_some_and(|memory| add(thread, frame, (parameter, field), memory, true));
     frame.set_copied(is_complete);
 }
 
 /// Adds one of several ranges of host memory that an asynchronous copy writes. If the copy to it is
-/// complete, its bytes are noted at once.
-pub(crate) fn add_one_of_several(thread: &Thread, frame: &Frame, memory: Rows) {
+/// complete, which it `can_be`, its bytes are noted at once.
+pub(crate) fn add_one_of_several(thread: &Thread, frame: &Frame, memory: Rows, can_be: bool) {
     let (parameter, field) = (0, field::HOST_BYTES);
-    if add(thread, frame, parameter, field, memory) {
+    if add(thread, frame, (parameter, field), memory, can_be) {
         put_note(
             thread,
             Copied::by_last_call(thread, parameter, field, memory),

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use cutape_registry::{FUNCTIONS, Function};
 
-use crate::call::answer::{CUresult, NOT_INITIALIZED, NOT_PERMITTED, NOT_SUPPORTED, UNKNOWN};
+use crate::call::answer::{
+    CUresult, DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, NOT_SUPPORTED, UNKNOWN,
+};
 use crate::call::argument::{AddressOf, Call, WORDS};
 use crate::call::entry::{Entry, Handler};
 use crate::section::{code, context, execution, graph, memory, stream, texture};
@@ -108,6 +110,9 @@ pub(crate) fn enter(id: u16, words: &[u64; WORDS], address_of: AddressOf) -> CUr
     if !ALWAYS.contains(&function.base) {
         if !state::is_initialised() {
             return NOT_INITIALIZED;
+        }
+        if state::has_ended() {
+            return DEINITIALIZED;
         }
         if host_function::is_inside() {
             // A host function must not call the API (cuLaunchHostFunc); measured for cuMemAlloc.

@@ -2,6 +2,9 @@
 
 mod driver;
 
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use driver::{at, call, code, launch, make, ok, out, setup, text};
 
 #[test]
@@ -706,6 +709,33 @@ fn threads_use_the_driver_concurrently() {
             scope.spawn(move || work(seed));
         }
     });
+}
+
+/// The destructor of a key that is made after `cuInit` runs after that of the driver's key.
+#[test]
+fn a_thread_has_no_context_behind_the_drivers_key() {
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn use_context(_value: *mut c_void) {
+        let mut current = u64::MAX;
+        ok("cuCtxGetCurrent", &[out(&mut current)]);
+        let mut memory = 0_u64;
+        let code = call("cuMemAlloc_v2", &[out(&mut memory), 4]);
+        let is_refused = current == 0 && code == code::INVALID_CONTEXT;
+        REFUSED.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+    }
+    let s = setup();
+    let mut key = 0;
+    // SAFETY: the key is written before it is used, and its destructor is a plain function.
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(use_context)) };
+    assert_eq!(made, 0);
+    let context = s.context;
+    let thread = std::thread::spawn(move || {
+        ok("cuCtxSetCurrent", &[context]);
+        // SAFETY: the key exists; its destructor does not use the value.
+        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
+    });
+    thread.join().expect("the thread ends");
+    assert_eq!(REFUSED.load(Ordering::Relaxed), 1);
 }
 
 #[test]

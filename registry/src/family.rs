@@ -277,12 +277,15 @@ pub enum CopyOp {
     Unified(Transfer),
     /// As a struct describes, the first parameter.
     Described(CopyShape),
-    /// Arrays of addresses and sizes.
+    /// Arrays of addresses and sizes. `starts` says of which copy on each of `attributes` holds.
     Batch {
         targets: u8,
         sources: u8,
         sizes: u8,
         count: u8,
+        attributes: u8,
+        starts: u8,
+        attribute_count: u8,
     },
     /// An array of `CUDA_MEMCPY3D_BATCH_OP`.
     Batch3D { operations: u8, count: u8 },

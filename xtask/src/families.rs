@@ -72,7 +72,8 @@ copy peer = Copy(CopyOp::Peer(<transfer>))
 copy unified = Copy(CopyOp::Unified(<transfer unified>))
 copy described = Copy(CopyOp::Described(CopyShape::<copy shape>))
 copy batch = Copy(CopyOp::Batch { targets: <named>, sources: <named>, sizes: <named>, \
-count: <count sizes> })
+count: <count sizes>, attributes: <type CUmemcpyAttributes>, starts: <named>, \
+attribute_count: <count attributes> })
 copy batch 3d = Copy(CopyOp::Batch3D { operations: <type CUDA_MEMCPY3D_BATCH_OP>, \
 count: <count operations> })
 memory allocate pitch = Memory(MemoryOp::AllocatePitch { pitch: <type size_t *> })

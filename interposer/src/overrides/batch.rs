@@ -1,6 +1,11 @@
 //! Batches of copies, whose addresses may be the host's or the device's.
 
-use cutape_driver::types::{CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum};
+use core::mem::offset_of;
+
+use cutape_driver::types::{
+    CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum, CUmemcpyAttributes,
+    CUmemcpySrcAccessOrder_enum,
+};
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_registry::CopyOp;
@@ -22,6 +27,9 @@ const MOST_ROWS: u64 = 1 << 26;
 struct Sides {
     target: Option<Rows>,
     source: Option<Rows>,
+    /// `DURING_API_CALL`. Only such a copy to pageable memory is complete when the call returns
+    /// (driver 580.159, H100, 2026-11-22: 480 of 480; with the orders `STREAM` and `ANY` 3 of 1,200).
+    during_call: bool,
 }
 
 /// The copies of a batch, in its order; none if its description cannot be read.
@@ -31,11 +39,20 @@ fn copies(frame: &Frame, op: CopyOp) -> Vec<Sides> {
             targets,
             sources,
             sizes,
+            attributes,
+            starts,
+            attribute_count,
             ..
-        } => line(
-            [targets, sources, sizes].map(|array| frame.word(array)),
-            index,
-        ),
+        } => {
+            let [targets, sources, sizes] = [targets, sources, sizes].map(|at| frame.word(at));
+            let [attributes, starts, count] =
+                [attributes, starts, attribute_count].map(|at| frame.word(at));
+            let sides = line([targets, sources, sizes], index)?;
+            Some(Sides {
+                during_call: order_of(attributes, starts, count, index)? == DURING_CALL,
+                ..sides
+            })
+        }
         CopyOp::Batch3D { operations, .. } => volume(frame.word(operations), index),
         _ => None,
     };
@@ -49,6 +66,26 @@ fn copies(frame: &Frame, op: CopyOp) -> Vec<Sides> {
     (0..count).map_while(copy).collect()
 }
 
+const DURING_CALL: u32 = CUmemcpySrcAccessOrder_enum::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL.0;
+
+/// The order of a copy of a batch: that of the last of `count` attributes that starts at the copy
+/// or before it.
+fn order_of(attributes: u64, starts: u64, count: u64, index: u64) -> Option<u32> {
+    let start = |at: u64| memory::word(starts.checked_add(at * 8)?);
+    let mut last = 0;
+    for at in 1..count.min(MOST_COPIES) {
+        if start(at)? > index {
+            break;
+        }
+        last = at;
+    }
+    let size = size_of::<CUmemcpyAttributes>() as u64;
+    let offset = offset_of!(CUmemcpyAttributes, srcAccessOrder) as u64;
+    let mut order = [0; 4];
+    let address = attributes.checked_add(last * size + offset)?;
+    memory::read_all(address, &mut order).then(|| u32::from_ne_bytes(order))
+}
+
 /// A copy of arrays of targets, sources and sizes.
 fn line(arrays: [u64; 3], index: u64) -> Option<Sides> {
     let [target, source, size] = arrays.map(|array| memory::word(array.checked_add(index * 8)?));
@@ -57,6 +94,7 @@ fn line(arrays: [u64; 3], index: u64) -> Option<Sides> {
     Some(Sides {
         target: side(target),
         source: side(source),
+        during_call: false,
     })
 }
 
@@ -86,6 +124,7 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
         return Some(Sides {
             target: None,
             source: None,
+            during_call: false,
         });
     }
     let side = |address: u64, length: usize, height: usize| {
@@ -105,6 +144,7 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
     Some(Sides {
         target: side(target.ptr, target.rowLength, target.layerHeight),
         source: side(source.ptr, source.rowLength, source.layerHeight),
+        during_call: copy.srcAccessOrder.0 == DURING_CALL,
     })
 }
 
@@ -149,10 +189,9 @@ fn gather(sources: &[Rows], total: u64, bytes: &mut Vec<u8>) -> Option<()> {
 
 /// Adds a readback for each copy to host memory, or notes its bytes if it is complete.
 pub(super) fn enqueued(thread: &Thread, frame: &Frame, op: CopyOp) {
-    for target in copies(frame, op)
-        .into_iter()
-        .filter_map(|sides| sides.target)
-    {
-        async_readback::add_one_of_several(thread, frame, target);
+    for sides in copies(frame, op) {
+        if let Some(target) = sides.target {
+            async_readback::add_one_of_several(thread, frame, target, sides.during_call);
+        }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::mem::{ManuallyDrop, needs_drop};
 
 use crate::call::answer::{Answer, CONTEXT_IS_DESTROYED, INVALID_CONTEXT, require};
 use crate::object::context::Context;
 use crate::settings;
 use crate::state::store::State;
+use crate::state::teardown;
 
 /// A thread's contexts: (handle, id), the current one last. The id tells whether the handle was
 /// reused.
@@ -33,9 +35,20 @@ pub(crate) fn with_stack<T>(work: impl FnOnce(&mut Stack) -> T) -> T {
         let result = work(&mut stack);
         if stack.is_empty() {
             stack.shrink_to_fit();
+        } else {
+            teardown::watch_thread();
         }
         result
     })
+}
+
+/// Registers what runs at the end of the process, and of threads with contexts.
+pub(crate) fn register_teardown() {
+    teardown::register(forget_stack);
+}
+
+extern "C" fn forget_stack(_value: *mut c_void) {
+    with_stack(Vec::clear);
 }
 
 /// The keys of the objects that the condition holds for.

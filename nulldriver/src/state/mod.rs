@@ -7,6 +7,8 @@ mod graph;
 mod memory;
 mod store;
 mod stream;
+mod teardown;
 
-pub(crate) use context::{PUSHED_DESTROYED, with_stack};
+pub(crate) use context::{PUSHED_DESTROYED, register_teardown, with_stack};
 pub(crate) use store::{Current, Locked, State, initialise, is_forked_child, is_initialised, lock};
+pub(crate) use teardown::has_ended;

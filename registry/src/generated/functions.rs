@@ -1726,7 +1726,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3 }), size: None, flags: None, params: &[
+    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1737,7 +1737,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3 }), size: None, flags: None, params: &[
+    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1748,7 +1748,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3 }), size: None, flags: None, params: &[
+    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1758,7 +1758,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3 }), size: None, flags: None, params: &[
+    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },

@@ -1,5 +1,7 @@
+// replay-skips: cuCtxGetCurrent
 /* Calls at the end of threads and of the process: from destructors of thread-local values, of
- * values of a key, and from exit handlers. The thread's context is still current in each. */
+ * values of keys made before cuInit, and from exit handlers. The thread's context is still current.
+ * In exit handlers registered before cuInit, the driver refuses every call. */
 #include "program.h"
 
 #include <pthread.h>
@@ -34,11 +36,18 @@ static void at_key_end(void *where)
     use_context(where);
 }
 
+static void behind_the_driver(void)
+{
+    CUcontext current = NULL;
+    EXPECT(cuCtxGetCurrent(&current) == CUDA_ERROR_DEINITIALIZED);
+    puts("exit handler from before cuInit: refused");
+    (void)success();
+}
+
 static void at_process_end(void)
 {
     use_context("exit handler");
     end();
-    (void)success();
 }
 
 static void *work(void *where)
@@ -54,8 +63,9 @@ int main(void)
 {
     static char in_main[] = "thread-local value of main", in_thread[] = "of another thread";
     EXPECT(__cxa_thread_atexit_impl(at_thread_local_end, in_main, &__dso_handle) == 0);
-    begin();
     EXPECT(pthread_key_create(&key, at_key_end) == 0);
+    EXPECT(atexit(behind_the_driver) == 0);
+    begin();
     EXPECT(atexit(at_process_end) == 0);
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, work, in_thread) == 0);

@@ -17,6 +17,8 @@ static void loop(const char *label, char *memory, size_t bytes, unsigned rounds)
     CUdeviceptr target = 0;
     CHECK(cuMemAlloc(&target, bytes));
     CHECK(cuMemsetD8(target, 0x5a, bytes));
+    /* the streams do not wait for the default stream */
+    CHECK(cuCtxSynchronize());
     size_t part = bytes / STREAMS;
     for (unsigned round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < STREAMS; i++) {

@@ -154,6 +154,7 @@ fn init(flags: u32) -> Answer {
     // A driver inherited through fork stays unusable (measured for the calls that follow).
     reject_if(state::is_forked_child(), NOT_INITIALIZED)?;
     reject_if(settings::get().devices == 0, NO_DEVICE)?;
+    state::register_teardown();
     state::initialise();
     Ok(())
 }
