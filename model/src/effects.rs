@@ -78,6 +78,8 @@ impl Action {
             | Family::DriverVersion
             | Family::Device(_)
             | Family::Context(_)
+            | Family::Green(_)
+            | Family::Checkpoint(_)
             | Family::PrimaryContext(_)
             | Family::ModuleLoad(_)
             | Family::LibraryLoad(_)
@@ -97,6 +99,8 @@ impl Action {
             | Family::Memory(_)
             | Family::HostMemory(_)
             | Family::VirtualMemory(_)
+            | Family::Multicast(_)
+            | Family::Pool(_)
             | Family::Pointer(_)
             | Family::ExternalBuffer { .. }
             | Family::Stream(_)

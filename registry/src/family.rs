@@ -23,6 +23,8 @@ pub enum Family {
     Device(DeviceOp),
     /// Changes or asks which context is current, or counts its uses.
     Context(ContextOp),
+    Green(GreenOp),
+    Checkpoint(CheckpointOp),
     /// Retains, releases or configures a device's primary context.
     PrimaryContext(PrimaryOp),
     ModuleLoad(ImageLoad),
@@ -55,6 +57,8 @@ pub enum Family {
     HostMemory(HostMemoryOp),
     /// Reserves addresses, creates physical memory, maps one to the other.
     VirtualMemory(VirtualMemoryOp),
+    Multicast(MulticastOp),
+    Pool(PoolOp),
     Pointer(PointerOp),
     /// `cuExternalMemoryGetMappedBuffer`: the size is a member of the description.
     ExternalBuffer {
@@ -99,6 +103,43 @@ pub enum ContextOp {
     Detach,
     Synchronize,
     EnablePeer,
+    DisablePeer,
+    SetLimit,
+}
+
+/// Calls about green contexts beside their queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GreenOp {
+    Create,
+    CreateStream,
+}
+
+/// `cuCheckpointProcess...`: changes the state of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointOp {
+    Lock,
+    Checkpoint,
+    Restore,
+    Unlock,
+}
+
+/// Calls about multicast objects, which are allocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastOp {
+    Create,
+    AddDevice,
+    Bind,
+    Unbind,
+}
+
+/// Calls about pools of stream-ordered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolOp {
+    /// Gets a pool that another process exported.
+    Import,
+    SetAttribute,
+    /// Makes one the current pool of a device.
+    SetCurrent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

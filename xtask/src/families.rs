@@ -16,7 +16,11 @@ driver version
 host function, stream callback, memset, prefetch
 device DeviceOp: count, by bus id, property, hardware
 context ContextOp: create, destroy, push, pop, set, current, device, detach, synchronize, \
-enable peer
+enable peer, disable peer, set limit
+green GreenOp: create, create stream
+checkpoint CheckpointOp: lock, checkpoint, restore, unlock
+multicast MulticastOp: create, add device, bind, unbind
+pool PoolOp: import, set attribute, set current
 primary context PrimaryOp: retain, release, reset, set flags
 global GlobalOwner: module, library, managed
 function FunctionOp: count, get attribute, set attribute, set cache config

@@ -115,6 +115,8 @@ fn hooks(family: Family) -> u8 {
         | Family::DriverVersion
         | Family::Device(_)
         | Family::Context(_)
+        | Family::Green(_)
+        | Family::Checkpoint(_)
         | Family::PrimaryContext(_)
         | Family::LoadingMode
         | Family::LibraryModule
@@ -127,6 +129,8 @@ fn hooks(family: Family) -> u8 {
         | Family::Memory(_)
         | Family::HostMemory(_)
         | Family::VirtualMemory(_)
+        | Family::Multicast(_)
+        | Family::Pool(_)
         | Family::Pointer(_)
         | Family::ExternalBuffer { .. }
         | Family::Stream(_)

@@ -8,7 +8,7 @@ use crate::model::*;
 
 /// Indexed by id.
 pub static FUNCTIONS: [Function; 672] = [
-    Function { id: 0, name: "cuCheckpointProcessCheckpoint", base: "cuCheckpointProcessCheckpoint", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 0, name: "cuCheckpointProcessCheckpoint", base: "cuCheckpointProcessCheckpoint", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Checkpoint(CheckpointOp::Checkpoint), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointCheckpointArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
@@ -20,15 +20,15 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "state", c_type: "CUprocessState *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 3, name: "cuCheckpointProcessLock", base: "cuCheckpointProcessLock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 3, name: "cuCheckpointProcessLock", base: "cuCheckpointProcessLock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Checkpoint(CheckpointOp::Lock), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointLockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 4, name: "cuCheckpointProcessRestore", base: "cuCheckpointProcessRestore", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 4, name: "cuCheckpointProcessRestore", base: "cuCheckpointProcessRestore", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Checkpoint(CheckpointOp::Restore), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointRestoreArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 5, name: "cuCheckpointProcessUnlock", base: "cuCheckpointProcessUnlock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 5, name: "cuCheckpointProcessUnlock", base: "cuCheckpointProcessUnlock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Checkpoint(CheckpointOp::Unlock), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointUnlockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
@@ -134,7 +134,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 33, name: "cuCtxSetFlags", base: "cuCtxSetFlags", section: "Context Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: Some(19), params: &[
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 34, name: "cuCtxSetLimit", base: "cuCtxSetLimit", section: "Context Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 34, name: "cuCtxSetLimit", base: "cuCtxSetLimit", section: "Context Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Context(ContextOp::SetLimit), size: None, flags: None, params: &[
         Param { name: "limit", c_type: "CUlimit", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
@@ -239,7 +239,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "uuid", c_type: "CUuuid *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 58, name: "cuDeviceSetMemPool", base: "cuDeviceSetMemPool", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 58, name: "cuDeviceSetMemPool", base: "cuDeviceSetMemPool", section: "Device Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
     ] },
@@ -1200,7 +1200,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Green(GreenOp::Create), size: None, flags: None, params: &[
         Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Make(Kind::GreenContext, Parent::None), may_differ: false },
         Param { name: "desc", c_type: "CUdevResourceDesc", width: Width::Unsigned(8), role: Role::Use(Kind::ResourceDescriptor), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
@@ -1222,7 +1222,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", section: "Green Contexts", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Green(GreenOp::CreateStream), size: None, flags: None, params: &[
         Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Make(Kind::Stream, Parent::Param(1)), may_differ: false },
         Param { name: "greenCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2290,18 +2290,18 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 448, name: "cuModuleUnload", base: "cuModuleUnload", section: "Module Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::ModuleUnload, size: None, flags: None, params: &[
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Destroy(Kind::Module), may_differ: false },
     ] },
-    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Multicast(MulticastOp::AddDevice), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "memptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "memHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
@@ -2309,7 +2309,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: Some(Length::Override), flags: None, params: &[
+    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Multicast(MulticastOp::Create), size: Some(Length::Override), flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
         Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
@@ -2318,7 +2318,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "option", c_type: "CUmulticastGranularity_flags", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", section: "Multicast Object Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Multicast(MulticastOp::Unbind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -2455,7 +2455,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "target", c_type: "GLenum", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 480, name: "cuCtxDisablePeerAccess", base: "cuCtxDisablePeerAccess", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 480, name: "cuCtxDisablePeerAccess", base: "cuCtxDisablePeerAccess", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Context(ContextOp::DisablePeer), size: None, flags: None, params: &[
         Param { name: "peerContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
     Function { id: 481, name: "cuCtxEnablePeerAccess", base: "cuCtxEnablePeerAccess", section: "Peer Context Memory Access", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Context(ContextOp::EnablePeer), size: None, flags: None, params: &[
@@ -2963,7 +2963,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUmemPool_attribute)), may_differ: false },
     ] },
-    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pool(PoolOp::Import), size: None, flags: None, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Make(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2979,7 +2979,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "map", c_type: "const CUmemAccessDesc *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 12)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pool(PoolOp::SetAttribute), size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUmemPool_attribute)), may_differ: false },
@@ -2988,7 +2988,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "minBytesToKeep", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 588, name: "cuMemSetMemPool", base: "cuMemSetMemPool", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 588, name: "cuMemSetMemPool", base: "cuMemSetMemPool", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
         Param { name: "type", c_type: "CUmemAllocationType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },

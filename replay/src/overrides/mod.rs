@@ -114,6 +114,10 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         | Family::DriverVersion
         | Family::Device(DeviceOp::Count | DeviceOp::Property | DeviceOp::Hardware)
         | Family::Context(_)
+        | Family::Green(_)
+        | Family::Checkpoint(_)
+        | Family::Multicast(_)
+        | Family::Pool(_)
         | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
         | Family::ModuleUnload
         | Family::LibraryUnload
