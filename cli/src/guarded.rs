@@ -34,6 +34,11 @@ pub(crate) struct GuardedOptions {
     /// option natural is tried, then granules.
     #[arg(long, value_name = "STRATEGY", verbatim_doc_comment)]
     placement: Option<Strategy>,
+    /// Keep in FILE how memory was placed, and begin with that the next time.
+    ///
+    /// For traces that need several attempts.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    keep_placement: Option<PathBuf>,
     /// The same as --placement none.
     #[arg(long, hide = true, conflicts_with = "placement")]
     no_placement: bool,
@@ -81,6 +86,7 @@ impl GuardedOptions {
                 true => Some(PlacementStrategy::None),
                 false => chosen,
             },
+            keep_placement: self.keep_placement.clone(),
             ..Guard::default()
         }
     }

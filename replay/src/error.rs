@@ -73,6 +73,16 @@ pub enum Error {
         /// How many ranges are needed.
         total: usize,
     },
+    /// The file of kept placements cannot be used.
+    #[error("{}: the kept placement {what}: {why}; remove the file to begin anew", path.display())]
+    KeptPlacement {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be done with it.
+        what: Cow<'static, str>,
+        /// What the operating system or the parser reported.
+        why: String,
+    },
     /// The driver placed memory elsewhere than in the recording.
     #[error("call {}: memory lies at {:#x} instead of {:#x}; a fresh process may fit", .0.call, .0.here, .0.recorded)]
     Misplaced(Misplaced),

@@ -141,13 +141,19 @@ class Row:
         except ValueError:
             self.problem(f"info: {info.message()[:150]}")
 
-    def replayed(self):
-        report = self.results / "logs" / f"{self.name}.report.json"
-        ended = Ended([self.cutape, "replay", "--keep-going", "--report", report, self.trace])
-        self.log("replay", ended)
+    def replay(self, kind, *options):
+        """The report of a replay, if it ends with one, and how it ended."""
+        report = self.results / "logs" / f"{self.name}.{kind}.json"
+        ended = Ended([self.cutape, "replay", "--keep-going", "--report", report, *options, self.trace])
+        self.log(kind, ended)
         try:
-            got = json.loads(report.read_text())
+            return json.loads(report.read_text()), ended
         except (OSError, ValueError):
+            return None, ended
+
+    def replayed(self):
+        got, ended = self.replay("replay")
+        if got is None:
             self.problem(f"replay: status {ended.status}: {ended.message()[:200]}")
             return
         placed = got["placed"]
@@ -156,12 +162,16 @@ class Row:
         self.cells["skipped"] = sum(skipped["count"] for skipped in got["skipped"])
         self.cells["divergences"] = got["divergence_count"]
         self.cells["placed"] = f"{placed['at_recorded_address']}/{placed['allocations']}"
+        self.cells["strategy"], self.cells["elsewhere"] = placed["strategy"], len(got["translated"])
         self.cells["bytes"] = got["bytes_compared"]
         self.skipped = [f"{entry['function']}: {entry['reason']}" for entry in got["skipped"]]
         if got["died"]:
             self.problem(f"replay {got['died']['text']}")
         if self.violates:
             return
+        # How many ranges would lie elsewhere without natural placement.
+        other, _ = self.replay("granules", "--placement", "granules")
+        self.cells["granules"] = "-" if other is None else len(other["translated"])
         if got["divergence_count"]:
             first = got["divergences"][0]
             self.problem(f"call {first['call']} {first['function']} {first['what']}: expected {first['expected']}, received {first['received']}"[:200])
@@ -178,7 +188,7 @@ def machine(cutape, results, programs):
     return "\n".join(line for line in said if line.startswith(("driver ", "GPU ", "recorder "))) + "\n"
 
 
-COLUMNS = ["bare", "recorded", "check", "live", "calls", "replayed", "skipped", "divergences", "placed", "bytes"]
+COLUMNS = ["bare", "recorded", "check", "live", "calls", "replayed", "skipped", "divergences", "placed", "strategy", "elsewhere", "granules", "bytes"]
 
 
 def main():

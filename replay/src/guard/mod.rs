@@ -1,6 +1,7 @@
 //! A replay in a child process: fixed addresses, fresh attempts, a watchdog, and a report even if
 //! the driver crashes.
 
+mod attempt;
 pub(crate) mod position;
 pub(crate) mod randomisation;
 
@@ -17,9 +18,10 @@ use cutape_format::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+pub use crate::guard::attempt::Guard;
+use crate::guard::attempt::{Assignment, Attempt, KeptAttempt};
 use crate::guard::position::{Page, Position};
 use crate::options::Options;
-use crate::place::lesson::Lesson;
 use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
@@ -31,35 +33,10 @@ use crate::run::{replay_measured, replay_watched};
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
 /// An [`Assignment`] for the child, as JSON.
 const ASSIGNMENT: &str = "CUTAPE_REPLAY_PLACEMENT";
-/// How many children are tried with the driver placing memory.
-const NATURAL_ATTEMPTS: u32 = 4;
 /// How often the guard looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of a child that could write its message.
 const EXIT_REPORTED: i32 = 0;
-
-/// How to guard a replay.
-#[derive(Clone, Debug)]
-pub struct Guard {
-    /// How many children are tried until every address range is free; the last one falls back to
-    /// translation.
-    pub attempts: u32,
-    /// How long one call may take; the child is killed then.
-    pub watchdog: Duration,
-    /// How memory comes to lie at its recorded address. `None`: the driver places it if the trace
-    /// says how the process's address space was; where that does not suffice, by granules.
-    pub placement: Option<PlacementStrategy>,
-}
-
-impl Default for Guard {
-    fn default() -> Self {
-        Self {
-            attempts: 8,
-            watchdog: Duration::from_secs(60),
-            placement: None,
-        }
-    }
-}
 
 /// What a child has measured.
 #[derive(Debug, Serialize, Deserialize)]
@@ -155,7 +132,12 @@ fn guarded(
         true => PlacementStrategy::Granules,
         false => PlacementStrategy::Natural,
     };
-    let mut next = Attempt::first(guard.placement.unwrap_or(automatic), guard);
+    let strategy = guard.placement.unwrap_or(automatic);
+    let kept = KeptAttempt::read(guard, plan.calls)?;
+    let mut next = match &kept {
+        Some(kept) => kept.attempt(guard),
+        None => Attempt::first(strategy, guard),
+    };
     let mut attempt = 0;
     loop {
         let mut command = command();
@@ -163,7 +145,10 @@ fn guarded(
         let (message, status, page, hung) = one_child(command, guard, &next, progress)?;
         match message {
             Some(Message::Failed(error)) => next = next.after(error, guard)?,
-            Some(message) => return Ok((Ended::Reported(message), attempt)),
+            Some(message) => {
+                KeptAttempt::write(guard, plan.calls, &next)?;
+                return Ok((Ended::Reported(message), attempt));
+            }
             None if hung || status.signal().is_some() => {
                 let report = crash_report(trace, plan, status, &page, hung, attempt);
                 return Ok((Ended::Died(Box::new(report)), attempt));
@@ -175,77 +160,6 @@ fn guarded(
             }
         }
         attempt += 1;
-    }
-}
-
-/// How a child places memory.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Assignment {
-    strategy: PlacementStrategy,
-    lessons: Vec<Lesson>,
-    /// No other attempt follows: the child replays what does not fit as well.
-    is_last: bool,
-}
-
-/// One child of a guarded replay.
-#[derive(Clone, Debug)]
-struct Attempt {
-    assignment: Assignment,
-    randomise: bool,
-    /// How many more may follow with this strategy.
-    left: u32,
-}
-
-impl Attempt {
-    /// The first attempt with a strategy.
-    fn first(strategy: PlacementStrategy, guard: &Guard) -> Self {
-        let attempts = match strategy {
-            PlacementStrategy::Natural => NATURAL_ATTEMPTS,
-            PlacementStrategy::Granules => guard.attempts.max(1),
-            PlacementStrategy::None => 1,
-        };
-        let assignment = Assignment {
-            strategy,
-            lessons: Vec::new(),
-            is_last: false,
-        };
-        Self {
-            assignment,
-            randomise: false,
-            left: attempts,
-        }
-        .next(guard)
-    }
-
-    fn next(mut self, guard: &Guard) -> Self {
-        self.left = self.left.saturating_sub(1);
-        let others =
-            self.assignment.strategy == PlacementStrategy::Natural && guard.placement.is_none();
-        self.assignment.is_last = self.left == 0 && !others;
-        self
-    }
-
-    /// What to try after a child that did not fit; the error if there is nothing.
-    fn after(mut self, error: Error, guard: &Guard) -> Result<Self, Error> {
-        match error {
-            // The same layout as before would meet the same conflict.
-            Error::Conflict { .. } if !self.assignment.is_last => {
-                self.randomise = true;
-                Ok(self.next(guard))
-            }
-            Error::Misplaced(misplaced) => {
-                let lesson = Lesson::of(misplaced, &self.assignment.lessons);
-                if self.left == 0 || lesson.is_none() {
-                    if guard.placement.is_none() {
-                        return Ok(Self::first(PlacementStrategy::Granules, guard));
-                    }
-                    self.left = 1;
-                }
-                self.assignment.lessons.extend(lesson);
-                Ok(self.next(guard))
-            }
-            error => Err(error),
-        }
     }
 }
 

@@ -244,6 +244,7 @@ impl Recorder {
                 placement: flags
                     .contains("no-placement")
                     .then_some(PlacementStrategy::None),
+                keep_placement: None,
             },
         )
     }
