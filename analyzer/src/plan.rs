@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use cutape_model::{Effects, Kinds};
+use cutape_model::{Effect, Effects, Kinds};
 use cutape_registry::{
     ContextOp, CopyOp, Family, Function, GraphOp, ImageSource, Kind, LaunchOp, Length, LinkOp,
     OptionArray, Parent, Role, Waits,
@@ -76,6 +76,12 @@ pub(crate) struct Plan {
     pub(crate) destroys: bool,
     /// It takes functions, and a kernel cannot stand for one.
     pub(crate) takes_functions_only: bool,
+    /// It takes arrays of graph nodes.
+    pub(crate) takes_nodes: bool,
+    /// It creates a texture or surface object, or an array, from a descriptor.
+    pub(crate) describes: bool,
+    /// Position of a tensor map that it encodes or changes.
+    pub(crate) tensor_map: Option<usize>,
     /// It copies between addresses of which each may be the host's.
     pub(crate) copies_unified: bool,
     /// Its calls concern neither the rules nor the model.
@@ -123,6 +129,7 @@ impl Plan {
             _ => [None; 2],
         };
         let options = function.options().map(OptionShape::of);
+        let tensor_map = params().position(|param| param.c_type == "CUtensorMap *");
         let has = |which: fn(&Step) -> bool| steps.iter().any(|(_, step)| which(step));
         Self {
             name_out,
@@ -143,11 +150,21 @@ impl Plan {
             destroys: has(|step| matches!(step, Step::Destroy(_))),
             takes_functions_only: has(|step| matches!(step, Step::Use(Kind::Function)))
                 && !matches!(family, Family::Launch(_) | Family::Occupancy(_)),
+            takes_nodes: has(|step| matches!(step, Step::UseMany(Kind::GraphNode))),
+            describes: effects.objects.iter().any(|(_, effect)| {
+                let Effect::Create(kind, _) = effect else {
+                    return false;
+                };
+                let array = matches!(kind, Kind::Array | Kind::MipmappedArray);
+                array || matches!(kind, Kind::TextureObject | Kind::SurfaceObject)
+            }),
+            tensor_map,
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty() && effects.is_empty() && name_out.is_none(),
             only_submits: effects.only_submits
                 && name_out.is_none()
                 && options.is_none()
+                && tensor_map.is_none()
                 && !is_learnt_from(family),
             effects,
             steps,

@@ -5,15 +5,18 @@ mod script;
 mod tables;
 
 use script::{findings, rules};
+use tables::graph::GRAPHS;
 use tables::link::LINKS;
 use tables::module::MODULE;
 use tables::others::{LIBRARIES, OTHERS};
+use tables::texture::TEXTURES;
 
 #[test]
 fn every_rule_finds_its_violation_and_nothing_else() {
     let mut wrong = Vec::new();
-    for (rule, start, violation, controls) in
-        [MODULE, LINKS, LIBRARIES, OTHERS].into_iter().flatten()
+    for (rule, start, violation, controls) in [MODULE, LINKS, LIBRARIES, OTHERS, GRAPHS, TEXTURES]
+        .into_iter()
+        .flatten()
     {
         let found = rules(&format!("{start}\n{violation}"));
         if found != [*rule] {
@@ -40,7 +43,7 @@ fn every_rule_finds_its_violation_and_nothing_else() {
 
 #[test]
 fn every_decidable_rule_has_a_row() {
-    let tested: Vec<&str> = [MODULE, LINKS, LIBRARIES, OTHERS]
+    let tested: Vec<&str> = [MODULE, LINKS, LIBRARIES, OTHERS, GRAPHS, TEXTURES]
         .into_iter()
         .flatten()
         .map(|row| row.0)

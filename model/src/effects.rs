@@ -8,6 +8,7 @@ use cutape_registry::{
     MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamOp, Transfer, Waits, Width,
 };
 
+use crate::graphs::GraphAction;
 use crate::objects::Site;
 
 const CONFIG_STREAM: usize = cutape_registry::layout::offset_of("CUlaunchConfig", "hStream");
@@ -107,8 +108,14 @@ impl Action {
             | Family::StreamMemory(_)
             | Family::Event(_)
             | Family::Graph(_)
-            | Family::UserObject { .. } => Self::None,
+            | Family::UserObject { .. }
+            | Family::UserReferences(_) => Self::None,
         }
+    }
+
+    /// True if it orders the work of streams.
+    pub(crate) fn orders_events(self) -> bool {
+        matches!(self, Self::EventRecord | Self::WaitEvent)
     }
 
     /// True if the work of a call on a stream cannot still run when the call returns, or is no
@@ -157,6 +164,8 @@ pub struct Effects {
     /// The function.
     pub function: &'static Function,
     pub(crate) action: Action,
+    /// What it does to graphs.
+    pub(crate) graph: GraphAction,
     /// What it does to objects, by position of the parameter.
     pub objects: Box<[(usize, Effect)]>,
     /// Kinds of which it may create objects that the trace does not show.
@@ -190,6 +199,7 @@ impl Effects {
             objects.push((position, effect));
         }
         let action = Action::of(function);
+        let graph = GraphAction::of(function);
         let config = match function.family {
             Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
             _ => None,
@@ -198,11 +208,13 @@ impl Effects {
         Self {
             function,
             action,
+            graph,
             submits: has_stream && function.waits == Waits::No && !action.submits_nothing(),
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No
-                && action == Action::None,
+                && action == Action::None
+                && graph == GraphAction::None,
             objects: objects.into(),
             unobserved: unobserved.into(),
             config,

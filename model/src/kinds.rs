@@ -10,6 +10,18 @@ const KINDS: usize = 64;
 pub struct Kinds(u64);
 
 impl Kinds {
+    /// The set of these kinds.
+    pub const fn of(kinds: &[Kind]) -> Self {
+        let (mut set, mut at) = (0, 0);
+        while at < kinds.len() {
+            #[expect(clippy::indexing_slicing, reason = "the index is below the length")]
+            let kind = kinds[at];
+            set |= 1 << (kind as usize % KINDS);
+            at += 1;
+        }
+        Self(set)
+    }
+
     /// Adds a kind.
     pub fn insert(&mut self, kind: Kind) {
         self.0 |= 1 << (kind as usize % KINDS);

@@ -15,6 +15,7 @@
 
 mod contexts;
 mod effects;
+mod graphs;
 mod kinds;
 mod memory;
 mod objects;
@@ -23,6 +24,10 @@ mod state;
 
 pub use contexts::{Contexts, Current};
 pub use effects::{CallArguments, Effect, Effects};
+pub use graphs::{
+    AUTO_FREE_ON_LAUNCH, Capture, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork,
+    Node, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array, node_arrays,
+};
 pub use kinds::Kinds;
 pub use memory::{IntervalMap, Memory, Place};
 pub use objects::{

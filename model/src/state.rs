@@ -5,6 +5,7 @@ use cutape_registry::{ContextOp, Family, GlobalOwner, Kind, Parent, PrimaryOp, W
 
 use crate::contexts::{Contexts, Current};
 use crate::effects::{Action, Effect, Effects};
+use crate::graphs::{GraphAction, Graphs};
 use crate::memory::Memory;
 use crate::objects::{
     Lookup, NewObject, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
@@ -115,6 +116,8 @@ pub struct State<X> {
     pub order: Order,
     /// Which contexts are current.
     pub contexts: Contexts,
+    /// Graphs with their nodes.
+    pub graphs: Graphs,
     /// By thread.
     streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,
@@ -130,6 +133,7 @@ impl<X> State<X> {
             memory: Memory::new(FREED_RANGES),
             order: Order::default(),
             contexts: Contexts::default(),
+            graphs: Graphs::default(),
             streams: Vec::new(),
             pending: Vec::new(),
             changes: Changes::default(),
@@ -284,10 +288,60 @@ impl<X> State<X> {
     /// [`State::apply`].
     #[inline]
     pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
+        if self.graphs.is_capturing() {
+            self.capture(effects, call);
+        }
         if effects.submits {
             self.submit_work(effects, call)
         } else {
             None
+        }
+    }
+
+    /// Adds a successful call to the capture that its stream takes part in.
+    #[cold]
+    fn capture(&mut self, effects: &Effects, call: &Call<'_>) {
+        let (Some(stream), true) = (
+            self.call_stream(effects, call),
+            effects.submits || effects.action.orders_events(),
+        ) else {
+            return;
+        };
+        let event = || effects.handle_of(call, Kind::Event).unwrap_or(0);
+        match effects.action {
+            Action::EventRecord => self.graphs.recorded(event(), stream),
+            Action::WaitEvent => self.graphs.waited(stream, event()),
+            _ => {
+                self.graphs.captured(effects, call, stream);
+                // Its node gets a handle that no call shows.
+                self.objects.note_unobserved(Kind::GraphNode, call.index);
+            }
+        }
+    }
+
+    /// Applies what a successful call does to graphs.
+    fn apply_to_graphs(&mut self, effects: &Effects, call: &Call<'_>) {
+        let named = effects
+            .stream(call)
+            .or_else(|| effects.handle_of(call, Kind::Stream));
+        let stream =
+            named.map(|handle| self.stream(call.thread, handle, effects.function.per_thread));
+        match effects.graph {
+            GraphAction::EndCapture => {
+                let graph = effects.at("phGraph").and_then(|at| call.out(at));
+                if let Some(stream) = stream {
+                    self.graphs
+                        .capture_ended(stream, graph.filter(|&graph| graph != 0));
+                }
+            }
+            _ => {
+                self.graphs.apply(effects, call, stream);
+                if effects.graph.has_unseen_nodes() || effects.at("childGraph").is_some() {
+                    for kind in [Kind::Graph, Kind::GraphNode] {
+                        self.objects.note_unobserved(kind, call.index);
+                    }
+                }
+            }
         }
     }
 
@@ -323,12 +377,21 @@ impl<X> State<X> {
         if effects.action != Action::None || effects.function.waits != Waits::No {
             self.complete(effects, call);
         }
+        if effects.graph != GraphAction::None {
+            self.apply_to_graphs(effects, call);
+        }
     }
 
     /// A call has failed.
-    pub fn apply_failed(&mut self, effects: &Effects) {
+    pub fn apply_failed(&mut self, effects: &Effects, call: &Call<'_>) {
         if effects.action == Action::EndCapture {
             self.order.capture_ended();
+            if let Some(stream) = self.call_stream(effects, call) {
+                self.graphs.capture_ended(stream, None);
+            }
+        }
+        if effects.graph != GraphAction::None {
+            self.graphs.failed(effects, call);
         }
     }
 

@@ -77,6 +77,8 @@ pub enum Family {
         pointer: u8,
         destructor: u8,
     },
+    /// Adds or drops references to a user object.
+    UserReferences(UserReferenceOp),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -502,6 +504,13 @@ pub enum GraphOp {
     },
     Update,
     DestroyExec,
+    /// `cuGraphClone`: copies a graph with its nodes.
+    Clone,
+    /// Adds edges between nodes of a graph.
+    AddEdges,
+    RemoveEdges,
+    /// `cuGraphKernelNodeCopyAttributes`.
+    CopyAttributes,
     Upload,
     Launch,
     /// `cuGraphConditionalHandleCreate`: the handle is a number that kernels are given.
@@ -509,6 +518,16 @@ pub enum GraphOp {
     DotFile {
         path: u8,
     },
+}
+
+/// Who gains or loses references to a user object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserReferenceOp {
+    Retain,
+    Release,
+    /// A graph gains references, its own or the caller's.
+    RetainForGraph,
+    ReleaseOfGraph,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,9 @@ pointer PointerOp: attribute, set attribute, range attribute
 stream StreamOp: query, synchronize, destroy, wait event, begin capture, end capture
 stream memory StreamMemoryOp: wait, write, batch
 event EventOp: record, query, synchronize, elapsed time
-graph GraphOp: set enabled, list, update, destroy exec, upload, launch, conditional handle";
+graph GraphOp: set enabled, list, update, destroy exec, clone, add edges, remove edges, \
+copy attributes, upload, launch, conditional handle
+user references UserReferenceOp: retain, release, retain for graph, release of graph";
 
 /// Families with operands, as Rust. `<role R>` is the only parameter whose role begins with R,
 /// `<type T>` the only one whose C type contains T, `<count F>` the count of the operand F,

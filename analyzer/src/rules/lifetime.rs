@@ -83,6 +83,7 @@ fn rule_for(check: &Check<'_, '_>, id: ObjectId, destroys: bool) -> Option<&'sta
         (Kind::Module, Kind::Function) => rules::MODULE_FUNCTION_AFTER_UNLOAD,
         (Kind::Module, _) => rules::MODULE_USE_AFTER_UNLOAD,
         (Kind::Link, _) => rules::LINK_USE_AFTER_DESTROY,
+        (Kind::Graph | Kind::GraphNode | Kind::GraphExec, _) => rules::GRAPH_USE_AFTER_DESTROY,
         (Kind::Stream, _) => rules::STREAM_USE_AFTER_DESTROY,
         (Kind::Event, _) => rules::EVENT_USE_AFTER_DESTROY,
         (Kind::Memory | Kind::HostMemory, _) if destroys => rules::MEMORY_DOUBLE_FREE,

@@ -112,7 +112,7 @@ fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
 }
 
 /// The ended object that an address lies in.
-fn ended_at(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
+pub(super) fn ended_at(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
     let id = check.state.freed_at(address)?;
     check.state.objects.end_of(id)?;
     let uncertain = || check.state.objects.may_be_reused(id) || check.only_released(id);

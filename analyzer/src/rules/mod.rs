@@ -1,5 +1,7 @@
 //! The rules: what is checked before a call changes the model.
 
+mod graph;
+mod graph_structure;
 mod image;
 mod jit_options;
 mod library;
@@ -8,15 +10,18 @@ mod link;
 mod link_inputs;
 mod memory;
 mod module;
+mod tensor_map;
+mod texture;
 mod usage;
 
 use std::fmt::Display;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_model::{Object, ObjectId, Origin, Site};
+use cutape_model::{Kinds, Object, ObjectId, Origin, Site};
 use cutape_registry::{
-    ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, Kind, LaunchOp, LinkOp, PrimaryOp,
+    ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
+    PrimaryOp,
 };
 
 use crate::context::TraceContext;
@@ -27,6 +32,7 @@ use crate::state::data::Data;
 
 /// Result codes of cuda.h that rules speak of.
 pub(crate) mod code {
+    pub(crate) const INVALID_VALUE: i32 = 1;
     pub(crate) const DEINITIALIZED: i32 = 4;
     pub(crate) const INVALID_IMAGE: i32 = 200;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
@@ -279,6 +285,14 @@ pub(crate) fn result_name(result: Option<i32>) -> String {
     name.map_or_else(|| format!("result {code}"), str::to_owned)
 }
 
+/// Textures and surfaces, and what they are created for.
+const TEXTURES: Kinds = Kinds::of(&[
+    Kind::TextureObject,
+    Kind::SurfaceObject,
+    Kind::Array,
+    Kind::MipmappedArray,
+]);
+
 /// When a rule can find something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
@@ -296,6 +310,12 @@ pub(crate) enum When {
     Libraries,
     /// Live objects rely on memory of the program.
     Lent,
+    /// A stream captures.
+    Capturing,
+    /// Texture or surface objects exist, and they or their memory may have ended.
+    Textures,
+    /// There are tensor maps, and memory was freed.
+    TensorMaps,
 }
 
 impl When {
@@ -312,6 +332,11 @@ impl When {
                 thread.is_some_and(|thread| !thread.failures.is_empty())
             }
             Self::Libraries => objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library),
+            Self::Textures => {
+                state.has_textures && (state.memory.any_freed() || objects.any_has_ended(TEXTURES))
+            }
+            Self::TensorMaps => !state.tensor_maps.is_empty() && state.memory.any_freed(),
+            Self::Capturing => state.graphs.captures().next().is_some(),
             Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
         }
     }
@@ -332,7 +357,9 @@ pub(crate) type Rules = Vec<(When, Rule)>;
 /// The rules about the calls of a function.
 pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use Rule::{Cause, Consequence};
-    use When::{Always, Ended, Freed, Lent, Libraries, Undefined, Wrong};
+    use When::{
+        Always, Capturing, Ended, Freed, Lent, Libraries, TensorMaps, Textures, Undefined, Wrong,
+    };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => &[
@@ -361,11 +388,31 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {
             &[(Always, Cause(link::leaked_in_context))]
         }
-        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
-            &[(Freed, Cause(memory::parameters))]
-        }
+        Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => &[
+            (Freed, Cause(memory::parameters)),
+            (Textures, Cause(texture::launched)),
+            (TensorMaps, Cause(tensor_map::launched)),
+        ],
         Family::Copy(CopyOp::Described(_)) => &[(Freed, Cause(memory::described_copy))],
-        Family::ModuleUnload => &[(Always, Cause(module::unload))],
+        Family::ModuleUnload => &[
+            (Always, Cause(module::unload)),
+            (Capturing, Cause(graph::unload)),
+        ],
+        Family::LibraryUnload => &[(Capturing, Cause(graph::unload))],
+        Family::Graph(GraphOp::Launch) => &[
+            (Always, Cause(graph::launch)),
+            (Wrong, Consequence(graph::relaunch)),
+        ],
+        Family::Graph(GraphOp::Instantiate { .. }) => &[
+            (Always, Cause(graph::instantiate)),
+            (Wrong, Consequence(graph_structure::instantiate)),
+        ],
+        Family::Graph(GraphOp::Clone | GraphOp::Update) => {
+            &[(Wrong, Consequence(graph_structure::forbidden))]
+        }
+        Family::UserObject { .. } | Family::UserReferences(_) => {
+            &[(Always, Consequence(graph_structure::user_objects))]
+        }
         Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {
             &[(Always, Cause(module::enumerate))]
         }
@@ -424,6 +471,28 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         ),
         library,
         usage.map(|rule| (Wrong, rule)),
+        rule(plan.describes, Wrong, Consequence(texture::descriptor)),
+        rule(
+            plan.tensor_map.is_some(),
+            Wrong,
+            Consequence(tensor_map::refused),
+        ),
+        rule(plan.tensor_map.is_some(), Always, Cause(tensor_map::extent)),
+        rule(
+            addresses || plan.destroys,
+            Wrong,
+            Consequence(graph::allocation),
+        ),
+        rule(
+            plan.takes_nodes,
+            Wrong,
+            Consequence(graph_structure::structure),
+        ),
+        rule(
+            plan.takes_nodes || plan.used.contains(Kind::GraphNode),
+            Wrong,
+            Consequence(graph_structure::forbidden),
+        ),
         rule(!plan.written.is_empty(), Lent, Cause(link::memory_reused)),
     ])
     .flatten()

@@ -6,6 +6,8 @@ use cutape_format::Bytes;
 use cutape_format::layout::BlobRef;
 use cutape_image::Image;
 use cutape_model::{ObjectId, Site};
+use cutape_registry::Kind;
+use cutape_registry::layout::offset_of;
 use rustc_hash::FxHashMap;
 
 /// What is known of an object by its kind.
@@ -17,8 +19,51 @@ pub(crate) enum Own {
     /// A module or a library.
     Image(Box<ImageData>),
     Link(Box<LinkData>),
+    /// A texture or surface object.
+    Texture(Resource),
+    Array {
+        flags: u64,
+    },
     /// A function or a kernel.
     Attributes(Box<Attributes>),
+}
+
+/// What a texture or surface object reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Resource {
+    /// An array or a mipmapped array.
+    Object(Kind, u64),
+    /// Linear memory at this address.
+    Memory(u64),
+}
+
+impl Resource {
+    // Numbers of `CUresourcetype`.
+    const ARRAY: u64 = 0;
+    pub(crate) const MIPMAPPED: u64 = 1;
+    pub(crate) const LINEAR: u64 = 2;
+    pub(crate) const PITCHED: u64 = 3;
+
+    /// What a `CUDA_RESOURCE_DESC` names; its union begins with the handle or address.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        const UNION: usize = offset_of("CUDA_RESOURCE_DESC", "res.array.hArray");
+        let kind = u32::from_le_bytes(*bytes.first_chunk()?);
+        let value = u64::from_le_bytes(*bytes.get(UNION..)?.first_chunk()?);
+        match u64::from(kind) {
+            Self::ARRAY => Some(Self::Object(Kind::Array, value)),
+            Self::MIPMAPPED => Some(Self::Object(Kind::MipmappedArray, value)),
+            Self::LINEAR | Self::PITCHED => Some(Self::Memory(value)),
+            _ => None,
+        }
+    }
+}
+
+/// A tensor map that a call encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TensorMap {
+    /// Of the tensor.
+    pub(crate) address: u64,
+    pub(crate) site: Site,
 }
 
 /// Where an image's bytes are.

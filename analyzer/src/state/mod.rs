@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
-use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own};
+use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own, TensorMap};
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -30,6 +30,10 @@ const ARRAYS: usize = 1024;
 const NAMES: usize = 16384;
 /// How many cubins of destroyed link states are remembered.
 const DEAD_CUBINS: usize = 256;
+/// Bytes of a `CUtensorMap`.
+pub(crate) const TENSOR_MAP_BYTES: usize = 128;
+/// How many tensor maps are remembered.
+const TENSOR_MAPS: usize = 4096;
 /// How many parameter layouts are remembered.
 const LAYOUTS: usize = 65536;
 
@@ -87,6 +91,10 @@ pub(crate) struct State {
     pub(crate) writing_links: Vec<ObjectId>,
     /// Live libraries whose image must stay where it is.
     pub(crate) preserving: Vec<ObjectId>,
+    /// Tensor maps by content.
+    pub(crate) tensor_maps: FxHashMap<[u8; TENSOR_MAP_BYTES], TensorMap>,
+    /// There has been a texture or surface object.
+    pub(crate) has_textures: bool,
     /// A context has access to another's memory.
     pub(crate) peers: bool,
     /// Some call did not return.
@@ -104,6 +112,8 @@ impl Default for State {
             layouts: FxHashMap::default(),
             writing_links: Vec::new(),
             preserving: Vec::new(),
+            tensor_maps: FxHashMap::default(),
+            has_textures: false,
             peers: false,
             in_flight: false,
         }

@@ -6,11 +6,11 @@ use cutape_format::{Call, Note};
 use cutape_model::{Changes, Effect, ObjectId, Site};
 use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, NodeKind, NodeParams};
 
-use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own};
+use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own, Resource, TensorMap};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
-    image_places, image_snapshot, numbers64, options_of,
+    TENSOR_MAPS, image_places, image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
 use crate::plan::{Plan, Step};
@@ -54,7 +54,7 @@ impl State {
         };
         if leave.result != 0 || !plan.function.returns_result {
             self.failed(plan, call, site, reported);
-            self.model.apply_failed(&plan.effects);
+            self.model.apply_failed(&plan.effects, call);
             self.link_values(plan, call);
             return;
         }
@@ -291,6 +291,10 @@ impl State {
             })) => self.graph_memory(plan, call, context, usize::from(position)),
             _ => {}
         }
+        if plan.tensor_map.is_some() {
+            self.encoded(plan, call, site);
+        }
+        self.has_textures |= plan.describes;
         if let Some(shape) = plan.options {
             let options = options_of(shape, call);
             let leave = call.leave;
@@ -307,6 +311,20 @@ impl State {
                 };
                 self.arrays.insert(options.values_address, used);
             }
+        }
+    }
+
+    /// A call encoded a tensor map.
+    fn encoded(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+        let address = plan.at("globalAddress").map(|at| call.argument(at));
+        let bytes = plan
+            .tensor_map
+            .and_then(|position| call.out_bytes(position));
+        if let (Some(address), Some(map)) = (address, bytes.and_then(<[u8]>::first_chunk)) {
+            if self.tensor_maps.len() >= TENSOR_MAPS {
+                self.tensor_maps.clear();
+            }
+            self.tensor_maps.insert(*map, TensorMap { address, site });
         }
     }
 
@@ -359,8 +377,25 @@ fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
                 ..Default::default()
             })))
         }
+        Kind::TextureObject | Kind::SurfaceObject => {
+            let snapshot = call.snapshot(plan.at("pResDesc")?, field::POINTEE)?;
+            Resource::of(snapshot.bytes.inline()?).map(Own::Texture)
+        }
+        Kind::Array => Some(Own::Array {
+            flags: array_flags(plan, call).unwrap_or(0),
+        }),
         _ => None,
     }
+}
+
+/// The flags of a descriptor that has any.
+fn array_flags(plan: &Plan, call: &Call<'_>) -> Option<u64> {
+    const FLAGS: usize = cutape_registry::layout::offset_of("CUDA_ARRAY3D_DESCRIPTOR", "Flags");
+    let mut params = plan.function.params.iter();
+    let position = params.position(|param| param.c_type.contains("ARRAY3D_DESCRIPTOR *"))?;
+    let bytes = call.snapshot(position, field::POINTEE)?.bytes.inline()?;
+    let word = bytes.get(FLAGS..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*word).into())
 }
 
 fn image_data(plan: &Plan, call: &Call<'_>) -> ImageData {

@@ -1,6 +1,7 @@
 //! A small language for call sequences, so that a test is a few lines: one call a line, `[t1]
 //! function parameter=value ... [-> result]`.
 //!
+//! `p=[1,2,0*3]` an array or struct of words that the call reads, `p=[4:1,2]` of four bytes each;
 //! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a
 //! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
 //! `p@0x5000:NAME` an image of that name; `p?` memory that cannot be read; `p/17="text"` and
@@ -168,9 +169,18 @@ fn number(text: &str) -> u64 {
 }
 
 fn words(list: &str) -> Vec<u8> {
-    list.split(',')
-        .flat_map(|word| number(word).to_le_bytes())
-        .collect()
+    let (width, list) = match list.split_once(':') {
+        Some((width, list)) => (number(width) as usize, list),
+        None => (8, list),
+    };
+    let mut bytes = Vec::new();
+    for word in list.split(',').filter(|word| !word.is_empty()) {
+        let (value, times) = word.split_once('*').unwrap_or((word, "1"));
+        for _ in 0..number(times) {
+            bytes.extend_from_slice(&number(value).to_le_bytes()[..width]);
+        }
+    }
+    bytes
 }
 
 struct Line {
@@ -256,6 +266,10 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             let mut bytes = text.trim_end_matches('"').as_bytes().to_vec();
             bytes.push(0);
             line.before.push(piece(field::POINTEE, bytes));
+        } else if let Some(list) = rest.strip_prefix("=[") {
+            line.arguments[position] = pointer;
+            let bytes = words(list.trim_end_matches(']'));
+            line.before.push(piece(field::POINTEE, bytes));
         } else if let Some(value) = rest.strip_prefix('=') {
             line.arguments[position] = number(value);
         } else if let Some(image_name) = rest.strip_prefix(':') {
@@ -281,6 +295,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
                     flags = snapshot_flag::UNREADABLE;
                     Vec::new()
                 }
+                _ if value.starts_with('[') => words(value.trim_matches(['[', ']'])),
                 _ => match value.strip_prefix('"') {
                     Some(text) => [text.trim_end_matches('"').as_bytes(), &[0]].concat(),
                     None => vec![number(value) as u8],

@@ -1,8 +1,10 @@
 //! The sequences, by area.
 
+pub(crate) mod graph;
 pub(crate) mod link;
 pub(crate) mod module;
 pub(crate) mod others;
+pub(crate) mod texture;
 
 /// A context, a module with a function and a global, a stream, an event, memory.
 pub(crate) const START: &str = "

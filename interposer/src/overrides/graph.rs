@@ -201,6 +201,10 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, op: GraphOp) {
         | GraphOp::GetKernelAttribute { .. }
         | GraphOp::SetKernelAttribute { .. }
         | GraphOp::List
+        | GraphOp::Clone
+        | GraphOp::AddEdges
+        | GraphOp::RemoveEdges
+        | GraphOp::CopyAttributes
         | GraphOp::Upload
         | GraphOp::ConditionalHandle
         | GraphOp::DotFile { .. } => {}

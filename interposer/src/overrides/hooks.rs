@@ -106,6 +106,10 @@ fn hooks(family: Family) -> u8 {
             | GraphOp::GetKernelAttribute { .. }
             | GraphOp::SetKernelAttribute { .. }
             | GraphOp::List
+            | GraphOp::Clone
+            | GraphOp::AddEdges
+            | GraphOp::RemoveEdges
+            | GraphOp::CopyAttributes
             | GraphOp::Upload
             | GraphOp::ConditionalHandle
             | GraphOp::DotFile { .. } => 0,
@@ -136,7 +140,8 @@ fn hooks(family: Family) -> u8 {
         | Family::Stream(_)
         | Family::StreamMemory(_)
         | Family::Event(_)
-        | Family::UserObject { .. } => 0,
+        | Family::UserObject { .. }
+        | Family::UserReferences(_) => 0,
     }
 }
 

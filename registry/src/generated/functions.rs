@@ -645,13 +645,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "childGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
@@ -770,7 +770,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
     ] },
-    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::Clone), size: None, flags: None, params: &[
         Param { name: "phGraphClone", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "originalGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
@@ -968,7 +968,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: true },
         Param { name: "bufferSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::CopyAttributes), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "src", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
     ] },
@@ -1075,25 +1075,25 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::UserReferences(UserReferenceOp::ReleaseOfGraph), size: None, flags: None, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::UserReferences(UserReferenceOp::RetainForGraph), size: None, flags: None, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -1114,11 +1114,11 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "initialRefcount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::UserReferences(UserReferenceOp::Release), size: None, flags: None, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", section: "Graph Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::UserReferences(UserReferenceOp::Retain), size: None, flags: None, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },

@@ -66,6 +66,116 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "graph-allocation-lifetime",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "Memory that a graph allocates may be used only between the allocation and the free: in the graph by nodes with a path from the allocation node and to the free node, elsewhere after the launch and before the free. It is freed once.",
+        manual: "CUDA Driver API, Graph Management, cuGraphAddMemAllocNode and cuGraphAddMemFreeNode",
+        advice: "Add the missing dependencies: the free node comes after every node that uses the memory. Leave out the free node if the memory is used after the launch.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemsetD8Async of memory that the graph had freed returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-baked-module-unloaded",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "The modules, libraries and contexts of the kernels in a graph must exist as long as the graph is captured, instantiated or launched.",
+        manual: "CUDA Driver API, Module Management, cuModuleUnload; Graph Management, cuGraphAddKernelNode and cuGraphLaunch; Stream Management, cuStreamBeginCapture",
+        advice: "Destroy the executable graphs first, and unload the modules afterwards. Keep a garbage collector from unloading modules while a stream captures.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphLaunch after the unload and the next synchronisation returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-baked-pointer-freed",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "Memory whose address is in a node of a graph must be allocated whenever the graph is launched: a graph keeps the addresses that it was built or captured with.",
+        manual: "CUDA Driver API, Graph Management, cuGraphAddKernelNode and cuGraphLaunch; Memory Management, cuMemFree",
+        advice: "Free the memory after the last launch, or set the nodes' parameters to the new address before the next launch.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphLaunch of a memset of freed memory and the next synchronisation returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-device-launch-restrictions",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "A graph that is instantiated for launches from the device must not be empty, has only kernel, copy, memset and child graph nodes, and cannot free its memory on launch.",
+        manual: "CUDA Driver API, Graph Management, cuGraphInstantiate and cuGraphInstantiateWithParams",
+        advice: "Leave out CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, or move the work that is not permitted into another graph.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphInstantiate of a graph with a host node returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-device-updatable-restrictions",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "A kernel node that kernels may update cannot be destroyed or take part in a copy of attributes. Its graph has one executable graph, which cannot be updated as a whole and must be uploaded before it is launched.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)",
+        advice: "Upload the executable graph with cuGraphUpload after the instantiation and after each update by the host. Set the attribute only on nodes that kernels really update.",
+        observed: "driver 580.159, H200, 2026-11-20: the second cuGraphInstantiate and cuGraphDestroyNode returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-memory-node-restrictions",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "A graph that allocates or frees memory, or that has conditional nodes, has one executable graph at a time, and can neither be cloned nor lose nodes or edges; as a child graph it must be moved into its parent.",
+        manual: "CUDA Driver API, Graph Management, cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphInstantiate, cuGraphClone and cuGraphAddChildGraphNode",
+        advice: "Destroy the executable graph before the next instantiation, or build a second graph. Allocate outside of the graph what several executables share.",
+        observed: "driver 580.159, H200, 2026-11-20: the second cuGraphInstantiate returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-relaunch-unfreed-allocation",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "Memory that the last launch of a graph allocated must be freed before the next launch, unless the graph was instantiated with CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.",
+        manual: "CUDA Driver API, Graph Management, cuGraphLaunch and cuGraphInstantiate",
+        advice: "Free the memory with cuMemFreeAsync between the launches, add a free node, or instantiate with CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.",
+        observed: "driver 580.159, H200, 2026-11-20: the second cuGraphLaunch returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-structure-invalid",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "The dependencies of a node must be different nodes of the same graph. An edge is added once, removed only if it exists, and closes no cycle. The elements of a memset have 1, 2 or 4 bytes, and each handle for a condition gets a node.",
+        manual: "CUDA Driver API, Graph Management, cuGraphAddNode, cuGraphAddDependencies, cuGraphRemoveDependencies, cuGraphAddMemsetNode and cuGraphConditionalHandleCreate",
+        advice: "Give each dependency once, and take nodes only from the graph that the call names.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphAddEmptyNode with one dependency given twice returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-update-incompatible",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "An update of an executable graph must keep its topology and the types, contexts and shapes of its nodes. A graph whose update was refused still has its old parameters and must not be launched as if it had the new ones.",
+        manual: "CUDA Driver API, Graph Management, cuGraphExecUpdate, cuGraphExecKernelNodeSetParams and cuGraphExecMemcpyNodeSetParams",
+        advice: "Check the result of the update. If it was refused, destroy the executable graph and instantiate the new graph.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphExecUpdate returned CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, the launch after it CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-use-after-destroy",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "A graph, a node or an executable graph must not be used after it was destroyed. A node is destroyed with its graph, and an executable graph is updated through nodes that still exist.",
+        manual: "CUDA Driver API, Graph Management, cuGraphDestroy, cuGraphExecDestroy, cuGraphDestroyNode and cuGraphExecKernelNodeSetParams",
+        advice: "Keep the graph for as long as its nodes are used to update the executable graph. Without updates it may be destroyed after the instantiation.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphExecKernelNodeSetParams with a node of a destroyed graph returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "graph-user-object-references",
+        area: "graph",
+        severity: Severity::Error,
+        statement: "A reference to a user object is released only by its holder, and a reference that was moved to a graph belongs to the graph. A user object is created with CU_USER_OBJECT_NO_DESTRUCTOR_SYNC and at least one reference.",
+        manual: "CUDA Driver API, Graph Management, cuUserObjectCreate, cuUserObjectRelease and cuGraphRetainUserObject",
+        advice: "Release as many references as you created and retained, less those that were moved with CU_GRAPH_USER_OBJECT_MOVE.",
+        observed: "driver 580.159, H200, 2026-11-20: cuUserObjectRelease of a reference that had been moved to a graph returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
         id: "library-function-attribute-shadows-kernel",
         area: "library",
         severity: Severity::Warning,
@@ -555,6 +665,46 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: a launch into a destroyed stream crashed inside the driver (SIGSEGV)",
         undecidable: "",
     },
+    Rule {
+        id: "texture-descriptor-constraints",
+        area: "texture",
+        severity: Severity::Error,
+        statement: "Descriptors of textures, surfaces and arrays must stay within their limits: 1, 2 or 4 channels, aligned linear memory, no flags where none are defined, normalised coordinates for mipmapped arrays, surfaces only over arrays that were made for them, square cubemaps with 6 layers.",
+        manual: "CUDA Driver API, Texture Object Management, cuTexObjectCreate; Surface Object Management, cuSurfObjectCreate; Memory Management, cuArrayCreate and cuArray3DCreate",
+        advice: "Query CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, and set every member of the descriptor.",
+        observed: "driver 580.159, H200, 2026-11-20: cuTexObjectCreate of misaligned linear memory with 3 channels returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "texture-object-stale",
+        area: "texture",
+        severity: Severity::Error,
+        statement: "A texture or surface object that is passed to a kernel must exist, and so must the array or memory that it was created for.",
+        manual: "CUDA Driver API, Texture Object Management, cuTexObjectCreate and cuTexObjectDestroy; Surface Object Management, cuSurfObjectCreate",
+        advice: "Destroy the object after the last kernel that uses it has completed, and the array or memory after the object.",
+        observed: "driver 580.159, H200, 2026-11-20: after cuArrayDestroy the launch with the texture object returned CUDA_SUCCESS, the next synchronisation CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "texture-tensor-map-constraints",
+        area: "texture",
+        severity: Severity::Error,
+        statement: "A tensor map describes 1 to 5 dimensions in one allocation, at an address and with strides that are multiples of 16 bytes. Its box has at most 256 elements in each dimension, and its element strides are at most 8.",
+        manual: "CUDA Driver API, Tensor Map Object Management, cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col",
+        advice: "Pad the rows of the tensor to a multiple of 16 bytes, align the descriptor to 64 bytes, and derive the dimensions from the allocation.",
+        observed: "driver 580.159, H200, 2026-11-20: cuTensorMapEncodeTiled with a stride of 136 bytes returned CUDA_ERROR_INVALID_VALUE; it does not compare the extent with the allocation",
+        undecidable: "",
+    },
+    Rule {
+        id: "texture-tensor-map-stale",
+        area: "texture",
+        severity: Severity::Error,
+        statement: "The memory that a tensor map describes must be allocated while a kernel uses the map: the map holds its address.",
+        manual: "CUDA Driver API, Tensor Map Object Management, cuTensorMapEncodeTiled and cuTensorMapReplaceAddress; Memory Management, cuMemFree",
+        advice: "Encode the map again, or replace its address, when the memory is allocated anew. Do not key a cache of maps by address.",
+        observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS, the next synchronisation CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+    },
 ];
 
 /// Its id.
@@ -574,6 +724,39 @@ pub const EVENT_ELAPSED_INVALID: &str = "event-elapsed-invalid";
 
 /// Its id.
 pub const EVENT_USE_AFTER_DESTROY: &str = "event-use-after-destroy";
+
+/// Its id.
+pub const GRAPH_ALLOCATION_LIFETIME: &str = "graph-allocation-lifetime";
+
+/// Its id.
+pub const GRAPH_BAKED_MODULE_UNLOADED: &str = "graph-baked-module-unloaded";
+
+/// Its id.
+pub const GRAPH_BAKED_POINTER_FREED: &str = "graph-baked-pointer-freed";
+
+/// Its id.
+pub const GRAPH_DEVICE_LAUNCH_RESTRICTIONS: &str = "graph-device-launch-restrictions";
+
+/// Its id.
+pub const GRAPH_DEVICE_UPDATABLE_RESTRICTIONS: &str = "graph-device-updatable-restrictions";
+
+/// Its id.
+pub const GRAPH_MEMORY_NODE_RESTRICTIONS: &str = "graph-memory-node-restrictions";
+
+/// Its id.
+pub const GRAPH_RELAUNCH_UNFREED_ALLOCATION: &str = "graph-relaunch-unfreed-allocation";
+
+/// Its id.
+pub const GRAPH_STRUCTURE_INVALID: &str = "graph-structure-invalid";
+
+/// Its id.
+pub const GRAPH_UPDATE_INCOMPATIBLE: &str = "graph-update-incompatible";
+
+/// Its id.
+pub const GRAPH_USE_AFTER_DESTROY: &str = "graph-use-after-destroy";
+
+/// Its id.
+pub const GRAPH_USER_OBJECT_REFERENCES: &str = "graph-user-object-references";
 
 /// Its id.
 pub const LIBRARY_FUNCTION_ATTRIBUTE_SHADOWS_KERNEL: &str = "library-function-attribute-shadows-kernel";
@@ -721,3 +904,15 @@ pub const MODULE_USE_AFTER_UNLOAD: &str = "module-use-after-unload";
 
 /// Its id.
 pub const STREAM_USE_AFTER_DESTROY: &str = "stream-use-after-destroy";
+
+/// Its id.
+pub const TEXTURE_DESCRIPTOR_CONSTRAINTS: &str = "texture-descriptor-constraints";
+
+/// Its id.
+pub const TEXTURE_OBJECT_STALE: &str = "texture-object-stale";
+
+/// Its id.
+pub const TEXTURE_TENSOR_MAP_CONSTRAINTS: &str = "texture-tensor-map-constraints";
+
+/// Its id.
+pub const TEXTURE_TENSOR_MAP_STALE: &str = "texture-tensor-map-stale";

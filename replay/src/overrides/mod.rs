@@ -106,6 +106,10 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             | GraphOp::SetEnabled
             | GraphOp::Update
             | GraphOp::DestroyExec
+            | GraphOp::Clone
+            | GraphOp::AddEdges
+            | GraphOp::RemoveEdges
+            | GraphOp::CopyAttributes
             | GraphOp::Upload => return None,
         },
         Family::UserObject { .. } => graph::user_object,
@@ -138,7 +142,8 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             | StreamOp::BeginCapture
             | StreamOp::EndCapture,
         )
-        | Family::Event(_) => return None,
+        | Family::Event(_)
+        | Family::UserReferences(_) => return None,
     };
     Some(play)
 }

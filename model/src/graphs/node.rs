@@ -1,0 +1,345 @@
+//! What nodes do, from the structs that describe them and from captured calls.
+
+use std::sync::Arc;
+
+use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_registry::{CopyOp, Family, LaunchOp, MemoryOp, MemoryType, NodeKind, Role, Struct};
+
+use super::Graph;
+use crate::effects::Effects;
+
+/// A kernel and its parameters.
+#[derive(Clone, Debug)]
+pub struct KernelWork {
+    /// The function's or kernel's handle.
+    pub function: u64,
+    /// The bytes of the parameters; empty if they are not known.
+    pub parameters: Arc<[u8]>,
+}
+
+/// A device address that a copy or memset names.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    /// The address.
+    pub address: u64,
+    /// The parameter or member that holds it.
+    pub name: &'static str,
+}
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A launch.
+    Kernel(KernelWork),
+    /// A copy or a memset, with its device addresses.
+    Memory(Arc<[Operand]>),
+    /// A function of the program.
+    Host,
+    /// Another graph, as it was when the node was added.
+    Child(Arc<Graph>),
+    /// Records an event or waits for one.
+    Event,
+    /// External semaphores.
+    Semaphores,
+    /// Waits for or writes values in memory.
+    MemoryOperations,
+    /// An allocation.
+    Allocation {
+        /// Where.
+        address: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// A free.
+    Free {
+        /// Of what.
+        address: u64,
+    },
+    /// Bodies under a condition.
+    Conditional,
+    /// Nothing.
+    Empty,
+    /// Something that the call does not say.
+    Unknown,
+}
+
+impl Work {
+    /// The word in messages.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "kernel",
+            Self::Memory(_) => "copy or memset",
+            Self::Host => "host",
+            Self::Child(_) => "child graph",
+            Self::Event => "event",
+            Self::Semaphores => "semaphore",
+            Self::MemoryOperations => "memory operation",
+            Self::Allocation { .. } => "allocation",
+            Self::Free { .. } => "free",
+            Self::Conditional => "conditional",
+            Self::Empty => "empty",
+            Self::Unknown => "other",
+        }
+    }
+
+    /// Allocates or frees.
+    pub fn is_of_memory(&self) -> bool {
+        matches!(self, Self::Allocation { .. } | Self::Free { .. })
+    }
+}
+
+/// Numbers of `CUgraphNodeType`.
+mod kind {
+    pub(super) const KERNEL: u64 = 0;
+    pub(super) const COPY: u64 = 1;
+    pub(super) const MEMSET: u64 = 2;
+    pub(super) const HOST: u64 = 3;
+    pub(super) const GRAPH: u64 = 4;
+    pub(super) const EMPTY: u64 = 5;
+    pub(super) const WAIT_EVENT: u64 = 6;
+    pub(super) const EVENT_RECORD: u64 = 7;
+    pub(super) const SIGNAL: u64 = 8;
+    pub(super) const WAIT: u64 = 9;
+    pub(super) const ALLOCATION: u64 = 10;
+    pub(super) const FREE: u64 = 11;
+    pub(super) const MEMORY_OPERATIONS: u64 = 12;
+    pub(super) const CONDITIONAL: u64 = 13;
+}
+
+/// Reads members of a struct.
+struct Members<'a> {
+    structure: &'static Struct,
+    bytes: &'a [u8],
+    /// Before the name of every member, e.g. `memset.`.
+    prefix: &'static str,
+}
+
+impl Members<'_> {
+    fn number(&self, name: &str) -> Option<u64> {
+        let field = self
+            .structure
+            .fields
+            .iter()
+            .find(|field| field.name.strip_prefix(self.prefix) == Some(name))?;
+        let bytes = self.bytes.get(field.offset as usize..)?;
+        let size = field.size as usize;
+        let mut word = [0; 8];
+        word.get_mut(..size)?.copy_from_slice(bytes.get(..size)?);
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// The device addresses of a `CUDA_MEMCPY3D`.
+    fn copy(&self) -> Option<Work> {
+        let is_empty = ["WidthInBytes", "Height", "Depth"]
+            .iter()
+            .any(|name| self.number(name) == Some(0));
+        let device = |kind: &str, address: &'static str| {
+            let is_device = self.number(kind)? == MemoryType::Device as u64;
+            let at = self.number(address).filter(|_| is_device && !is_empty)?;
+            Some(Operand {
+                address: at,
+                name: address,
+            })
+        };
+        let operands = [
+            device("srcMemoryType", "srcDevice"),
+            device("dstMemoryType", "dstDevice"),
+        ];
+        Some(Work::Memory(operands.into_iter().flatten().collect()))
+    }
+}
+
+/// The bytes behind a parameter: as the driver left them, else as the program passed them.
+fn struct_bytes<'a>(call: &Call<'a>, position: usize) -> Option<&'a [u8]> {
+    let after = call
+        .leave
+        .and_then(|leave| leave.snapshot(position, field::POINTEE));
+    let snapshot = after.or_else(|| call.snapshot(position, field::POINTEE));
+    snapshot.and_then(|snapshot| snapshot.bytes.inline())
+}
+
+/// What a struct of node parameters describes; `child` makes the copy of a child graph.
+pub(super) fn described(
+    effects: &Effects,
+    call: &Call<'_>,
+    (position, node): (usize, NodeKind),
+    child: &dyn Fn(u64) -> Arc<Graph>,
+) -> Work {
+    let read = || {
+        let param = effects.function.params.get(position)?;
+        match node {
+            NodeKind::ChildGraph => return Some(Work::Child(child(call.argument(position)))),
+            NodeKind::Host => return Some(Work::Host),
+            NodeKind::Semaphores => return Some(Work::Semaphores),
+            NodeKind::MemoryOps => return Some(Work::MemoryOperations),
+            _ => {}
+        }
+        let name = param.c_type.trim_start_matches("const ");
+        let structure = cutape_registry::structure(name.trim_end_matches([' ', '*']))?;
+        let bytes = struct_bytes(call, position)?;
+        let members = |prefix| Members {
+            structure,
+            bytes,
+            prefix,
+        };
+        work_of(&members, (call, position), node, child)
+    };
+    read().unwrap_or(Work::Unknown)
+}
+
+fn work_of<'a>(
+    members: &dyn Fn(&'static str) -> Members<'a>,
+    (call, position): (&Call<'_>, usize),
+    node: NodeKind,
+    child: &dyn Fn(u64) -> Arc<Graph>,
+) -> Option<Work> {
+    let kernel = |prefix| {
+        let members = members(prefix);
+        let function = members.number("func").filter(|&function| function != 0);
+        Work::Kernel(KernelWork {
+            function: function.or_else(|| members.number("kern")).unwrap_or(0),
+            parameters: parameters(call, [Some(position), None]),
+        })
+    };
+    let memset = |prefix| {
+        let members = members(prefix);
+        let address = members.number("dst")?;
+        let is_empty = members.number("width") == Some(0) || members.number("height") == Some(0);
+        let operand = Operand {
+            address,
+            name: "dst",
+        };
+        Some(Work::Memory(
+            (!is_empty).then_some(operand).into_iter().collect(),
+        ))
+    };
+    let allocation = |prefix| {
+        let members = members(prefix);
+        Some(Work::Allocation {
+            address: members.number("dptr")?,
+            size: members.number("bytesize")?,
+        })
+    };
+    match node {
+        NodeKind::Kernel => Some(kernel("")),
+        NodeKind::Copy => members("").copy(),
+        NodeKind::Memset => memset(""),
+        NodeKind::Host => Some(Work::Host),
+        NodeKind::Semaphores => Some(Work::Semaphores),
+        NodeKind::MemoryOps => Some(Work::MemoryOperations),
+        NodeKind::Allocation => allocation(""),
+        NodeKind::ChildGraph => None,
+        NodeKind::Any => match members("").number("type")? {
+            kind::KERNEL => Some(kernel("kernel.")),
+            kind::COPY => members("memcpy.copyParams.").copy(),
+            kind::MEMSET => memset("memset."),
+            kind::HOST => Some(Work::Host),
+            kind::GRAPH => members("graph.")
+                .number("graph")
+                .map(child)
+                .map(Work::Child),
+            kind::EMPTY => Some(Work::Empty),
+            kind::WAIT_EVENT | kind::EVENT_RECORD => Some(Work::Event),
+            kind::SIGNAL | kind::WAIT => Some(Work::Semaphores),
+            kind::ALLOCATION => allocation("alloc."),
+            kind::FREE => {
+                let address = members("free.").number("dptr")?;
+                Some(Work::Free { address })
+            }
+            kind::MEMORY_OPERATIONS => Some(Work::MemoryOperations),
+            kind::CONDITIONAL => Some(Work::Conditional),
+            _ => None,
+        },
+    }
+}
+
+/// The bytes of kernel parameters behind these positions.
+fn parameters(call: &Call<'_>, positions: [Option<usize>; 2]) -> Arc<[u8]> {
+    let mut positions = positions.into_iter().flatten();
+    let snapshot = positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
+    let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
+    bytes.unwrap_or_default().into()
+}
+
+/// The node that a call becomes whose roles say everything.
+pub(super) fn plain(effects: &Effects, call: &Call<'_>, child: &dyn Fn(u64) -> Arc<Graph>) -> Work {
+    let params = || effects.function.params.iter().enumerate();
+    if let Some(position) = effects.at("childGraph") {
+        return Work::Child(child(call.argument(position)));
+    }
+    if let Some((position, _)) = params().find(|(_, param)| param.c_type == "CUdeviceptr") {
+        return Work::Free {
+            address: call.argument(position),
+        };
+    }
+    let has_event =
+        params().any(|(_, param)| matches!(param.role, Role::Use(cutape_registry::Kind::Event)));
+    match has_event {
+        true => Work::Event,
+        false => Work::Empty,
+    }
+}
+
+/// The node that a captured call becomes.
+pub(super) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
+    let function = effects.function;
+    match function.family {
+        Family::Launch(LaunchOp::Arguments(launch)) => Work::Kernel(KernelWork {
+            function: call.argument(usize::from(launch.function)),
+            parameters: parameters(
+                call,
+                [
+                    Some(usize::from(launch.parameters)),
+                    launch.extra.map(usize::from),
+                ],
+            ),
+        }),
+        Family::Launch(LaunchOp::Config(launch)) => Work::Kernel(KernelWork {
+            function: call.argument(usize::from(launch.function)),
+            parameters: parameters(
+                call,
+                [
+                    Some(usize::from(launch.parameters)),
+                    Some(usize::from(launch.extra)),
+                ],
+            ),
+        }),
+        Family::Copy(CopyOp::Described(_)) => {
+            described(effects, call, (0, NodeKind::Copy), &|_| Arc::default())
+        }
+        Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => Work::Unknown,
+        Family::Copy(CopyOp::Unified(_)) => Work::Memory(Arc::default()),
+        Family::Copy(_) | Family::Memset => {
+            let params = function.params.iter().enumerate();
+            let operands = params.filter_map(|(position, param)| match param.role {
+                Role::DeviceRead(_) | Role::DeviceWrite(_) => Some(Operand {
+                    address: call.argument(position),
+                    name: param.name,
+                }),
+                _ => None,
+            });
+            Work::Memory(operands.filter(|operand| operand.address != 0).collect())
+        }
+        Family::Memory(MemoryOp::AllocateAsync) => {
+            let kind = cutape_registry::Kind::Memory;
+            let output = effects.objects.iter().find_map(|(position, effect)| {
+                matches!(effect, crate::effects::Effect::Create(..)).then_some(*position)
+            });
+            let address = output.and_then(|position| call.out(position));
+            match address {
+                Some(address) => Work::Allocation {
+                    address,
+                    size: effects.size_of(call, kind),
+                },
+                None => Work::Unknown,
+            }
+        }
+        Family::Memory(MemoryOp::FreeAsync) => Work::Free {
+            address: call.argument(0),
+        },
+        Family::HostFunction | Family::StreamCallback => Work::Host,
+        Family::StreamMemory(_) => Work::MemoryOperations,
+        _ => Work::Unknown,
+    }
+}
