@@ -7,7 +7,10 @@ use cutape_format::layout::field;
 use cutape_registry::{Kind, NodeKind, Role, UserReferenceOp, layout};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Exec, Graph, GraphAction, GraphMemory, Graphs, Node, RANGES, Rejected, Work, node};
+use super::action::GraphAction;
+use super::graph::{Graph, Node, Work};
+use super::node;
+use super::tables::{Exec, GraphMemory, Graphs, RANGES, Rejected, UPLOAD};
 use crate::effects::{Effect, Effects};
 use crate::objects::Site;
 
@@ -419,7 +422,7 @@ impl Graphs {
             changed: FxHashMap::default(),
             disabled: FxHashSet::default(),
             rejected: None,
-            is_uploaded: flags & super::UPLOAD != 0,
+            is_uploaded: flags & UPLOAD != 0,
             launched: None,
             checked: Default::default(),
         };

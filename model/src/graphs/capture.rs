@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Graph, Node, Work};
+use super::graph::{Graph, Node, Work};
 use crate::objects::Site;
 
 /// A capture.

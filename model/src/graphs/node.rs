@@ -6,88 +6,8 @@ use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{CopyOp, Family, LaunchOp, MemoryOp, MemoryType, NodeKind, Role, Struct};
 
-use super::Graph;
+use super::graph::{Graph, KernelWork, Operand, Work};
 use crate::effects::Effects;
-
-/// A kernel and its parameters.
-#[derive(Clone, Debug)]
-pub struct KernelWork {
-    /// The function's or kernel's handle.
-    pub function: u64,
-    /// The bytes of the parameters; empty if they are not known.
-    pub parameters: Arc<[u8]>,
-}
-
-/// A device address that a copy or memset names.
-#[derive(Clone, Copy, Debug)]
-pub struct Operand {
-    /// The address.
-    pub address: u64,
-    /// The parameter or member that holds it.
-    pub name: &'static str,
-}
-
-/// What a node does.
-#[derive(Clone, Debug)]
-pub enum Work {
-    /// A launch.
-    Kernel(KernelWork),
-    /// A copy or a memset, with its device addresses.
-    Memory(Arc<[Operand]>),
-    /// A function of the program.
-    Host,
-    /// Another graph, as it was when the node was added.
-    Child(Arc<Graph>),
-    /// Records an event or waits for one.
-    Event,
-    /// External semaphores.
-    Semaphores,
-    /// Waits for or writes values in memory.
-    MemoryOperations,
-    /// An allocation.
-    Allocation {
-        /// Where.
-        address: u64,
-        /// Bytes.
-        size: u64,
-    },
-    /// A free.
-    Free {
-        /// Of what.
-        address: u64,
-    },
-    /// Bodies under a condition.
-    Conditional,
-    /// Nothing.
-    Empty,
-    /// Something that the call does not say.
-    Unknown,
-}
-
-impl Work {
-    /// The word in messages.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Kernel(_) => "kernel",
-            Self::Memory(_) => "copy or memset",
-            Self::Host => "host",
-            Self::Child(_) => "child graph",
-            Self::Event => "event",
-            Self::Semaphores => "semaphore",
-            Self::MemoryOperations => "memory operation",
-            Self::Allocation { .. } => "allocation",
-            Self::Free { .. } => "free",
-            Self::Conditional => "conditional",
-            Self::Empty => "empty",
-            Self::Unknown => "other",
-        }
-    }
-
-    /// Allocates or frees.
-    pub fn is_of_memory(&self) -> bool {
-        matches!(self, Self::Allocation { .. } | Self::Free { .. })
-    }
-}
 
 /// Numbers of `CUgraphNodeType`.
 mod kind {

@@ -14,7 +14,7 @@ int main(void)
         return success();
     }
     CUdeviceptr memory = 0, other = 0;
-    CHECK(cuMemAlloc(&memory, ROWS * COLUMNS * 4));
+    CHECK(cuMemAlloc(&memory, 2 * ROWS * COLUMNS * 4)); /* the tensor for im2col */
     CHECK(cuMemAlloc(&other, ROWS * COLUMNS * 4));
     static CUtensorMap tiled __attribute__((aligned(64))), columns __attribute__((aligned(64)));
     cuuint64_t sides[2] = {COLUMNS, ROWS}, strides[1] = {COLUMNS * 4};

@@ -1,0 +1,244 @@
+//! A graph: its nodes, what they do, and the edges between them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::objects::Site;
+
+/// How deep child graphs are followed.
+pub(super) const DEEPEST: usize = 16;
+
+/// A kernel and its parameters.
+#[derive(Clone, Debug)]
+pub struct KernelWork {
+    /// The function's or kernel's handle.
+    pub function: u64,
+    /// The bytes of the parameters; empty if they are not known.
+    pub parameters: Arc<[u8]>,
+}
+
+/// A device address that a copy or memset names.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    /// The address.
+    pub address: u64,
+    /// The parameter or member that holds it.
+    pub name: &'static str,
+}
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A launch.
+    Kernel(KernelWork),
+    /// A copy or a memset, with its device addresses.
+    Memory(Arc<[Operand]>),
+    /// A function of the program.
+    Host,
+    /// Another graph, as it was when the node was added.
+    Child(Arc<Graph>),
+    /// Records an event or waits for one.
+    Event,
+    /// External semaphores.
+    Semaphores,
+    /// Waits for or writes values in memory.
+    MemoryOperations,
+    /// An allocation.
+    Allocation {
+        /// Where.
+        address: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// A free.
+    Free {
+        /// Of what.
+        address: u64,
+    },
+    /// Bodies under a condition.
+    Conditional,
+    /// Nothing.
+    Empty,
+    /// Something that the call does not say.
+    Unknown,
+}
+
+impl Work {
+    /// The word in messages.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "kernel",
+            Self::Memory(_) => "copy or memset",
+            Self::Host => "host",
+            Self::Child(_) => "child graph",
+            Self::Event => "event",
+            Self::Semaphores => "semaphore",
+            Self::MemoryOperations => "memory operation",
+            Self::Allocation { .. } => "allocation",
+            Self::Free { .. } => "free",
+            Self::Conditional => "conditional",
+            Self::Empty => "empty",
+            Self::Unknown => "other",
+        }
+    }
+
+    /// Allocates or frees.
+    pub fn is_of_memory(&self) -> bool {
+        matches!(self, Self::Allocation { .. } | Self::Free { .. })
+    }
+}
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The driver's value; 0 if no call has shown it, as for captured nodes.
+    pub handle: u64,
+    /// The call that added it.
+    pub site: Site,
+    /// What it does.
+    pub work: Work,
+    /// Indices of the nodes that it waits for.
+    pub before: Vec<usize>,
+    /// It was destroyed.
+    pub is_removed: bool,
+    /// Kernels may update it (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE).
+    pub is_device_updatable: bool,
+}
+
+/// Nodes and edges.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// In the order in which they were added.
+    pub nodes: Vec<Node>,
+    /// Calls have shown all nodes, edges and parameters.
+    pub whole: bool,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            whole: true,
+        }
+    }
+}
+
+impl Graph {
+    /// One of which nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            nodes: Vec::new(),
+            whole: false,
+        }
+    }
+
+    /// The nodes that have not been destroyed, with their indices.
+    pub fn live(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| !node.is_removed)
+    }
+
+    /// For each node whether there is a path from it to the node of that index.
+    pub fn ancestors(&self, node: usize) -> Vec<bool> {
+        let mut found = vec![false; self.nodes.len()];
+        let mut open = vec![node];
+        while let Some(next) = open.pop() {
+            let before = self.nodes.get(next).map_or(&[][..], |node| &node.before);
+            for &earlier in before {
+                if let Some(seen) = found.get_mut(earlier)
+                    && !std::mem::replace(seen, true)
+                {
+                    open.push(earlier);
+                }
+            }
+        }
+        found
+    }
+
+    /// A node that can be reached from itself.
+    pub fn node_in_cycle(&self) -> Option<&Node> {
+        // Nodes without open predecessors are taken away until none is left.
+        let mut open: Vec<usize> = self.nodes.iter().map(|node| node.before.len()).collect();
+        let mut after: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for (index, node) in self.nodes.iter().enumerate() {
+            for &earlier in &node.before {
+                after.entry(earlier).or_default().push(index);
+            }
+        }
+        let zero = |open: &[usize]| {
+            (0..open.len())
+                .filter(|&at| open.get(at) == Some(&0))
+                .collect()
+        };
+        let mut ready: Vec<usize> = zero(&open);
+        while let Some(next) = ready.pop() {
+            for &later in after.get(&next).map_or(&[][..], Vec::as_slice) {
+                if let Some(count) = open.get_mut(later) {
+                    *count -= 1;
+                    if *count == 0 {
+                        ready.push(later);
+                    }
+                }
+            }
+        }
+        let stuck = open.iter().position(|&count| count > 0)?;
+        self.nodes.get(stuck)
+    }
+
+    /// The first node, in child graphs too, whose work is of that sort.
+    pub fn find(&self, wanted: fn(&Work) -> bool) -> Option<&Node> {
+        self.find_within(wanted, DEEPEST)
+    }
+
+    fn find_within(&self, wanted: fn(&Work) -> bool, depth: usize) -> Option<&Node> {
+        self.live().find_map(|(_, node)| {
+            if wanted(&node.work) {
+                return Some(node);
+            }
+            match &node.work {
+                Work::Child(child) if depth > 0 => child.find_within(wanted, depth - 1),
+                _ => None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[&[usize]]) -> Graph {
+        let node = |before: &&[usize]| Node {
+            handle: 0,
+            site: Site {
+                index: 0,
+                function: "cuGraphAddEmptyNode",
+                thread: 0,
+                caller: 0,
+                result: Some(0),
+            },
+            work: Work::Empty,
+            before: before.to_vec(),
+            is_removed: false,
+            is_device_updatable: false,
+        };
+        Graph {
+            nodes: edges.iter().map(node).collect(),
+            whole: true,
+        }
+    }
+
+    #[test]
+    fn paths_and_cycles() {
+        let line = graph(&[&[], &[0], &[1], &[]]);
+        assert_eq!(line.ancestors(2), [true, true, false, false]);
+        assert_eq!(line.ancestors(3), [false; 4]);
+        assert!(line.node_in_cycle().is_none());
+        let cycle = graph(&[&[], &[0, 2], &[1]]);
+        assert!(cycle.node_in_cycle().is_some());
+        assert_eq!(cycle.ancestors(2), [true, true, true]);
+        // Edges to what does not exist are ignored.
+        assert_eq!(graph(&[&[7]]).ancestors(0), [false]);
+    }
+}

@@ -1,0 +1,179 @@
+//! All graphs and executable graphs by handle, and the memory that graphs allocate.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::capture::{Capture, Captures};
+use super::graph::{DEEPEST, Graph, Node, Work};
+use super::user_object::{UserObjectState, UserObjects};
+use crate::memory::IntervalMap;
+use crate::objects::Site;
+
+/// Flag of `cuGraphInstantiate` (cuda.h: CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH).
+pub const AUTO_FREE_ON_LAUNCH: u64 = 1;
+/// CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.
+pub(super) const UPLOAD: u64 = 2;
+/// CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
+pub const DEVICE_LAUNCH: u64 = 4;
+
+/// How many ranges and allocations of graphs are remembered.
+pub(super) const RANGES: usize = 1 << 16;
+/// An update of an executable graph that the driver refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Rejected {
+    /// The call.
+    pub site: Site,
+    /// The handle of the node, or of the graph that it was to be updated from.
+    pub source: u64,
+    /// It was an update from a whole graph.
+    pub is_whole: bool,
+}
+
+/// An executable graph.
+#[derive(Debug)]
+pub struct Exec {
+    /// The graph as it was instantiated, or last updated from.
+    pub graph: Arc<Graph>,
+    /// The handle of the graph that it was instantiated from.
+    pub source: u64,
+    /// `CUgraphInstantiate_flags`.
+    pub flags: u64,
+    /// Parameters that were set since, by node.
+    pub(super) changed: FxHashMap<u64, Work>,
+    pub(super) disabled: FxHashSet<u64>,
+    /// All nodes and their parameters are known.
+    pub whole: bool,
+    /// The last update, if the driver refused it.
+    pub rejected: Option<Rejected>,
+    /// It was uploaded since it was instantiated or changed.
+    pub is_uploaded: bool,
+    /// The call that launched it last.
+    pub launched: Option<Site>,
+    /// What a user of the model has found out about this state of it; reset by every change.
+    pub checked: Cell<Option<u64>>,
+}
+
+impl Exec {
+    /// The work of the nodes that are switched on, in child graphs too.
+    pub fn active(&self) -> Vec<(&Node, &Work)> {
+        let mut all = Vec::new();
+        self.collect(&self.graph, DEEPEST, &mut all);
+        all
+    }
+
+    fn collect<'a>(&'a self, graph: &'a Graph, depth: usize, all: &mut Vec<(&'a Node, &'a Work)>) {
+        for (_, node) in graph.live() {
+            if self.disabled.contains(&node.handle) {
+                continue;
+            }
+            let work = self.changed.get(&node.handle).unwrap_or(&node.work);
+            if let Work::Child(child) = work
+                && depth > 0
+            {
+                self.collect(child, depth - 1, all);
+            }
+            all.push((node, work));
+        }
+    }
+
+    /// The addresses that its nodes allocate and none of them frees.
+    pub fn unfreed(&self) -> Vec<(u64, u64)> {
+        let active = self.active();
+        let freed: HashSet<u64> = active
+            .iter()
+            .filter_map(|(_, work)| match work {
+                Work::Free { address } => Some(*address),
+                _ => None,
+            })
+            .collect();
+        let allocations = active.iter().filter_map(|(_, work)| match work {
+            Work::Allocation { address, size } => Some((*address, *size)),
+            _ => None,
+        });
+        allocations.filter(|(at, _)| !freed.contains(at)).collect()
+    }
+}
+
+/// Memory that a node allocates.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphMemory {
+    /// The call that added the node.
+    pub site: Site,
+    /// The last call that freed it, or the launch of a graph that frees it itself.
+    pub freed: Option<Site>,
+    /// The launch that allocated it last.
+    pub launched: Option<Site>,
+    /// The memory is allocated now.
+    pub is_live: bool,
+    /// A node of the same graph frees it.
+    pub is_freed_by_node: bool,
+}
+
+/// All graphs, by handle.
+#[derive(Debug, Default)]
+pub struct Graphs {
+    pub(super) graphs: FxHashMap<u64, Arc<Graph>>,
+    /// By handle of the node: graph and index.
+    pub(super) nodes: FxHashMap<u64, (u64, usize)>,
+    pub(super) execs: FxHashMap<u64, Exec>,
+    pub(super) captures: Captures,
+    pub(super) memory: IntervalMap<GraphMemory>,
+    pub(super) users: UserObjects,
+    /// Handles for conditional nodes, by graph: created, and given to a node.
+    pub(super) conditions: FxHashMap<u64, (usize, usize)>,
+}
+
+impl Graphs {
+    /// A live graph.
+    pub fn graph(&self, handle: u64) -> Option<&Graph> {
+        self.graphs.get(&handle).map(Arc::as_ref)
+    }
+
+    /// A live executable graph.
+    pub fn exec(&self, handle: u64) -> Option<&Exec> {
+        self.execs.get(&handle)
+    }
+
+    /// A live executable graph that was instantiated from that graph.
+    pub fn exec_of(&self, graph: u64) -> Option<(u64, &Exec)> {
+        let mut execs = self.execs.iter();
+        let (handle, exec) = execs.find(|(_, exec)| exec.source == graph)?;
+        Some((*handle, exec))
+    }
+
+    /// A node, and the handle of its graph.
+    pub fn node(&self, handle: u64) -> Option<(u64, &Node)> {
+        let (graph, index) = self.nodes.get(&handle)?;
+        Some((*graph, self.graphs.get(graph)?.nodes.get(*index)?))
+    }
+
+    /// Graph and index of a node.
+    pub fn place(&self, node: u64) -> Option<(u64, usize)> {
+        self.nodes.get(&node).copied()
+    }
+
+    /// Memory of a graph that holds this address: where it begins, and what is known of it.
+    pub fn memory_at(&self, address: u64) -> Option<(u64, &GraphMemory)> {
+        let (range, memory) = self.memory.find(address)?;
+        Some((range.start, memory))
+    }
+
+    /// The captures in progress.
+    pub fn captures(&self) -> impl Iterator<Item = &Capture> {
+        self.captures.open()
+    }
+
+    /// References to a user object.
+    pub fn user_object(&self, handle: u64) -> Option<&UserObjectState> {
+        self.users.get(handle)
+    }
+
+    /// How many handles for conditional nodes a graph has that no node was given.
+    pub fn unused_conditions(&self, graph: u64) -> usize {
+        let (created, used) = self.conditions.get(&graph).copied().unwrap_or_default();
+        created.saturating_sub(used)
+    }
+}
