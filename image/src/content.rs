@@ -39,6 +39,26 @@ pub struct Function {
     pub required_cluster: Option<[u32; 3]>,
     /// A launch must have a cluster shape, by the image or by attribute (`.explicitcluster`).
     pub needs_cluster: bool,
+    /// The most blocks of a cluster (`.maxclusterrank`); a cubin does not say.
+    pub max_cluster_blocks: Option<u32>,
+    /// What its instructions use, as far as PTX names it; a cubin does not say.
+    pub uses: Uses,
+}
+
+/// What the body of a PTX function uses of the launch that runs it. Of the functions that it calls,
+/// only their names are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Uses {
+    /// It launches grids through the device runtime.
+    pub device_launch: bool,
+    /// It synchronises the grid: it reads the workspace that a cooperative launch provides
+    /// (`%envreg1` and `%envreg2`, as cooperative groups of CUDA 11 and later do; assumed of others)
+    /// and has atomics and barriers.
+    pub grid_barrier: bool,
+    /// It lets dependent grids start early (`griddepcontrol.launch_dependents`).
+    pub early_trigger: bool,
+    /// It waits for the grids that it depends on (`griddepcontrol.wait`).
+    pub dependency_wait: bool,
 }
 
 /// One module-wide variable in global or constant memory.

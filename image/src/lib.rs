@@ -41,7 +41,7 @@ pub use kind::{ImageKind, kind};
 pub use target::{CodeKind, Suffix, Target, runs_on};
 
 #[cfg(feature = "decompress")]
-pub use content::{Content, Function, Global, Parameter};
+pub use content::{Content, Function, Global, Parameter, Uses};
 #[cfg(feature = "decompress")]
 pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES};
 #[cfg(feature = "decompress")]

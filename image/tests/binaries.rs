@@ -27,6 +27,7 @@ fn functions() -> Vec<Function> {
             required_threads: Some([32, 4, 2]),
             required_cluster: Some([2, 1, 4]),
             needs_cluster: true,
+            ..Function::default()
         },
         Function {
             name: "device".to_owned(),

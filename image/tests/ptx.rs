@@ -102,6 +102,42 @@ fn functions() {
 }
 
 #[test]
+fn what_bodies_use_of_their_launch() {
+    let sync = "mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; atom.add.u32 %r3, [%rd1], 1; ";
+    let content = module(&format!(
+        ".func dev() {{ griddepcontrol.wait; ret; }}\n\
+         .entry parent() {{ call (r), cudaLaunchDeviceV2, (a, b); ret; }}\n\
+         .entry synced() .maxclusterrank 4 {{ {sync} bar.sync 0; ret; }}\n\
+         .entry asked() {{ {sync} ret; }}\n\
+         .entry first() {{ griddepcontrol.launch_dependents; ret; }}"
+    ));
+    let found: Vec<_> = content
+        .functions
+        .iter()
+        .map(|f| {
+            let uses = f.uses;
+            (
+                uses.device_launch,
+                uses.grid_barrier,
+                uses.early_trigger,
+                uses.dependency_wait,
+                f.max_cluster_blocks,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (false, false, false, true, None),
+            (true, false, false, false, None),
+            (false, true, false, false, Some(4)),
+            (false, false, false, false, None),
+            (false, false, true, false, None),
+        ]
+    );
+}
+
+#[test]
 fn variables() {
     let floats = |values: &[f32]| {
         Some(

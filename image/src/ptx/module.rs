@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::lexer::{Lexer, Token};
 use super::variable::{self, Values, Variable};
-use crate::content::{Content, Function, Global, Parameter, supplied_by_driver};
+use crate::content::{Content, Function, Global, Parameter, Uses, supplied_by_driver};
 use crate::problem::Problem;
 use crate::target::Target;
 
@@ -325,6 +325,10 @@ impl<'a> Module<'a> {
                         b"reqntid" => function.required_threads = Some(self.shape()?),
                         b"reqnctapercluster" => function.required_cluster = Some(self.shape()?),
                         b"explicitcluster" => function.needs_cluster = true,
+                        b"maxclusterrank" => {
+                            let blocks = variable::number(&mut self.lexer)?;
+                            function.max_cluster_blocks = u32::try_from(blocks).ok();
+                        }
                         _ => self.tuning()?,
                     }
                 }
@@ -343,6 +347,7 @@ impl<'a> Module<'a> {
             ));
         }
         let words = self.body(&mut function)?;
+        function.uses = uses(&words);
         self.functions.push(Draft { function, words });
         Ok(())
     }
@@ -508,6 +513,28 @@ impl<'a> Module<'a> {
             }
         }
         content
+    }
+}
+
+/// What a body with these words uses of its launch.
+fn uses(words: &HashSet<&[u8]>) -> Uses {
+    let has = |word: &[u8]| words.contains(word);
+    let any = |starts: &[&[u8]]| {
+        let mut words = words.iter();
+        words.any(|word| starts.iter().any(|start| word.starts_with(start)))
+    };
+    Uses {
+        device_launch: any(&[
+            b"cudaLaunchDevice",
+            b"cudaCDP2LaunchDevice",
+            b"__cudaCDP2LaunchDevice",
+        ]),
+        grid_barrier: has(b"%envreg1")
+            && has(b"%envreg2")
+            && any(&[b"atom."])
+            && any(&[b"bar.", b"barrier."]),
+        early_trigger: has(b"griddepcontrol.launch_dependents"),
+        dependency_wait: has(b"griddepcontrol.wait"),
     }
 }
 
