@@ -228,6 +228,10 @@ pub enum FunctionOp {
     GetAttribute,
     SetAttribute,
     SetCacheConfig,
+    /// Asks for offset and size of one parameter.
+    ParameterInfo,
+    /// Sets the block shape, shared memory or parameters of launches of CUDA 3.
+    SetLaunchState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -459,6 +463,10 @@ pub enum StreamOp {
     BeginCapture,
     /// Ends a capture, also when it fails.
     EndCapture,
+    SetAttribute {
+        attribute: u8,
+        value: u8,
+    },
     /// Asks about a capture; what follows the status is written only while the stream captures.
     CaptureInfo {
         status: u8,

@@ -10,6 +10,7 @@ mod family;
 #[macro_use]
 #[rustfmt::skip]
 mod generated;
+mod launch_attribute;
 pub mod layout;
 mod length;
 mod model;
@@ -25,6 +26,7 @@ pub use generated::ids as id;
 pub use generated::kinds::Kind;
 pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
+pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 

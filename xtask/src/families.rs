@@ -23,8 +23,9 @@ multicast MulticastOp: create, add device, bind, unbind
 pool PoolOp: import, set attribute, set current
 primary context PrimaryOp: retain, release, reset, set flags
 global GlobalOwner: module, library, managed
-function FunctionOp: count, get attribute, set attribute, set cache config
-kernel FunctionOp: count, get attribute, set attribute, set cache config
+function FunctionOp: count, get attribute, set attribute, set cache config, parameter info, \
+set launch state
+kernel FunctionOp: count, get attribute, set attribute, set cache config, parameter info
 link LinkOp: destroy
 occupancy OccupancyOp: function
 memory MemoryOp: allocate, allocate managed, allocate async, free, free async, address range
@@ -96,6 +97,8 @@ attributes: <type _attribute *> })
 pointer range attributes = Pointer(PointerOp::RangeAttributes { data: <type void **>, \
 count: <count data>, attributes: <type _attribute *>, sizes: <type size_t *> })
 external buffer = ExternalBuffer { description: <type CUDA_EXTERNAL_MEMORY_BUFFER_DESC> }
+stream set attribute = Stream(StreamOp::SetAttribute { attribute: <type AttrID>, \
+value: <type AttrValue> })
 stream capture info = Stream(StreamOp::CaptureInfo { status: <type CUstreamCaptureStatus *> })
 graph add node = Graph(GraphOp::AddNode(<node>))
 graph get node = Graph(GraphOp::GetNode(<node>))

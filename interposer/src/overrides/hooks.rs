@@ -57,7 +57,9 @@ fn hooks(family: Family) -> u8 {
             | FunctionOp::Name { .. }
             | FunctionOp::GetAttribute
             | FunctionOp::SetAttribute
-            | FunctionOp::SetCacheConfig => 0,
+            | FunctionOp::SetCacheConfig
+            | FunctionOp::ParameterInfo
+            | FunctionOp::SetLaunchState => 0,
         },
         Family::Link(op) => match op {
             LinkOp::Create { .. } => PUT_PRE | PRE | PUT_POST | FINISH,

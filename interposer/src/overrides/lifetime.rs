@@ -45,7 +45,9 @@ pub(super) fn found(frame: &Frame, op: FunctionOp, is_kernel: bool) {
         | FunctionOp::Name { .. }
         | FunctionOp::GetAttribute
         | FunctionOp::SetAttribute
-        | FunctionOp::SetCacheConfig => {}
+        | FunctionOp::SetCacheConfig
+        | FunctionOp::ParameterInfo
+        | FunctionOp::SetLaunchState => {}
     }
 }
 

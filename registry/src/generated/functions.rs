@@ -418,7 +418,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "name", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 98, name: "cuFuncGetParamInfo", base: "cuFuncGetParamInfo", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 98, name: "cuFuncGetParamInfo", base: "cuFuncGetParamInfo", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "paramIndex", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "paramOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
@@ -436,7 +436,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "attrib", c_type: "CUfunction_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 102, name: "cuFuncSetBlockShape", base: "cuFuncSetBlockShape", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 102, name: "cuFuncSetBlockShape", base: "cuFuncSetBlockShape", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "x", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "y", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
@@ -450,7 +450,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "CUsharedconfig", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 105, name: "cuFuncSetSharedSize", base: "cuFuncSetSharedSize", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 105, name: "cuFuncSetSharedSize", base: "cuFuncSetSharedSize", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "bytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -545,7 +545,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "extra", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 118, name: "cuParamSetSize", base: "cuParamSetSize", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 118, name: "cuParamSetSize", base: "cuParamSetSize", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "numbytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -554,17 +554,17 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "texunit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 120, name: "cuParamSetf", base: "cuParamSetf", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 120, name: "cuParamSetf", base: "cuParamSetf", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 121, name: "cuParamSeti", base: "cuParamSeti", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 121, name: "cuParamSeti", base: "cuParamSeti", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 122, name: "cuParamSetv", base: "cuParamSetv", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 122, name: "cuParamSetv", base: "cuParamSetv", section: "Execution Control", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(3)), may_differ: false },
@@ -1257,7 +1257,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "name", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
         Param { name: "hfunc", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
     ] },
-    Function { id: 260, name: "cuKernelGetParamInfo", base: "cuKernelGetParamInfo", section: "Library Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 260, name: "cuKernelGetParamInfo", base: "cuKernelGetParamInfo", section: "Library Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Kernel(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
         Param { name: "paramIndex", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "paramOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
@@ -2721,12 +2721,12 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 537, name: "cuStreamQuery_ptsz", base: "cuStreamQuery", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), family: Family::Stream(StreamOp::Query), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 538, name: "cuStreamSetAttribute", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 538, name: "cuStreamSetAttribute", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "param", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },
     ] },
-    Function { id: 539, name: "cuStreamSetAttribute_ptsz", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 539, name: "cuStreamSetAttribute_ptsz", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },

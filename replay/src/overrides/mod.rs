@@ -140,7 +140,8 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             | StreamOp::Destroy
             | StreamOp::WaitEvent
             | StreamOp::BeginCapture
-            | StreamOp::EndCapture,
+            | StreamOp::EndCapture
+            | StreamOp::SetAttribute { .. },
         )
         | Family::Event(_)
         | Family::UserReferences(_) => return None,

@@ -47,6 +47,7 @@ fn is_work(function: &Function) -> bool {
             StreamOp::Destroy
             | StreamOp::BeginCapture
             | StreamOp::EndCapture
+            | StreamOp::SetAttribute { .. }
             | StreamOp::CaptureInfo { .. } => false,
         },
         Family::Event(event) => match event {
