@@ -31,8 +31,8 @@ pub struct Analyzer {
     functions: Vec<Option<Option<Box<Checked>>>>,
     state: State,
     reported: HashSet<(&'static str, u16, u64, u64)>,
-    /// Findings that a later success of the same function cancels.
-    deferred: Vec<(&'static str, Finding)>,
+    /// Findings that a later success of the same function cancels, if it is about the same object.
+    deferred: Vec<(&'static str, Option<ObjectId>, Finding)>,
     killed: bool,
 }
 
@@ -94,11 +94,21 @@ impl Analyzer {
             reported = !drafts.is_empty();
             findings = self.write_all(context, call, plan, drafts);
         }
-        if call.succeeded() && plan.file.is_some() {
-            self.deferred.retain(|entry| entry.0 != plan.function.base);
+        if !self.deferred.is_empty() && call.succeeded() {
+            self.cancel_deferred(plan, call);
         }
         self.state.update(plan, call, context, site, reported);
         findings
+    }
+
+    /// A call succeeded: what was a try before it is no misuse.
+    fn cancel_deferred(&mut self, plan: &Plan, call: &Call<'_>) {
+        let kinds = [Kind::Function, Kind::Kernel].into_iter();
+        let handles = kinds.filter_map(|kind| Some((kind, plan.handle_of(call, kind)?)));
+        let mut objects = handles.map(|(kind, handle)| self.state.objects.live(kind, handle));
+        let about = objects.next().flatten();
+        self.deferred
+            .retain(|entry| entry.0 != plan.function.base || entry.1 != about);
     }
 
     fn write_all(
@@ -118,7 +128,8 @@ impl Analyzer {
             }
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
                 if draft.deferred {
-                    self.deferred.push((plan.function.base, finding));
+                    let about = draft.objects.first().copied();
+                    self.deferred.push((plan.function.base, about, finding));
                 } else {
                     findings.push(finding);
                 }
@@ -131,7 +142,7 @@ impl Analyzer {
     pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
         let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
             .into_iter()
-            .map(|entry| entry.1)
+            .map(|entry| entry.2)
             .collect();
         self.state.settle(u64::MAX, 0);
         // A program that died could not clean up.

@@ -41,6 +41,12 @@ impl TraceContext for Trace {
     }
 }
 
+/// A device attribute of the recorded machine, by its name without CU_DEVICE_ATTRIBUTE_.
+pub(crate) fn device_attribute(context: &dyn TraceContext, device: i32, name: &str) -> Option<i64> {
+    let text = context.meta(&format!("device.{device}.attribute.{name}"))?;
+    text.parse().ok()
+}
+
 /// The bytes of a snapshot, wherever they are; `None` if they were not kept.
 pub(crate) fn bytes_of<'a>(
     context: &'a dyn TraceContext,

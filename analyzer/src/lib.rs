@@ -11,6 +11,7 @@ mod context;
 pub mod decode;
 mod finding;
 pub mod glob;
+mod launch;
 pub mod output;
 mod plan;
 pub mod render;

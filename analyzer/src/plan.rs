@@ -66,6 +66,10 @@ pub(crate) struct Plan {
     pub(crate) launched: Option<usize>,
     /// Positions behind which a launch's parameters may be.
     pub(crate) launch_parameters: [Option<usize>; 2],
+    /// Position of a launch's configuration.
+    pub(crate) config: Option<usize>,
+    /// Position of the device address that a copy or a memset writes to.
+    pub(crate) written_address: Option<usize>,
     /// The kinds of objects that handles by value may mean.
     pub(crate) used: Kinds,
     /// It has handles behind pointers, or strings that may be the driver's.
@@ -143,6 +147,16 @@ impl Plan {
                 || position(|role| matches!(role, Role::Make(_, Parent::CurrentContext))).is_some(),
             launched: position(|role| role == Role::Use(Kind::Function)),
             launch_parameters: launch_parameters.map(|position| position.map(usize::from)),
+            config: match family {
+                Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
+                _ => None,
+            },
+            written_address: match family {
+                Family::Copy(_) | Family::Memset => {
+                    position(|role| matches!(role, Role::DeviceWrite(_)))
+                }
+                _ => None,
+            },
             used: used(&steps),
             uses_elsewhere: matches!(family, Family::Launch(LaunchOp::Config(_)))
                 || has(|step| matches!(step, Step::UseMany(_) | Step::Name)),
@@ -160,7 +174,10 @@ impl Plan {
             }),
             tensor_map,
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
-            is_trivial: steps.is_empty() && effects.is_empty() && name_out.is_none(),
+            is_trivial: steps.is_empty()
+                && effects.is_empty()
+                && name_out.is_none()
+                && !matches!(family, Family::Launch(_)),
             only_submits: effects.only_submits
                 && name_out.is_none()
                 && options.is_none()
@@ -177,7 +194,10 @@ fn is_learnt_from(family: Family) -> bool {
     match family {
         Family::Context(operation) => operation == ContextOp::EnablePeer,
         Family::Function(_) | Family::Kernel(_) | Family::Link(_) => true,
-        Family::Graph(operation) => matches!(operation, GraphOp::AddNode(_)),
+        Family::Graph(operation) => matches!(
+            operation,
+            GraphOp::AddNode(_) | GraphOp::SetKernelAttribute { .. }
+        ),
         _ => false,
     }
 }

@@ -20,6 +20,8 @@ const STREAMS: usize = 4;
 const NON_BLOCKING: u64 = 1;
 /// Flag of `cuEventCreate` (cuda.h: CU_EVENT_DISABLE_TIMING).
 const DISABLE_TIMING: u64 = 2;
+/// Flag of `cuEventCreate` (cuda.h: CU_EVENT_INTERPROCESS).
+const INTERPROCESS: u64 = 4;
 
 /// What is known of an object by its kind; `X` is what the user of the state keeps with others.
 #[derive(Debug, Default)]
@@ -51,6 +53,8 @@ pub struct ContextData {
 pub struct EventData {
     /// Created without CU_EVENT_DISABLE_TIMING.
     pub timing: bool,
+    /// Created for several processes, or opened from another one's handle.
+    pub interprocess: bool,
     /// The call that recorded it last.
     pub record: Option<Site>,
     /// What was ordered before that.
@@ -62,6 +66,8 @@ pub struct EventData {
 pub struct StreamData {
     /// It does not wait for the legacy default stream.
     pub non_blocking: bool,
+    /// A smaller number is more urgent; 0 unless the stream was created with another.
+    pub priority: i32,
 }
 
 /// An object to be created when the call that creates it has returned.
@@ -751,11 +757,18 @@ impl<X> PendingObject<X> {
             }),
             Kind::Event => Data::Event(EventData {
                 timing: flags() & DISABLE_TIMING == 0,
+                // What opens an event of another process takes no flags.
+                interprocess: flags() & INTERPROCESS != 0
+                    || effects
+                        .at("Flags")
+                        .or_else(|| effects.at("flags"))
+                        .is_none(),
                 record: None,
                 before: Clock::new(),
             }),
             Kind::Stream => Data::Stream(StreamData {
                 non_blocking: flags() & NON_BLOCKING != 0,
+                priority: argument("priority").map_or(0, |priority| priority as i32),
             }),
             kind => own(kind).map_or(Data::None, Data::Other),
         };

@@ -1,9 +1,11 @@
 //! The rules: what is checked before a call changes the model.
 
+mod function;
 mod graph;
 mod graph_structure;
 mod image;
 mod jit_options;
+mod launch;
 mod library;
 mod lifetime;
 mod link;
@@ -26,6 +28,7 @@ use cutape_registry::{
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
+use crate::launch::LaunchAttributes;
 use crate::plan::Plan;
 use crate::state::State;
 use crate::state::data::Data;
@@ -44,8 +47,15 @@ pub(crate) mod code {
     pub(crate) const FILE_NOT_FOUND: i32 = 301;
     pub(crate) const SYMBOL_NOT_FOUND: i32 = 302;
     pub(crate) const INIT_FAILED: i32 = 303;
+    pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
+    pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
+    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
+    pub(crate) const NOT_PERMITTED: i32 = 800;
+    pub(crate) const NOT_SUPPORTED: i32 = 801;
+    pub(crate) const INVALID_CLUSTER_SIZE: i32 = 912;
+    pub(crate) const FUNCTION_NOT_LOADED: i32 = 913;
 }
 
 /// A finding before it is written out.
@@ -316,6 +326,14 @@ pub(crate) enum When {
     Textures,
     /// There are tensor maps, and memory was freed.
     TensorMaps,
+    /// A launch passes parameters through `extra`.
+    PassesExtra,
+    /// A launch passes an array of attributes.
+    PassesAttributes,
+    /// The PTX of some kernel uses something of its launches.
+    KernelUses,
+    /// The last record of some event is by an attribute of a launch.
+    LaunchEvents,
 }
 
 impl When {
@@ -338,6 +356,15 @@ impl When {
             Self::TensorMaps => !state.tensor_maps.is_empty() && state.memory.any_freed(),
             Self::Capturing => state.graphs.captures().next().is_some(),
             Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
+            Self::PassesExtra => {
+                let extra = plan.launch_parameters[1];
+                extra.is_some_and(|position| call.argument(position) != 0)
+            }
+            Self::PassesAttributes => plan
+                .config
+                .is_some_and(|config| LaunchAttributes::of(call, config).address != 0),
+            Self::KernelUses => !state.launches.uses.is_empty(),
+            Self::LaunchEvents => !state.launches.events.is_empty(),
         }
     }
 }
@@ -495,6 +522,8 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         ),
         rule(!plan.written.is_empty(), Lent, Cause(link::memory_reused)),
     ])
+    .chain(launch::rules_of(family).iter().copied().map(Some))
+    .chain(function::rules_of(family).iter().copied().map(Some))
     .flatten()
     .collect()
 }

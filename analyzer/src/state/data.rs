@@ -104,6 +104,8 @@ pub(crate) struct ImageData {
     /// Loaded with CU_LIBRARY_BINARY_IS_PRESERVED.
     pub(crate) preserved: bool,
     pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
+    /// It is short, and PTX or a container that may have some.
+    pub(crate) may_have_ptx: OnceLock<bool>,
     /// The result of a count query, and its call.
     pub(crate) count: Option<(u32, Site)>,
     /// The last work on each stream that needs it: stream, number, call.
@@ -117,17 +119,20 @@ impl Default for ImageData {
             places: Vec::new(),
             preserved: false,
             parsed: OnceLock::new(),
+            may_have_ptx: OnceLock::new(),
             count: None,
             pending: Vec::new(),
         }
     }
 }
 
-/// Attributes that were set on a function or a kernel.
+/// Attributes of a function or a kernel that calls set or asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
     /// By attribute, -1 for the cache configuration, and device, -1 for none.
     pub(crate) set: FxHashMap<(i32, i32), (i64, Site)>,
+    /// The values that the program asked for, in the same way.
+    pub(crate) got: FxHashMap<(i32, i32), i64>,
 }
 
 /// An array of options with its values, as the program passed it.

@@ -2,6 +2,9 @@
 
 pub(crate) mod data;
 mod graph_memory;
+mod image_facts;
+mod launched;
+pub(crate) mod launches;
 pub(crate) mod links;
 pub(crate) mod options;
 mod update;
@@ -19,6 +22,7 @@ use rustc_hash::FxHashMap;
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own, TensorMap};
+use launches::Launches;
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -57,6 +61,8 @@ pub(crate) struct ThreadState {
     /// The operating system's number; 0 if not known.
     pub(crate) number: u32,
     pub(crate) failures: Vec<Failure>,
+    /// The last question for a parameter that the driver answered: handle and index.
+    pub(crate) parameter_asked: Option<(u64, u64)>,
 }
 
 /// The last use of an array of option values.
@@ -87,6 +93,7 @@ pub(crate) struct State {
     pub(crate) arrays: FxHashMap<u64, ArrayUse>,
     pub(crate) names: FxHashMap<u64, DriverName>,
     layouts: FxHashMap<u64, Vec<(u32, u32)>>,
+    pub(crate) launches: Launches,
     /// Live link states whose option values the driver writes to.
     pub(crate) writing_links: Vec<ObjectId>,
     /// Live libraries whose image must stay where it is.
@@ -110,6 +117,7 @@ impl Default for State {
             arrays: FxHashMap::default(),
             names: FxHashMap::default(),
             layouts: FxHashMap::default(),
+            launches: Launches::default(),
             writing_links: Vec::new(),
             preserving: Vec::new(),
             tensor_maps: FxHashMap::default(),

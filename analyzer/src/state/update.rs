@@ -6,7 +6,7 @@ use cutape_format::{Call, Note};
 use cutape_model::{Changes, Effect, ObjectId, Site};
 use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, NodeKind, NodeParams};
 
-use super::data::{Attributes, Data, ImageBytes, ImageData, LinkData, Own, Resource, TensorMap};
+use super::data::{Data, ImageBytes, ImageData, LinkData, Own, Resource, TensorMap};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
@@ -61,6 +61,12 @@ impl State {
         // Handles are looked up before the call ends any of them.
         if let Some(work) = self.model.submit(&plan.effects, call) {
             self.note_work(plan, call, site, work);
+            self.note_kernel(plan, call, site);
+        }
+        if plan.launched.is_some() {
+            self.launched(plan, call, site);
+        } else if plan.written_address.is_some() {
+            self.note_written(plan, call, site);
         }
         if plan.only_submits {
             return;
@@ -89,6 +95,9 @@ impl State {
         for id in changes.ended.iter().chain(&changes.superseded) {
             self.writing_links.retain(|link| link != id);
             self.preserving.retain(|library| library != id);
+        }
+        for &id in changes.ended.iter().chain(&changes.superseded) {
+            self.launches.forget(id);
         }
         for &id in &changes.ended {
             self.free_cubins(id);
@@ -255,6 +264,7 @@ impl State {
     }
 
     fn special(&mut self, plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) {
+        self.learn_of_launches(plan, call, context, site);
         match plan.function.family {
             Family::Context(ContextOp::EnablePeer) => self.peers = true,
             Family::Function(FunctionOp::Count) | Family::Kernel(FunctionOp::Count) => {
@@ -341,17 +351,11 @@ impl State {
         let value = argument("value")
             .or_else(|| argument("val"))
             .or_else(|| argument("config"));
-        let (Some(object), Some(value)) = (id.and_then(|id| self.model.objects.get_mut(id)), value)
-        else {
-            return;
-        };
-        if !matches!(object.data, Data::Other(Own::Attributes(_))) {
-            object.data = Data::Other(Own::Attributes(Box::<Attributes>::default()));
-        }
-        if let Data::Other(Own::Attributes(attributes)) = &mut object.data {
-            attributes
-                .set
-                .insert((attribute, device), (value as i32 as i64, site));
+        if let (Some(id), Some(value)) = (id, value)
+            && let Some(attributes) = self.attributes_mut(id)
+        {
+            let value = i64::from(value as i32);
+            attributes.set.insert((attribute, device), (value, site));
         }
     }
 

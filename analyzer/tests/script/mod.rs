@@ -8,7 +8,9 @@
 //! `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
 //! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array
 //! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
-//! options. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! options; `p%1,2` 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with
+//! the words of their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length
+//! of the buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
@@ -25,6 +27,39 @@ use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, Value
 pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
     .visible .entry k(.param .u64 p)\n{\n ret;\n}\n.visible .entry _Z5scalePf(.param .u64 p)\n{\n\
     ret;\n}\n";
+
+/// Kernels that say something about their launches; `k` as in `PTX`.
+const PTX_LAUNCH: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
+    .visible .entry k(.param .u64 p) { ret; }\n\
+    .visible .entry bounded(.param .u64 p) .maxntid 128 { ret; }\n\
+    .visible .entry fixed(.param .u64 p) .reqntid 32 { ret; }\n\
+    .visible .entry clustered(.param .u64 p) .reqnctapercluster 2 { ret; }\n\
+    .visible .entry choosing(.param .u64 p) .explicitcluster { ret; }\n\
+    .visible .entry narrow(.param .u64 p) .maxclusterrank 2 { ret; }\n\
+    .visible .entry shared(.param .u64 p) { .shared .b8 s[1024]; ret; }\n\
+    .visible .entry barrier(.param .u64 p) { mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;\n\
+    atom.add.u32 %r3, [%rd1], 1; bar.sync 0; ret; }\n\
+    .visible .entry parent(.param .u64 p) { call (r), cudaLaunchDeviceV2, (a, b); ret; }\n\
+    .visible .entry first(.param .u64 p) { griddepcontrol.launch_dependents; ret; }\n";
+
+/// Of device 0, as of an H200, and of device 1, a smaller one.
+const DEVICE_ATTRIBUTES: [(&str, &[u64]); 15] = [
+    ("MAX_GRID_DIM_X", &[0x7fff_ffff, 0x7fff_ffff]),
+    ("MAX_GRID_DIM_Y", &[65535, 65535]),
+    ("MAX_GRID_DIM_Z", &[65535, 65535]),
+    ("MAX_BLOCK_DIM_X", &[1024, 1024]),
+    ("MAX_BLOCK_DIM_Y", &[1024, 1024]),
+    ("MAX_BLOCK_DIM_Z", &[64, 64]),
+    ("MAX_THREADS_PER_BLOCK", &[1024, 1024]),
+    ("MAX_SHARED_MEMORY_PER_BLOCK", &[49152, 49152]),
+    ("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", &[232_448, 101_376]),
+    ("MAX_REGISTERS_PER_BLOCK", &[65536, 65536]),
+    ("MULTIPROCESSOR_COUNT", &[132, 40]),
+    ("COOPERATIVE_LAUNCH", &[1, 0]),
+    ("COOPERATIVE_MULTI_DEVICE_LAUNCH", &[1, 1, 0]),
+    ("CLUSTER_LAUNCH", &[1, 0]),
+    ("MAX_ACCESS_POLICY_WINDOW_SIZE", &[134_217_728, 134_217_728]),
+];
 
 fn image(name: &str) -> Vec<u8> {
     let text = |text: &str| {
@@ -68,6 +103,7 @@ fn image(name: &str) -> Vec<u8> {
             ".version 7.0\n.target sm_70\n.address_size 64\n.extern .global .u32 missing;\n.visible .entry extern_user()\n{\n \
              .reg .u32 r;\n ld.global.u32 r, [missing];\n ret;\n}\n",
         ),
+        "PTX_LAUNCH" => text(PTX_LAUNCH),
         "CUBIN" => cubin(90, false),
         "CUBIN75" => cubin(75, false),
         "CUBIN_REL" => cubin(90, true),
@@ -183,6 +219,12 @@ fn words(list: &str) -> Vec<u8> {
     bytes
 }
 
+fn words32(list: &str) -> Vec<u8> {
+    list.split(',')
+        .flat_map(|word| (number(word) as u32).to_le_bytes())
+        .collect()
+}
+
 struct Line {
     arguments: Vec<u64>,
     before: Vec<Piece>,
@@ -234,7 +276,15 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         };
         if matches!(
             name,
-            "opts" | "left" | "state_values" | "params" | "layout" | "libopts"
+            "opts"
+                | "left"
+                | "state_values"
+                | "params"
+                | "layout"
+                | "libopts"
+                | "launch_attrs"
+                | "extra_words"
+                | "extra_bytes"
         ) {
             let list = rest.strip_prefix('=').expect("=");
             special(&mut line, &at, name, address, list);
@@ -275,6 +325,10 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         } else if let Some(image_name) = rest.strip_prefix(':') {
             line.arguments[position] = pointer;
             line.before.push(piece(field::POINTEE, image(image_name)));
+        } else if let Some(list) = rest.strip_prefix('%') {
+            line.arguments[position] = pointer;
+            let bytes = words32(list);
+            line.before.push(piece(field::POINTEE, bytes));
         } else if rest == "?" {
             line.arguments[position] = pointer;
             let flags = snapshot_flag::UNREADABLE;
@@ -381,6 +435,26 @@ fn special(
         }
         "left" => piece(true, values_at(), field::OPTION_VALUES, words(list)),
         "state_values" => piece(true, 0, field::OPTION_VALUES, words(list)),
+        "launch_attrs" => {
+            let entry = |text: &str| {
+                let (id, value) = text.split_once(':').expect("id:words");
+                let mut bytes = words32(id);
+                bytes.resize(8, 0);
+                bytes.extend(words32(value));
+                bytes.resize(72, 0);
+                bytes
+            };
+            let bytes = list.split(';').flat_map(entry).collect();
+            piece(false, at(&["config"]), field::ATTRIBUTES, bytes);
+        }
+        "extra_words" => {
+            piece(false, at(&["extra"]), field::EXTRA, words(list));
+            line.arguments[at(&["extra"])] = 0x7ff4_0000_0000;
+        }
+        "extra_bytes" => {
+            let bytes = vec![0; number(list) as usize];
+            piece(false, at(&["extra"]), field::KERNEL_PARAMETERS, bytes);
+        }
         "params" => {
             piece(
                 false,
@@ -408,7 +482,17 @@ pub(crate) fn trace(script: &str) -> Trace {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     builder
         .meta("device.0.compute-capability", "9.0")
-        .meta("driver.version", "13000");
+        .meta("driver.version", "13000")
+        .meta("device.0.name", "a GPU")
+        .meta("device.1.name", "a GPU");
+    for (name, values) in DEVICE_ATTRIBUTES {
+        for (device, value) in values.iter().enumerate() {
+            builder.meta(
+                &format!("device.{device}.attribute.{name}"),
+                &value.to_string(),
+            );
+        }
+    }
     let mut open: std::collections::HashMap<u32, (i32, Vec<Piece>)> = Default::default();
     for (place, text) in script.lines().enumerate() {
         let text = text.split('#').next().unwrap_or_default().trim();

@@ -1,6 +1,7 @@
 //! The sequences, by area.
 
 pub(crate) mod graph;
+pub(crate) mod launch;
 pub(crate) mod link;
 pub(crate) mod module;
 pub(crate) mod others;

@@ -66,6 +66,186 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "exec-attribute-cluster-compile-time",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "A required cluster size that the kernel was compiled with cannot be changed at run time.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute",
+        advice: "Compile the kernel without __cluster_dims__, and choose the size by attribute of the launch.",
+        observed: "not measured. The manual names CUDA_ERROR_NOT_PERMITTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-cluster-partial",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "When a function is launched, its required cluster width, height and depth are all zero, or all positive.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute",
+        advice: "Set all three before the launch; 1 for the dimensions that are not used.",
+        observed: "driver 580.159, H200, 2026-11-20: with only the width set, cuLaunchKernel returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-dynamic-smem-over-limit",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "The maximum dynamic shared memory of a function, plus its static shared memory, is at most what a block can have on the device after opt-in. Reported if no later call for that function succeeds: programs try sizes.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute",
+        advice: "Take CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN less CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as the limit.",
+        observed: "driver 580.159, H200, 2026-11-20: one byte more than the limit returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-legacy-version",
+        area: "exec",
+        severity: Severity::Advice,
+        statement: "A PTX version of 0 and a binary version of 10 are not versions. The driver reports them for images that tools before CUDA 3 made.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetAttribute",
+        advice: "Do not choose code by such a value; build the image again.",
+        observed: "driver 580.159, H200, 2026-11-20: no such image was at hand; other images report 20 and more",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-needs-loaded-function",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "The maximum threads per block, the constant memory and the maximum dynamic shared memory of a function can be asked for only when its code is loaded. With lazy loading, a function that an enumeration returned may not be.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetAttribute and cuFuncLoad",
+        advice: "Call cuFuncLoad before the query, or set CUDA_MODULE_LOADING=EAGER.",
+        observed: "driver 580.159, H200, 2026-11-20: the query succeeded, because this driver had loaded the function. The rule follows the result CUDA_ERROR_FUNCTION_NOT_LOADED",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-read-only",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "Only the maximum dynamic shared memory, the carveout, the required cluster size, the permission for non-portable clusters and the cluster scheduling policy of a function can be set.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute; Library Management, cuKernelSetAttribute",
+        advice: "Query the attribute. What it says follows from the image; compile the kernel differently to change it.",
+        observed: "driver 580.159, H200, 2026-11-20: cuFuncSetAttribute of CU_FUNC_ATTRIBUTE_NUM_REGS returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-attribute-value-domain",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "Values of function attributes lie in their range: the carveout is a percentage or -1, the permission for non-portable clusters is 0 or 1, scheduling policy and cache configuration are members of their enums, sizes are not negative.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute and cuFuncSetCacheConfig",
+        advice: "Pass a value of the range; CU_SHAREDMEM_CARVEOUT_DEFAULT restores the default.",
+        observed: "driver 580.159, H200, 2026-11-20: a carveout of 150 and a cache configuration of 42 returned CUDA_ERROR_INVALID_VALUE; a permission of 7 returned CUDA_SUCCESS, for which the finding is a warning",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-extra-malformed",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "In extra, each name is followed by its value. The buffer's pointer and its size are given together, and the size as the address of a size_t.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Pass { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END }.",
+        observed: "driver 580.159, H200, 2026-11-20: with the size by value, the program crashed inside cuLaunchKernel (SIGSEGV)",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-extra-size-mismatch",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "A parameter buffer has the length and the layout of the kernel's parameters.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Lay the buffer out as a struct of the kernel's parameters; cuFuncGetParamInfo returns the offset and size of each.",
+        observed: "driver 580.159, H200, 2026-11-20: a buffer of 4 bytes for a pointer returned CUDA_SUCCESS; the next synchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-extra-unterminated",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "The list that extra points to ends with CU_LAUNCH_PARAM_END.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "End the list with CU_LAUNCH_PARAM_END.",
+        observed: "driver 580.159, H200, 2026-11-20: without an end the launch returned CUDA_SUCCESS; the driver stops reading when it has pointer and size",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-host-func-userdata-lifetime",
+        area: "exec",
+        severity: Severity::Warning,
+        statement: "The userData of a host function stays valid until the function has run; in a captured launch, until the graph will not run again.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc",
+        advice: "Allocate userData and let the host function free it, or wait for the stream before the variable ends.",
+        observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
+        undecidable: "A trace has no record of the program's stack and heap: neither whether userData is an address at all, nor when that memory ended, nor when the host function ran.",
+    },
+    Rule {
+        id: "exec-introspection-arguments",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "A question for a name needs an output and a handle. A question for a parameter needs an output for the offset, and an index below the number of parameters. Asking for one index after the other until the driver refuses is the way to count them, and no misuse.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetName and cuFuncGetParamInfo",
+        advice: "Count with a loop that ends at CUDA_ERROR_INVALID_VALUE, or keep the index below the count.",
+        observed: "driver 580.159, H200, 2026-11-20: cuFuncGetName of NULL and cuFuncGetParamInfo of index 1000 returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-legacy-launch-state-lost",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "cuLaunchKernel overwrites the block shape, shared memory and parameters that cuFuncSetBlockShape and cuParamSet set, so they must be set again before cuLaunch or cuLaunchGrid.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Use cuLaunchKernel only, or repeat the setters before each cuLaunchGrid.",
+        observed: "driver 580.159, H200, 2026-11-20: the later cuLaunchGrid returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-null-stream-context",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "A launch in a default stream runs in the current context: there must be one, and a CUfunction must belong to it.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Make the function's context current in this thread before the launch.",
+        observed: "driver 580.159, H200, 2026-11-20: a function of another context returned CUDA_ERROR_INVALID_HANDLE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-params-array-shape",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "For a kernel with N parameters, kernelParams is an array of N pointers, each to the value of a parameter.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel and cuLaunchCooperativeKernel",
+        advice: "Pass the address of each value: a device address goes into the array as the address of the variable that holds it.",
+        observed: "driver 580.159, H200, 2026-11-20: with a device address in place of its address, the program crashed inside cuLaunchKernel (SIGSEGV)",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-params-both-set",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "The parameters of a launch are given through kernelParams or through extra, not through both.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Pass NULL for the form that is not used.",
+        observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernel with both returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-params-no-metadata",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "kernelParams needs an image that says how the kernel takes its parameters, which tools from CUDA 3.2 on write, unless the kernel takes none.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Build the image again, or pass the parameters through extra.",
+        observed: "not measured: no such image was at hand. The manual names CUDA_ERROR_INVALID_IMAGE",
+        undecidable: "",
+    },
+    Rule {
+        id: "exec-stream-context-mismatch",
+        area: "exec",
+        severity: Severity::Error,
+        statement: "A CUfunction is launched in a stream of the context that it belongs to.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx and cuLaunchCooperativeKernelMultiDevice",
+        advice: "Load the module in each context and keep its functions by context, or launch a kernel of a library, which follows the stream.",
+        observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernel in a stream of another context returned CUDA_ERROR_INVALID_HANDLE",
+        undecidable: "",
+    },
+    Rule {
         id: "graph-allocation-lifetime",
         area: "graph",
         severity: Severity::Error,
@@ -173,6 +353,316 @@ pub static RULES: &[Rule] = &[
         manual: "CUDA Driver API, Graph Management, cuUserObjectCreate, cuUserObjectRelease and cuGraphRetainUserObject",
         advice: "Release as many references as you created and retained, less those that were moved with CU_GRAPH_USER_OBJECT_MOVE.",
         observed: "driver 580.159, H200, 2026-11-20: cuUserObjectRelease of a reference that had been moved to a graph returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-access-policy-window",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "An access policy window is within the device's maximum, has a hit ratio from 0 to 1 and misses that are normal or streaming, and covers memory that is not freed.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW",
+        advice: "Limit num_bytes to CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, and reset the window before the memory is freed.",
+        observed: "driver 580.159, H200, 2026-11-20: persisting misses returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-attribute-not-for-launch",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "An attribute is set only on what it is valid for: a launch, a stream or a kernel node.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx; CUlaunchAttributeID",
+        advice: "Set it where the manual says that it is valid.",
+        observed: "driver 580.159, H200, 2026-11-20: CU_LAUNCH_ATTRIBUTE_COOPERATIVE on a stream returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-attributes-dangling",
+        area: "launch-config",
+        severity: Severity::Advice,
+        statement: "If numAttrs is zero, the driver does not look at attrs; the manual recommends NULL. Reported once in a trace.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx",
+        advice: "Set numAttrs if the attributes are meant; else set attrs to NULL.",
+        observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-attributes-null",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "attrs points to numAttrs attributes if numAttrs is not zero.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx",
+        advice: "Initialise the whole CUlaunchConfig to zero, and set attrs and numAttrs together.",
+        observed: "driver 580.159, H200, 2026-11-20: numAttrs = 1 with attrs = NULL returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-block-over-function-limit",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "A block has no more threads than the function allows, which follows from its launch bounds and registers and may be less than the device allows.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetAttribute, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK",
+        advice: "Ask cuOccupancyMaxPotentialBlockSize, or compile the kernel with __launch_bounds__ for this block.",
+        observed: "not measured on a real driver. The manual names CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for too few registers",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cluster-nonportable",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Clusters of more than 8 blocks need CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED on the function, and may not fit the device even so.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetAttribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
+        advice: "Use at most 8 blocks, or permit more and ask cuOccupancyMaxActiveClusters first.",
+        observed: "driver 580.159, H200, 2026-11-20: 16 blocks without the permission returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cluster-not-divisor",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Each side of a cluster is at least 1 and divides that side of the grid, and the device has clusters.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION",
+        advice: "Round the grid up to a multiple of the cluster, and let surplus blocks return.",
+        observed: "driver 580.159, H200, 2026-11-20: a grid of 3 in clusters of 2 returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cluster-required",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "A kernel that was compiled for clusters of a size to be chosen is launched with one. A kernel that was compiled with a size is not launched with another.",
+        manual: "CUDA Driver API, Execution Control, cuFuncGetAttribute, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET; Occupancy, cuOccupancyMaxActiveClusters",
+        advice: "Give CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, equal to __cluster_dims__ where the kernel has them.",
+        observed: "not measured. The manual names CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-completion-event-inversion",
+        area: "launch-config",
+        severity: Severity::Warning,
+        statement: "That a launch completion event comes after the beginning of all blocks is a best effort: a kernel that waits for it on another device, or in a stream of higher priority, may start before. Reported as advice, because a trace does not show whether the program relies on it.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT",
+        advice: "Do not let the two kernels wait for each other; use streams of equal priority, or an event behind the whole kernel.",
+        observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cooperative-dynamic-parallelism",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "A kernel that launches grids from the device is not launched cooperatively.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
+        advice: "Launch it with cuLaunchKernel, or move the device-side launches to another kernel.",
+        observed: "not measured. Decided from PTX only: the kernel's own code names the device runtime's launch functions",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cooperative-extra",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "The parameters of a cooperative launch are given through kernelParams. For cuLaunchKernelEx with the cooperative attribute the manual is not clear, so the finding is advice.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernel; Graph Management, cuGraphAddKernelNode",
+        advice: "Pass the parameters through kernelParams.",
+        observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernelEx with the attribute and extra returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cooperative-missing",
+        area: "launch-config",
+        severity: Severity::Advice,
+        statement: "A kernel that synchronises its grid is launched cooperatively. Decided from PTX only, and assumed: the kernel may ask first whether the grid is valid.",
+        manual: "CUDA Programming Guide, Cooperative Groups, Grid Synchronization",
+        advice: "Launch it with cuLaunchCooperativeKernel, or with CU_LAUNCH_ATTRIBUTE_COOPERATIVE.",
+        observed: "not measured. Known from numba/numba#9432",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cooperative-too-large",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "All blocks of a cooperative grid are resident at once: there are at most as many as a multiprocessor holds, times the number of multiprocessors.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
+        advice: "Compute the grid from cuOccupancyMaxActiveBlocksPerMultiprocessor for the same block and shared memory, and let each block do several items.",
+        observed: "driver 580.159, H200, 2026-11-20: 1000 blocks a multiprocessor returned CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-cooperative-unsupported",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Cooperative launches need a device with CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
+        advice: "Query the attribute, and synchronise through several launches where it is 0.",
+        observed: "not measured: all devices at hand have it",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-device-updatable-not-capturing",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE is for kernel nodes, and for launches in a stream that captures.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE",
+        advice: "Begin the capture before the launch, or set the attribute on the node.",
+        observed: "driver 580.159, H200, 2026-11-20: outside a capture the launch returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-device-updatable-value",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "deviceUpdatable is 0 or 1, and is not taken back for a node.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE",
+        advice: "Decide once; add another node for a kernel that the device does not update.",
+        observed: "driver 580.159, H200, 2026-11-20: taking it back returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-dimension-out-of-range",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Each dimension of grid and block is at least 1 and within the limits of the device, and a block has no more threads than the device allows.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel; Device Management, cuDeviceGetAttribute",
+        advice: "Do not launch if there are no items. For more blocks than fit into one dimension, use several or a loop in the kernel.",
+        observed: "driver 580.159, H200, 2026-11-20: gridDimX = 0, gridDimY = 70000 and a block of 2048 threads returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-dynamic-smem-limit",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "A launch asks for no more dynamic shared memory than the function's maximum: what was set, or else the basic limit of the device less the function's static shared memory.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
+        advice: "Set the maximum with cuFuncSetAttribute before the launch, within the device's limit after opt-in.",
+        observed: "driver 580.159, H200, 2026-11-20: 64 KiB without opt-in returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-event-host-wait",
+        area: "launch-config",
+        severity: Severity::Advice,
+        statement: "A programmatic event is meant for dependencies between kernels. The host may see it only long after its trigger.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT",
+        advice: "Record an event with cuEventRecord behind the launch, and wait for that.",
+        observed: "driver 580.159, H200, 2026-11-20: cuEventSynchronize returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-event-kind",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "The event of CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT or _LAUNCH_COMPLETION_EVENT is neither an interprocess nor an interop event, and the attribute does not take CU_EVENT_RECORD_EXTERNAL.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx",
+        advice: "Use an ordinary event without timing, and record an interprocess event behind the launch with cuEventRecord.",
+        observed: "driver 580.159, H200, 2026-11-20: an interprocess event returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-event-timing-enabled",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "The event of CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT or _LAUNCH_COMPLETION_EVENT was created with CU_EVENT_DISABLE_TIMING.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx",
+        advice: "Create the event with CU_EVENT_DISABLE_TIMING.",
+        observed: "driver 580.159, H200, 2026-11-20: an event with timing returned CUDA_ERROR_NOT_SUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-default-stream",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "The streams of a launch on several devices are streams that the program created.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "Create a stream in the context of each device.",
+        observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-duplicate",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Each entry of a launch on several devices is for another device.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "Pass one entry a device.",
+        observed: "driver 580.159, H200, 2026-11-20: two streams of one device returned CUDA_ERROR_INVALID_VALUE, as all calls do there",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-globals",
+        area: "launch-config",
+        severity: Severity::Warning,
+        statement: "Each device of a launch on several devices has its own instance of a module's variables, which the program initialises on each.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "Write the variable in the module of every device, or initialise it in the source.",
+        observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-kernel-differs",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "All entries of a launch on several devices launch the same compiled kernel.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "Load one image in the context of each device, and get the same kernel from each.",
+        observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-shape-differs",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "Grid, block and dynamic shared memory are equal in all entries of a launch on several devices.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "Launch the smallest grid on all devices, or use separate launches.",
+        observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-multi-device-unsupported",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "All devices of a launch on several devices have CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH and are identical.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
+        advice: "The function is deprecated since CUDA 11.3: launch cooperatively on each device, and synchronise the devices through events or memory.",
+        observed: "driver 580.159, H200, 2026-11-20: on one device every call returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-preferred-cluster-alone",
+        area: "launch-config",
+        severity: Severity::Warning,
+        statement: "A preferred cluster size is given together with a regular one.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION",
+        advice: "Add CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.",
+        observed: "driver 580.159, H200, 2026-11-20: alone it returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-preferred-cluster-shape",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "A preferred cluster is a multiple of the regular one in each dimension and equal in depth, divides the grid, and stays within the kernel's bound for clusters.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION",
+        advice: "Choose both as powers of two that divide the grid.",
+        observed: "driver 580.159, H200, 2026-11-20: 3 blocks preferred with 2 regular ones returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-reqntid-mismatch",
+        area: "launch-config",
+        severity: Severity::Error,
+        statement: "The block of a launch is the one that the image requires (.reqntid).",
+        manual: "PTX ISA, Performance-Tuning Directives, .reqntid; CUDA Driver API, Execution Control, cuLaunchKernel",
+        advice: "Take the block from the build that made the image: keep kernels and their launch parameters in one cache entry.",
+        observed: "null driver only: CUDA_ERROR_INVALID_VALUE. Known from openxla/xla#33220",
+        undecidable: "",
+    },
+    Rule {
+        id: "launch-config-serialization-no-grid-sync",
+        area: "launch-config",
+        severity: Severity::Warning,
+        statement: "A kernel launched with programmatic stream serialization may overlap the kernel before it, if that one lets it, and waits for it itself before it touches the same memory. Reported as advice, from PTX only.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION",
+        advice: "Call cudaGridDependencySynchronize (griddepcontrol.wait) before the first access to memory of the kernel before, or launch without the attribute.",
+        observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
         undecidable: "",
     },
     Rule {
@@ -726,6 +1216,60 @@ pub const EVENT_ELAPSED_INVALID: &str = "event-elapsed-invalid";
 pub const EVENT_USE_AFTER_DESTROY: &str = "event-use-after-destroy";
 
 /// Its id.
+pub const EXEC_ATTRIBUTE_CLUSTER_COMPILE_TIME: &str = "exec-attribute-cluster-compile-time";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_CLUSTER_PARTIAL: &str = "exec-attribute-cluster-partial";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_DYNAMIC_SMEM_OVER_LIMIT: &str = "exec-attribute-dynamic-smem-over-limit";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_LEGACY_VERSION: &str = "exec-attribute-legacy-version";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_NEEDS_LOADED_FUNCTION: &str = "exec-attribute-needs-loaded-function";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_READ_ONLY: &str = "exec-attribute-read-only";
+
+/// Its id.
+pub const EXEC_ATTRIBUTE_VALUE_DOMAIN: &str = "exec-attribute-value-domain";
+
+/// Its id.
+pub const EXEC_EXTRA_MALFORMED: &str = "exec-extra-malformed";
+
+/// Its id.
+pub const EXEC_EXTRA_SIZE_MISMATCH: &str = "exec-extra-size-mismatch";
+
+/// Its id.
+pub const EXEC_EXTRA_UNTERMINATED: &str = "exec-extra-unterminated";
+
+/// Its id.
+pub const EXEC_HOST_FUNC_USERDATA_LIFETIME: &str = "exec-host-func-userdata-lifetime";
+
+/// Its id.
+pub const EXEC_INTROSPECTION_ARGUMENTS: &str = "exec-introspection-arguments";
+
+/// Its id.
+pub const EXEC_LEGACY_LAUNCH_STATE_LOST: &str = "exec-legacy-launch-state-lost";
+
+/// Its id.
+pub const EXEC_NULL_STREAM_CONTEXT: &str = "exec-null-stream-context";
+
+/// Its id.
+pub const EXEC_PARAMS_ARRAY_SHAPE: &str = "exec-params-array-shape";
+
+/// Its id.
+pub const EXEC_PARAMS_BOTH_SET: &str = "exec-params-both-set";
+
+/// Its id.
+pub const EXEC_PARAMS_NO_METADATA: &str = "exec-params-no-metadata";
+
+/// Its id.
+pub const EXEC_STREAM_CONTEXT_MISMATCH: &str = "exec-stream-context-mismatch";
+
+/// Its id.
 pub const GRAPH_ALLOCATION_LIFETIME: &str = "graph-allocation-lifetime";
 
 /// Its id.
@@ -757,6 +1301,99 @@ pub const GRAPH_USE_AFTER_DESTROY: &str = "graph-use-after-destroy";
 
 /// Its id.
 pub const GRAPH_USER_OBJECT_REFERENCES: &str = "graph-user-object-references";
+
+/// Its id.
+pub const LAUNCH_CONFIG_ACCESS_POLICY_WINDOW: &str = "launch-config-access-policy-window";
+
+/// Its id.
+pub const LAUNCH_CONFIG_ATTRIBUTE_NOT_FOR_LAUNCH: &str = "launch-config-attribute-not-for-launch";
+
+/// Its id.
+pub const LAUNCH_CONFIG_ATTRIBUTES_DANGLING: &str = "launch-config-attributes-dangling";
+
+/// Its id.
+pub const LAUNCH_CONFIG_ATTRIBUTES_NULL: &str = "launch-config-attributes-null";
+
+/// Its id.
+pub const LAUNCH_CONFIG_BLOCK_OVER_FUNCTION_LIMIT: &str = "launch-config-block-over-function-limit";
+
+/// Its id.
+pub const LAUNCH_CONFIG_CLUSTER_NONPORTABLE: &str = "launch-config-cluster-nonportable";
+
+/// Its id.
+pub const LAUNCH_CONFIG_CLUSTER_NOT_DIVISOR: &str = "launch-config-cluster-not-divisor";
+
+/// Its id.
+pub const LAUNCH_CONFIG_CLUSTER_REQUIRED: &str = "launch-config-cluster-required";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COMPLETION_EVENT_INVERSION: &str = "launch-config-completion-event-inversion";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COOPERATIVE_DYNAMIC_PARALLELISM: &str = "launch-config-cooperative-dynamic-parallelism";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COOPERATIVE_EXTRA: &str = "launch-config-cooperative-extra";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COOPERATIVE_MISSING: &str = "launch-config-cooperative-missing";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COOPERATIVE_TOO_LARGE: &str = "launch-config-cooperative-too-large";
+
+/// Its id.
+pub const LAUNCH_CONFIG_COOPERATIVE_UNSUPPORTED: &str = "launch-config-cooperative-unsupported";
+
+/// Its id.
+pub const LAUNCH_CONFIG_DEVICE_UPDATABLE_NOT_CAPTURING: &str = "launch-config-device-updatable-not-capturing";
+
+/// Its id.
+pub const LAUNCH_CONFIG_DEVICE_UPDATABLE_VALUE: &str = "launch-config-device-updatable-value";
+
+/// Its id.
+pub const LAUNCH_CONFIG_DIMENSION_OUT_OF_RANGE: &str = "launch-config-dimension-out-of-range";
+
+/// Its id.
+pub const LAUNCH_CONFIG_DYNAMIC_SMEM_LIMIT: &str = "launch-config-dynamic-smem-limit";
+
+/// Its id.
+pub const LAUNCH_CONFIG_EVENT_HOST_WAIT: &str = "launch-config-event-host-wait";
+
+/// Its id.
+pub const LAUNCH_CONFIG_EVENT_KIND: &str = "launch-config-event-kind";
+
+/// Its id.
+pub const LAUNCH_CONFIG_EVENT_TIMING_ENABLED: &str = "launch-config-event-timing-enabled";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_DEFAULT_STREAM: &str = "launch-config-multi-device-default-stream";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_DUPLICATE: &str = "launch-config-multi-device-duplicate";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_GLOBALS: &str = "launch-config-multi-device-globals";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_KERNEL_DIFFERS: &str = "launch-config-multi-device-kernel-differs";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_SHAPE_DIFFERS: &str = "launch-config-multi-device-shape-differs";
+
+/// Its id.
+pub const LAUNCH_CONFIG_MULTI_DEVICE_UNSUPPORTED: &str = "launch-config-multi-device-unsupported";
+
+/// Its id.
+pub const LAUNCH_CONFIG_PREFERRED_CLUSTER_ALONE: &str = "launch-config-preferred-cluster-alone";
+
+/// Its id.
+pub const LAUNCH_CONFIG_PREFERRED_CLUSTER_SHAPE: &str = "launch-config-preferred-cluster-shape";
+
+/// Its id.
+pub const LAUNCH_CONFIG_REQNTID_MISMATCH: &str = "launch-config-reqntid-mismatch";
+
+/// Its id.
+pub const LAUNCH_CONFIG_SERIALIZATION_NO_GRID_SYNC: &str = "launch-config-serialization-no-grid-sync";
 
 /// Its id.
 pub const LIBRARY_FUNCTION_ATTRIBUTE_SHADOWS_KERNEL: &str = "library-function-attribute-shadows-kernel";

@@ -1,0 +1,205 @@
+//! What images say of functions, and what devices allow: the limits that rules explain.
+
+use cutape_format::{Call, FileRange};
+use cutape_image::{CodeKind, Function, ImageKind, Uses, runs_on};
+use cutape_model::{ObjectId, STREAM_PER_THREAD};
+use cutape_registry::Kind;
+
+use super::State;
+use super::data::{Attributes, Data, ImageBytes, Own};
+use crate::context::TraceContext;
+
+/// Longer images are not parsed before a rule asks for them.
+const SHORT_IMAGE: usize = 1 << 20;
+
+impl State {
+    /// What the image of a function or kernel says. Where the image has several entries that the
+    /// driver may have chosen, all must say the same.
+    pub(crate) fn image_fact<T: PartialEq>(
+        &self,
+        id: ObjectId,
+        thread: u32,
+        context: &dyn TraceContext,
+        fact: impl Fn(&Function) -> Option<T>,
+    ) -> Option<T> {
+        let name = self.objects.get(id)?.name.as_deref()?;
+        let owner = self.image_of(id)?;
+        let image = self.parsed(owner, context)?;
+        let capability = self.capability(thread, context);
+        let of_kind = |kind: CodeKind| {
+            let entries = image.entries.iter().filter(move |entry| entry.code == kind);
+            let fitting = entries.filter(move |entry| {
+                let both = entry.target.zip(capability);
+                both.is_none_or(|(target, device)| runs_on(target, kind, device))
+            });
+            let functions = fitting.filter_map(|entry| entry.content.as_ref().ok()?.function(name));
+            functions.collect::<Vec<_>>()
+        };
+        // The driver compiles PTX only if no machine code fits.
+        let mut candidates = of_kind(CodeKind::Elf);
+        if candidates.is_empty() {
+            candidates = of_kind(CodeKind::Ptx);
+        }
+        let (first, others) = candidates.split_first()?;
+        let value = fact(first)?;
+        let agree = others
+            .iter()
+            .all(|other| fact(other).as_ref() == Some(&value));
+        agree.then_some(value)
+    }
+
+    /// The module or library that a function or kernel is of, if its image is known.
+    fn image_of(&self, id: ObjectId) -> Option<ObjectId> {
+        let mut ancestors = self.objects.ancestors(id);
+        ancestors.find(|&ancestor| {
+            let data = self.image_data(ancestor);
+            data.is_some_and(|data| !matches!(data.source, ImageBytes::Unknown))
+        })
+    }
+
+    /// What PTX says that a function or kernel uses of its launches. Only short images are looked
+    /// at, because this is asked of each function that a program looks up.
+    pub(super) fn uses_in_ptx(&self, id: ObjectId, context: &dyn TraceContext) -> Uses {
+        let uses = || {
+            let name = self.objects.get(id)?.name.as_deref()?;
+            let owner = self.image_of(id)?;
+            let data = self.image_data(owner)?;
+            let may_have_ptx = data.may_have_ptx.get_or_init(|| {
+                let length = match &data.source {
+                    ImageBytes::Blob(blob) => blob.length,
+                    ImageBytes::InFile(encoded) => {
+                        FileRange::decode(encoded).map_or(0, |range| range.length)
+                    }
+                    ImageBytes::Unknown | ImageBytes::Bytes(_) => 0,
+                };
+                let bytes = (length <= SHORT_IMAGE as u64)
+                    .then(|| super::source_bytes(&data.source, context))
+                    .flatten();
+                bytes.is_some_and(|bytes| {
+                    bytes.len() <= SHORT_IMAGE
+                        && matches!(
+                            cutape_image::kind(&bytes),
+                            ImageKind::Ptx | ImageKind::Fatbin
+                        )
+                })
+            });
+            if !may_have_ptx {
+                return None;
+            }
+            let image = self.parsed(owner, context)?;
+            let texts = image
+                .entries
+                .iter()
+                .filter(|entry| entry.code == CodeKind::Ptx);
+            let mut contents = texts.filter_map(|entry| entry.content.as_ref().ok());
+            Some(contents.find_map(|content| content.function(name))?.uses)
+        };
+        uses().unwrap_or_default()
+    }
+
+    /// Whether no function of the PTX that a function or kernel is of has this. `None` if the image
+    /// has no PTX or is not known.
+    pub(crate) fn ptx_lacks(
+        &self,
+        id: ObjectId,
+        context: &dyn TraceContext,
+        has: impl Fn(&Function) -> bool,
+    ) -> Option<bool> {
+        let image = self.parsed(self.image_of(id)?, context)?;
+        let texts = image
+            .entries
+            .iter()
+            .filter(|entry| entry.code == CodeKind::Ptx);
+        let contents: Vec<_> = texts
+            .filter_map(|entry| entry.content.as_ref().ok())
+            .collect();
+        let mut functions = contents.iter().flat_map(|content| &content.functions);
+        (!contents.is_empty()).then(|| !functions.any(has))
+    }
+
+    /// The parameters of a function or kernel: offset and size of each, as the driver told the
+    /// recorder, or else as the image has them.
+    pub(crate) fn parameters_of(
+        &self,
+        handle: u64,
+        thread: u32,
+        context: &dyn TraceContext,
+    ) -> Option<Vec<(u32, u32)>> {
+        if let Some(layout) = self.layout(handle) {
+            return Some(layout.to_vec());
+        }
+        let id = self.objects.resolve(Kind::Function, handle).live()?;
+        self.image_fact(id, thread, context, |function| {
+            let parameters = function.parameters.iter();
+            Some(parameters.map(|p| (p.offset, p.size)).collect())
+        })
+    }
+
+    /// Attributes that calls set on a function or kernel, or asked for.
+    fn attributes_of(&self, id: ObjectId) -> Option<&Attributes> {
+        match &self.objects.get(id)?.data {
+            Data::Other(Own::Attributes(attributes)) => Some(attributes),
+            _ => None,
+        }
+    }
+
+    /// The value of a function attribute that was set last, on the function or on its kernel.
+    pub(crate) fn set_attribute_of(
+        &self,
+        id: ObjectId,
+        attribute: i32,
+        device: i32,
+    ) -> Option<(i64, cutape_model::Site)> {
+        let of = |id: ObjectId| {
+            let set = &self.attributes_of(id)?.set;
+            let value = set
+                .get(&(attribute, -1))
+                .or_else(|| set.get(&(attribute, device)));
+            value.copied()
+        };
+        let kernel = || self.objects.get(id)?.parent;
+        of(id).or_else(|| of(kernel()?))
+    }
+
+    /// The value of a function attribute that the program asked for last.
+    pub(crate) fn queried_attribute_of(
+        &self,
+        id: ObjectId,
+        attribute: i32,
+        device: i32,
+    ) -> Option<i64> {
+        let of = |id: ObjectId| {
+            let got = &self.attributes_of(id)?.got;
+            let value = got
+                .get(&(attribute, -1))
+                .or_else(|| got.get(&(attribute, device)));
+            value.copied()
+        };
+        let kernel = || self.objects.get(id)?.parent;
+        of(id).or_else(|| of(kernel()?))
+    }
+
+    /// The device of a context.
+    pub(crate) fn device_of(&self, context: ObjectId) -> Option<i32> {
+        match &self.objects.get(context)?.data {
+            Data::Context(context) => Some(context.device),
+            _ => None,
+        }
+    }
+
+    /// The context of a stream that the program created.
+    pub(crate) fn stream_context(&self, stream: u64) -> Option<ObjectId> {
+        if stream <= STREAM_PER_THREAD {
+            return None;
+        }
+        let id = self.objects.live(Kind::Stream, stream)?;
+        self.objects.get(id)?.context
+    }
+
+    /// The device that work in a stream runs on.
+    pub(crate) fn device_for(&self, call: &Call<'_>, stream: Option<u64>) -> Option<i32> {
+        let of_stream = stream.and_then(|stream| self.stream_context(stream));
+        let current = || self.contexts.current(call.thread).object;
+        self.device_of(of_stream.or_else(current)?)
+    }
+}
