@@ -30,6 +30,7 @@ mod overrides;
 mod process;
 mod queries;
 mod snapshot;
+mod stack;
 mod start;
 
 // SAFETY: an array of function pointers is what the section holds.

@@ -5,15 +5,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::file::{identity, kept_blobs, trace_file};
 use crate::hot::recording::{
-    COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, records,
+    COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, WITH_STACKS, records,
     set_payload_policy,
 };
 use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, functions, plan, recording};
 use crate::loaded::maps;
-use crate::process::settings::Settings;
+use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
-use crate::{async_readback, driver, host_memory, overrides};
+use crate::{async_readback, driver, host_memory, overrides, stack};
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
 #[cold]
@@ -86,8 +86,10 @@ fn create_trace() -> u8 {
     identity::write_program();
     maps::write();
     cost::forget();
+    stack::configure(settings.stacks);
     match clock {
         _ if settings.measures_cost => MEASURING,
+        clock::PROCESSOR if settings.stacks != Stacks::Off => WITH_STACKS,
         clock::PROCESSOR => RECORDING,
         _ => COUNTING,
     }
@@ -123,6 +125,7 @@ extern "C" fn in_child() {
     host_memory::forget();
     kept_blobs::forget();
     overrides::forget();
+    stack::forget();
     // SAFETY: the state lives as long as its thread, which is this one.
     unsafe { &*thread::current() }.forget();
 }

@@ -18,6 +18,17 @@ pub(crate) enum HostMemory {
     All,
 }
 
+/// Which calls have a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stacks {
+    /// None.
+    Off,
+    /// Those that create or destroy, load or unload, wait, or fail.
+    Some,
+    /// All: launches and copies as well.
+    All,
+}
+
 /// How to record a program.
 #[derive(clap::Args)]
 pub(crate) struct Recording {
@@ -37,6 +48,19 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) host_memory: HostMemory,
+    /// Which calls have a call stack: functions, files and lines, also of
+    /// Python. --stacks alone means some.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "some",
+        verbatim_doc_comment
+    )]
+    pub(crate) stacks: Stacks,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,

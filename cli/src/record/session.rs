@@ -83,7 +83,8 @@ pub(crate) fn start(
         .env("CUTAPE_DRIVER", &driver)
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
         .env("CUTAPE_OUTPUTS", recording.outputs.word())
-        .env("CUTAPE_HOST_MEMORY", word(recording.host_memory));
+        .env("CUTAPE_HOST_MEMORY", word(recording.host_memory))
+        .env("CUTAPE_STACKS", word(recording.stacks));
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }

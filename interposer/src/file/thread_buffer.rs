@@ -33,7 +33,7 @@ const FLUSH_ALIGNMENT: u64 = 64 << 10;
 
 /// Has the kernel map the pages of a buffer, which is faster than one page fault each, and reports
 /// a file system that cannot keep its promise of space. False if it cannot.
-fn populate(start: *mut u8, length: usize) -> bool {
+pub(super) fn populate(start: *mut u8, length: usize) -> bool {
     // SAFETY: pages of a mapping that is ours; their content stays.
     let failed = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) } != 0;
     // Linux before 5.14 does not know the request.

@@ -12,7 +12,7 @@ use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
 use crate::process::errno::Errno;
-use crate::{async_readback, host_memory, overrides, snapshot};
+use crate::{async_readback, host_memory, overrides, snapshot, stack};
 
 /// Called by every entry after the driver, unless `pre_call` returned `NOT_RECORDED`.
 pub(crate) extern "C" fn post_call(frame: &mut Frame) {
@@ -38,6 +38,7 @@ pub(crate) extern "C" fn post_call(frame: &mut Frame) {
 extern "C" fn post_call_slowly(frame: &mut Frame) {
     let ticks = clock::ticks();
     if let Some((thread, plan)) = returned(frame) {
+        stack::returned(thread, frame, plan);
         leave_slowly(thread, frame, plan, ticks);
     }
 }

@@ -17,7 +17,7 @@ use super::{clock, cost};
 use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
-use crate::{driver, host_memory, overrides, snapshot};
+use crate::{driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -153,6 +153,9 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     let plan = plan::of(frame.index());
     thread.begin_call(&mut frame.activation);
     frame.plan = plan;
+    if crate::stack::is_on() {
+        thread.ask_for_stack();
+    }
     let dispatch = match plan.enter {
         EnterForm::Generic => enter_generic(thread, frame, plan, stack),
         _ => enter_in_new_slot(thread, frame, plan, stack),
@@ -217,9 +220,20 @@ fn entered(thread: &Thread, frame: &mut Frame, plan: &Plan, is_written: bool) ->
     // Before `attend`, which may begin a chunk, whose head has the number of its first call.
     thread.calls.set(thread.calls.get() + 1);
     if thread.attend() {
-        address_space::before_first(thread);
+        attended(thread, frame, plan);
     }
     proceed(thread, frame, plan)
+}
+
+/// Adds what a thread's first call has, or a call while stacks are taken.
+#[cold]
+extern "C" fn attended(thread: &Thread, frame: &Frame, plan: &Plan) {
+    if thread.calls.get() == 1 {
+        address_space::before_first(thread);
+    }
+    if stack::is_on() {
+        stack::entered(thread, frame, plan);
+    }
 }
 
 /// Does what the function needs between the enter record and the driver: nearly always nothing.

@@ -18,6 +18,8 @@ pub(crate) const PASSING: u8 = 3;
 pub(crate) const MEASURING: u8 = 4;
 /// As `RECORDING`, with a shared counter as the clock.
 pub(crate) const COUNTING: u8 = 5;
+/// As `RECORDING`; calls may have call stacks.
+pub(crate) const WITH_STACKS: u8 = 6;
 
 /// One of the values above.
 pub(crate) static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
@@ -27,7 +29,7 @@ static OUTPUTS: AtomicU8 = AtomicU8::new(PayloadPolicy::All as u8);
 
 /// Whether calls are recorded in that state.
 pub(crate) fn records(state: u8) -> bool {
-    matches!(state, RECORDING | MEASURING | COUNTING)
+    matches!(state, RECORDING | MEASURING | COUNTING | WITH_STACKS)
 }
 
 /// Whether this process records.

@@ -78,6 +78,10 @@ pub(crate) struct Thread {
     blobs: [Cell<Option<Result<BlobRef, NotKept>>>; BLOBS],
     blobs_written: Cell<u8>,
     blobs_met: Cell<u8>,
+    /// The call in progress may have a stack.
+    wants_stack: Cell<bool>,
+    /// Where the thread's stack begins and ends; zeros until it is asked for.
+    pub(crate) stack: Cell<(u64, u64)>,
 }
 
 thread_local! {
@@ -100,6 +104,8 @@ thread_local! {
             blobs: [const { Cell::new(None) }; BLOBS],
             blobs_written: Cell::new(0),
             blobs_met: Cell::new(0),
+            wants_stack: Cell::new(false),
+            stack: Cell::new((0, 0)),
         }
     };
 }
@@ -522,8 +528,14 @@ impl Thread {
         result
     }
 
-    /// Does, after a record, what could not be done within it. Returns whether the record was the
-    /// first of the thread.
+    /// Has the next `attend` return true: the call in progress may have a stack.
+    pub(crate) fn ask_for_stack(&self) {
+        self.wants_stack.set(true);
+        self.set_attention(true);
+    }
+
+    /// Does, after a record, what could not be done within it. Returns whether there is more for
+    /// the caller to do, because the call is the thread's first or may have a stack.
     #[inline]
     pub(crate) fn attend(&self) -> bool {
         self.attention.get() && self.attend_now()
@@ -539,7 +551,7 @@ impl Thread {
         if self.is_full.replace(false) {
             self.stop();
         }
-        is_first
+        self.wants_stack.replace(false) || is_first
     }
 
     /// Writes the thread's number and name, within its first call.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use cutape_format::layout::chunk_kind;
 
-use super::objects;
+use super::objects::{self, Object};
 use crate::file::trace_file;
 
 /// How many objects the loader had ever added when the map was last written.
@@ -14,11 +14,33 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Writes the map of the code that is loaded now: a count, then the members of each mapping.
 pub(crate) fn write() {
-    let mut count = 0_u64;
-    let mut bytes = vec![0; 8];
+    let mut map = Map::default();
     objects::for_each(&mut |object| {
         WRITTEN.store(object.adds, Ordering::Relaxed);
-        let (path, build_id) = (object.path(), object.build_id());
+        map.add(object, &object.path());
+        ControlFlow::Continue(())
+    });
+    map.write();
+}
+
+/// Writes the code of the object whose file is mapped from `start` on.
+pub(crate) fn write_one(start: u64, base: u64, path: &[u8]) {
+    let mut map = Map::default();
+    objects::visit_at(start, base, |object| map.add(object, path));
+    map.write();
+}
+
+/// Mappings as the trace has them.
+#[derive(Default)]
+struct Map {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Map {
+    fn add(&mut self, object: &Object<'_>, path: &[u8]) {
+        let build_id = object.build_id();
+        let bytes = &mut self.bytes;
         for header in object.code() {
             let start = object.address(header);
             for number in [
@@ -29,17 +51,19 @@ pub(crate) fn write() {
             ] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
-            bytes.extend_from_slice(&path);
+            bytes.extend_from_slice(path);
             bytes.extend_from_slice(&(build_id.len() as u64).to_le_bytes());
             bytes.extend_from_slice(&build_id);
-            count += 1;
+            self.count += 1;
         }
-        ControlFlow::Continue(())
-    });
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = count.to_le_bytes();
     }
-    trace_file::document(chunk_kind::MAPS, &bytes);
+
+    fn write(self) {
+        if self.count > 0 {
+            let count = self.count.to_le_bytes();
+            trace_file::document(chunk_kind::MAPS, &[&count, &*self.bytes].concat());
+        }
+    }
 }
 
 /// Writes the map again if the loader has added something since.

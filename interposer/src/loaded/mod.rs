@@ -2,7 +2,7 @@
 
 pub(crate) mod address_space;
 pub(crate) mod maps;
-mod objects;
+pub(crate) mod objects;
 pub(crate) mod segments;
 
 #[cfg(feature = "gum")]

@@ -13,19 +13,19 @@ use crate::process::memory;
 const LONGEST_NOTES: usize = 1024;
 
 /// The program or a library, valid during the visit.
-pub(super) struct Object<'a> {
+pub(crate) struct Object<'a> {
     /// What is added to the addresses in the headers.
-    pub(super) base: u64,
-    pub(super) headers: &'a [libc::Elf64_Phdr],
+    pub(crate) base: u64,
+    pub(crate) headers: &'a [libc::Elf64_Phdr],
     name: *const c_char,
     /// How many objects the loader has ever added, and removed.
-    pub(super) adds: u64,
-    pub(super) subs: u64,
+    pub(crate) adds: u64,
+    pub(crate) subs: u64,
 }
 
 impl Object<'_> {
     /// Its path, as the loader knows it.
-    pub(super) fn path(&self) -> Vec<u8> {
+    pub(crate) fn path(&self) -> Vec<u8> {
         if !self.name.is_null() {
             // SAFETY: a NUL-terminated name, valid during the visit.
             let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
@@ -39,7 +39,7 @@ impl Object<'_> {
     }
 
     /// Its build id; empty if it has none.
-    pub(super) fn build_id(&self) -> Vec<u8> {
+    pub(crate) fn build_id(&self) -> Vec<u8> {
         let mut notes = [0; LONGEST_NOTES];
         let notes_headers = self
             .headers
@@ -58,20 +58,69 @@ impl Object<'_> {
     }
 
     /// Where a segment begins.
-    pub(super) fn address(&self, header: &libc::Elf64_Phdr) -> u64 {
+    pub(crate) fn address(&self, header: &libc::Elf64_Phdr) -> u64 {
         self.base.wrapping_add(header.p_vaddr)
     }
 
+    /// The first address of its segments, and behind the last.
+    pub(crate) fn extent(&self) -> Option<(u64, u64)> {
+        let loaded = || {
+            let mut headers = self.headers.iter();
+            core::iter::from_fn(move || headers.find(|header| header.p_type == libc::PT_LOAD))
+        };
+        let start = loaded().map(|header| self.address(header)).min()?;
+        let end = loaded().map(|header| self.address(header).saturating_add(header.p_memsz));
+        Some((start, end.max()?))
+    }
+
+    /// The address of its `.eh_frame_hdr`.
+    pub(crate) fn unwind_header(&self) -> Option<u64> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
+        Some(self.address(found))
+    }
+
     /// The segments that hold code.
-    pub(super) fn code(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+    pub(crate) fn code(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
         self.headers
             .iter()
             .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0)
     }
 }
 
+/// Most program headers that are read of an object.
+const MOST_HEADERS: usize = 24;
+
+/// Visits the object whose file is mapped from `start` on, as its program headers in memory
+/// describe it, without the loader's lock.
+pub(crate) fn visit_at(start: u64, base: u64, visit: impl FnOnce(&Object<'_>)) {
+    // Offsets in `Elf64_Ehdr`.
+    let (offset, count) = (memory::word(start + 32), memory::word(start + 56));
+    let (Some(offset), Some(count)) = (offset, count) else {
+        return;
+    };
+    // SAFETY: program headers are plain numbers.
+    let mut headers: [libc::Elf64_Phdr; MOST_HEADERS] = unsafe { core::mem::zeroed() };
+    let Some(headers) = headers.get_mut(..usize::from(count as u16)) else {
+        return;
+    };
+    // SAFETY: the bytes of the headers, which are plain numbers.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(headers.as_mut_ptr().cast(), size_of_val(headers))
+    };
+    if memory::read_all(start.wrapping_add(offset), bytes) {
+        visit(&Object {
+            base,
+            headers,
+            name: core::ptr::null(),
+            adds: 0,
+            subs: 0,
+        });
+    }
+}
+
 /// How many objects the loader has ever added.
-pub(super) fn added() -> u64 {
+pub(crate) fn added() -> u64 {
     let mut added = 0;
     for_each(&mut |object| {
         added = object.adds;
@@ -83,7 +132,7 @@ pub(super) fn added() -> u64 {
 type Visit<'v> = &'v mut dyn FnMut(&Object<'_>) -> ControlFlow<()>;
 
 /// Visits the loaded objects until `visit` breaks.
-pub(super) fn for_each(mut visit: Visit<'_>) {
+pub(crate) fn for_each(mut visit: Visit<'_>) {
     unsafe extern "C" fn callback(
         info: *mut libc::dl_phdr_info,
         _: libc::size_t,

@@ -18,6 +18,8 @@ pub(crate) const PAYLOADS: &CStr = c"CUTAPE_PAYLOADS";
 pub(crate) const OUTPUTS: &CStr = c"CUTAPE_OUTPUTS";
 /// What is recorded of host memory that the device reads: `reachable`, `all`, `off`.
 pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
+/// Which calls have call stacks: `off`, `some`, `all`.
+pub(crate) const STACKS: &CStr = c"CUTAPE_STACKS";
 /// Set if the cost of recording is to be measured.
 pub(crate) const COST: &CStr = c"CUTAPE_COST";
 /// The backend: `preload`, `audit`, `gum`.

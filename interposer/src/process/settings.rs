@@ -18,6 +18,17 @@ pub(crate) enum HostMemory {
     All,
 }
 
+/// Which calls have a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stacks {
+    /// None.
+    Off,
+    /// Those that create or end something, wait, or fail.
+    Some,
+    /// All.
+    All,
+}
+
 /// How calls reach us: see `hook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
@@ -57,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) payloads: PayloadPolicy,
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
+    pub(crate) stacks: Stacks,
     pub(crate) measures_cost: bool,
 }
 
@@ -75,6 +87,11 @@ impl Settings {
                 None | Some(b"reachable") => HostMemory::Reachable,
                 Some(b"all") => HostMemory::All,
                 Some(_) => HostMemory::Off,
+            },
+            stacks: match variable(env::STACKS).as_deref().map(CStr::to_bytes) {
+                None | Some(b"off") => Stacks::Off,
+                Some(b"all") => Stacks::All,
+                Some(_) => Stacks::Some,
             },
             measures_cost: variable(env::COST).is_some(),
         }

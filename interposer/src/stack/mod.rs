@@ -1,0 +1,118 @@
+//! Call stacks: which calls have one, and how it is taken.
+//!
+//! A stack is taken while the call is in progress, from the registers that its entry has saved.
+//! `walk` follows the native frames with the rules of `rules`, which `unwind_table` computes once
+//! per return address from `.eh_frame`; `python` reads the frames of Python. `store` writes each
+//! distinct stack once. Files, lines and names are found later, by a reader.
+//!
+//! While stacks are taken, the recording's state is not `RECORDING`, so every call takes the slow
+//! path: the fast one has no instruction for stacks.
+//!
+//! # Why this way
+//!
+//! Measured on a 2-core machine (2026-11-22, glibc 2.36), a stack of 24 native frames of a program
+//! compiled with -O2: see `benches/stack_cost`.
+//!
+//! | way | each stack | bytes each | what it needs |
+//! |---|---|---|---|
+//! | frame pointers | as below | id | ends at the first function without: system Python, libcudart, glibc |
+//! | rules from `.eh_frame`, kept by address | this one | id | nothing |
+//! | copy of the stack, unwound later | more | 16 KiB or more, never twice the same | the program's files when it is read |
+
+mod bounds;
+mod memory_view;
+mod modules;
+mod python;
+mod python_layout;
+mod rules;
+mod store;
+mod unwind_table;
+mod walk;
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use cutape_format::layout::note_kind;
+use cutape_registry::{Family, Function, Role, Waits};
+
+use crate::hot::frame::Frame;
+use crate::hot::plan::Plan;
+use crate::hot::thread::Thread;
+use crate::process::errno::Errno;
+use crate::process::settings::Stacks;
+
+/// A `Stacks`.
+static CHOSEN: AtomicU8 = AtomicU8::new(Stacks::Off as u8);
+
+/// CUDA_ERROR_NOT_READY, with which a poll says "not yet".
+const NOT_READY: i32 = 600;
+
+/// Prepares what taking stacks needs. To be called when the trace has been created.
+pub(crate) fn configure(stacks: Stacks) {
+    CHOSEN.store(stacks as u8, Ordering::Relaxed);
+    if stacks == Stacks::Off {
+        return;
+    }
+    store::begin();
+    modules::begin();
+    python::begin();
+}
+
+/// In a forked child: the parent's trace has what was stored.
+pub(crate) fn forget() {
+    CHOSEN.store(Stacks::Off as u8, Ordering::Relaxed);
+    store::forget();
+}
+
+/// Whether stacks are taken.
+pub(crate) fn is_on() -> bool {
+    CHOSEN.load(Ordering::Relaxed) != Stacks::Off as u8
+}
+
+/// Whether calls of a function always have a stack: what creates or ends something, or waits.
+pub(crate) fn is_wanted(function: &Function) -> bool {
+    let begins_or_ends = |role| matches!(role, Role::Make(..) | Role::Destroy(_));
+    function.waits != Waits::No
+        || function
+            .params
+            .iter()
+            .any(|parameter| begins_or_ends(parameter.role))
+        || matches!(
+            function.family,
+            Family::PrimaryContext(_)
+                | Family::ModuleLoad(_)
+                | Family::LibraryLoad(_)
+                | Family::ModuleUnload
+                | Family::LibraryUnload
+                | Family::Link(_)
+                | Family::Memory(_)
+                | Family::HostMemory(_)
+                | Family::VirtualMemory(_)
+        )
+}
+
+/// Writes the stack of a call whose enter record has been written, if it is to have one already.
+#[cold]
+pub(crate) fn entered(thread: &Thread, frame: &Frame, plan: &Plan) {
+    let chosen = CHOSEN.load(Ordering::Relaxed);
+    if chosen == Stacks::All as u8 || plan.has_stack && chosen == Stacks::Some as u8 {
+        write(thread, frame);
+    }
+}
+
+/// Writes the stack of a call that has failed, unless it has one.
+#[cold]
+pub(crate) fn returned(thread: &Thread, frame: &Frame, plan: &Plan) {
+    let result = frame.result as i32;
+    let has_failed = result != 0 && result != NOT_READY && frame.description().returns_result;
+    let is_chosen = CHOSEN.load(Ordering::Relaxed) == Stacks::Some as u8;
+    if is_chosen && has_failed && !plan.has_stack {
+        write(thread, frame);
+    }
+}
+
+fn write(thread: &Thread, frame: &Frame) {
+    let _errno = Errno::keep();
+    if let Some(id) = walk::stack_of(thread, frame) {
+        thread.note(note_kind::STACK, |draft| draft.put_encoded(id));
+    }
+}
