@@ -7,7 +7,7 @@ use cutape_registry::Kind;
 
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
+use crate::finding::{CallSite, Finding, ObjectHistory, Severity, own_frame};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};
 use crate::rules::{self, Check, Draft, Rules};
@@ -208,7 +208,12 @@ impl Analyzer {
                 .threads
                 .get(call.thread as usize)
                 .map_or(0, |thread| thread.number),
-            caller: place(context, call.caller),
+            place: place(context, Site::of("", call)),
+            caller: symbol(context, call.caller),
+            frames: call
+                .stack()
+                .map(|stack| context.frames(stack))
+                .unwrap_or_default(),
             result: result_of(call, context.signatures()),
         }
     }
@@ -222,7 +227,7 @@ impl Analyzer {
                 site.function,
                 site.index,
                 site.thread,
-                place(context, site.caller)
+                place(context, site)
             )
         };
         let parents = objects.ancestors(id);
@@ -275,8 +280,20 @@ impl Names for State {
     }
 }
 
+/// Where the program itself made a call, if the trace says so; else a symbol or the address.
+fn place(context: &dyn TraceContext, site: Site) -> String {
+    let frames = match site.stack {
+        0 => Vec::new(),
+        stack => context.frames(stack),
+    };
+    match own_frame(&frames) {
+        Some(frame) => frame.place(context.meta("directory")),
+        None => symbol(context, site.caller),
+    }
+}
+
 /// A symbol, else the address.
-fn place(context: &dyn TraceContext, address: u64) -> String {
+fn symbol(context: &dyn TraceContext, address: u64) -> String {
     context
         .symbol(address)
         .unwrap_or_else(|| format!("{address:#x}"))

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use cutape_format::layout::BlobRef;
 use cutape_format::{Bytes, FileRange, Signatures, Trace};
 
+use crate::finding::Frame;
+
 /// The parts of a trace that calls refer to.
 pub trait TraceContext {
     /// The last value of a metadata key.
@@ -15,6 +17,10 @@ pub trait TraceContext {
     fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>>;
     /// The symbol of an address of the program, e.g. `main+0x123`.
     fn symbol(&self, address: u64) -> Option<String>;
+    /// The frames of a stack, by the id that calls have; empty if they are not known.
+    fn frames(&self, _stack: u64) -> Vec<Frame> {
+        Vec::new()
+    }
     /// The signature table.
     fn signatures(&self) -> &Signatures;
 }

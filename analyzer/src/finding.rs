@@ -61,8 +61,69 @@ pub struct CallSite {
     pub thread_number: u32,
     /// Where in the program it returns to: a symbol, else an address.
     pub caller: String,
+    /// Where the program itself made it: `train.py:42 in step`; as `caller` without a call stack.
+    pub place: String,
+    /// Its call stack, the innermost frame first; empty if the trace has none.
+    pub frames: Vec<Frame>,
     /// What it returned; `None` if it did not return.
     pub result: Option<CallResult>,
+}
+
+/// A frame of a call stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    /// Demangled; of Python the qualified name; empty if unknown.
+    pub function: String,
+    /// The path of its source; empty if unknown.
+    pub file: String,
+    /// The line in it, from 1; 0 if unknown.
+    pub line: u32,
+    /// The path of the executable or library; empty for Python.
+    pub module: String,
+    /// The return address; 0 for Python.
+    pub address: u64,
+    /// Whether it is a function of Python.
+    pub is_python: bool,
+    /// Whether it was inlined into the next one.
+    pub is_inlined: bool,
+    /// Whether it is of the program itself, not of a library: see [`crate::own_frame`].
+    pub is_own: bool,
+    /// Why there is no line; empty if there is one.
+    pub missing: String,
+}
+
+impl Frame {
+    /// `/home/u/train.py:42 in step`, or what is known, and what is missing.
+    pub fn in_full(&self) -> String {
+        let mut text = self.place(None);
+        if !self.file.is_empty() && !self.module.is_empty() {
+            text = format!("{text} in {}", self.module);
+        }
+        if !self.missing.is_empty() {
+            text = format!("{text} ({})", self.missing);
+        }
+        if self.is_inlined {
+            text += " [inlined]";
+        }
+        text
+    }
+
+    /// `train.py:42 in step`, or as much as is known; paths in `directory` are relative to it.
+    pub fn place(&self, directory: Option<&str>) -> String {
+        let short = |path: &str| {
+            let inside = directory.and_then(|directory| path.strip_prefix(directory));
+            let inside = inside.and_then(|path| path.strip_prefix('/'));
+            inside.unwrap_or(path).to_owned()
+        };
+        let name = self.module.rsplit('/').next().unwrap_or_default();
+        match (&*self.function, &*self.file, self.line) {
+            ("", "", _) if name.is_empty() => format!("{:#x}", self.address),
+            ("", "", _) => name.to_owned(),
+            (function, "", _) => format!("{function} in {name}"),
+            (function, file, 0) => format!("{} in {function}", short(file)),
+            (function, file, line) => format!("{}:{line} in {function}", short(file)),
+        }
+    }
 }
 
 impl CallSite {
@@ -78,6 +139,12 @@ impl CallResult {
     pub fn text(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.code.to_string())
     }
+}
+
+/// The first frame of the program itself; if there is none, the first one.
+pub fn own_frame(frames: &[Frame]) -> Option<&Frame> {
+    let own = frames.iter().find(|frame| frame.is_own);
+    own.or_else(|| frames.first())
 }
 
 /// What a call returned.

@@ -21,6 +21,6 @@ mod suppress;
 
 pub use analyzer::Analyzer;
 pub use context::TraceContext;
-pub use finding::{CallResult, CallSite, Finding, ObjectHistory, Severity};
+pub use finding::{CallResult, CallSite, Finding, Frame, ObjectHistory, Severity, own_frame};
 pub use render::result_of;
 pub use suppress::{Baseline, SuppressionError, Suppressions};

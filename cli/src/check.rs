@@ -53,6 +53,10 @@ pub(crate) struct Arguments {
     /// Do not colour the output, even on a terminal.
     #[arg(long)]
     no_color: bool,
+    /// Print the whole call stack of each finding, if the trace has them:
+    /// see --stacks.
+    #[arg(long, verbatim_doc_comment)]
+    show_stacks: bool,
     #[command(flatten)]
     recording: Recording,
     /// The program and its arguments.
@@ -77,9 +81,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         arguments.suppress.as_deref(),
         arguments.baseline.as_deref(),
         format == Format::Text && file.is_none(),
-        match output::coloured(arguments.no_color) {
-            true => Style::COLOUR,
-            false => Style::PLAIN,
+        Style {
+            stacks: arguments.show_stacks,
+            ..match output::coloured(arguments.no_color) {
+                true => Style::COLOUR,
+                false => Style::PLAIN,
+            }
         },
     )?;
     if arguments.output.is_some() && arguments.program.is_empty() {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use cutape_analyzer::decode::write_joined;
-use cutape_analyzer::{CallResult, TraceContext};
+use cutape_analyzer::{CallResult, Frame, TraceContext};
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -21,6 +21,7 @@ use crate::output::{self, Format};
 use crate::progress::Progress;
 use crate::quantity;
 use crate::render::{Limits, Renderer, notes};
+use crate::stacks::write_lines;
 use crate::symbols::{Resolver, SymbolContext};
 use crate::trace_state::Scope;
 
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Print only calls of this thread, by its ordinal.
     #[arg(long, value_name = "N")]
     thread: Option<u32>,
+    /// Print the call stack of each call that has one.
+    #[arg(long)]
+    stacks: bool,
     /// Do not colour the output, even on a terminal.
     #[arg(long)]
     no_color: bool,
@@ -59,6 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let filter = CallFilter {
         calls,
         thread: arguments.thread,
+        stacks: arguments.stacks,
     };
     let stdout = io::stdout();
     let coloured = output::coloured(arguments.no_color);
@@ -84,6 +89,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 struct CallFilter {
     calls: Option<CallSet>,
     thread: Option<u32>,
+    /// Whether their stacks are printed.
+    stacks: bool,
 }
 
 impl CallFilter {
@@ -122,6 +129,7 @@ fn write_calls(
         symbols,
         clock: Clock::of(trace),
         callers: HashMap::new(),
+        stacks: filter.stacks.then(HashMap::new),
     };
     let mut line = String::new();
     let mut shown = 0;
@@ -175,6 +183,8 @@ struct CallSites<'t> {
     symbols: SymbolContext<'t>,
     clock: Clock,
     callers: HashMap<u64, String>,
+    /// By id; `None` if stacks are not printed.
+    stacks: Option<HashMap<u64, Vec<Frame>>>,
 }
 
 impl CallSites<'_> {
@@ -186,6 +196,16 @@ impl CallSites<'_> {
                 .symbol(address)
                 .unwrap_or_else(|| format!("{address:#x}"))
         })
+    }
+
+    /// The call's stack, if it is to be printed; empty if it has none.
+    fn frames(&mut self, call: &Call<'_>) -> Option<&[Frame]> {
+        let (symbols, known) = (&self.symbols, self.stacks.as_mut()?);
+        let frames = match call.stack() {
+            None => &[][..],
+            Some(id) => known.entry(id).or_insert_with(|| symbols.frames(id)),
+        };
+        Some(frames)
     }
 
     fn duration(&self, call: &Call<'_>) -> Option<u64> {
@@ -267,6 +287,9 @@ fn text_lines(
         let _ = write!(out, "  {side}{}{side:#}", parts.join(" "));
     }
     out.push('\n');
+    if let Some(frames) = sites.frames(call) {
+        write_lines(frames, "    ", out);
+    }
     for note in call.notes() {
         if let Some(text) = notes::text(&note, renderer) {
             let _ = writeln!(out, "    {side}note: {text}{side:#}");
@@ -293,6 +316,9 @@ struct JsonLine<'c> {
     result: Option<CallResult>,
     launch: Option<Json>,
     notes: Vec<Json>,
+    /// With --stacks: the call's stack, the innermost frame first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<Vec<Frame>>,
 }
 
 fn json_line<'c>(
@@ -342,6 +368,7 @@ fn json_line<'c>(
         }),
         launch: rendered.launch.map(|launch| launch.json()),
         notes,
+        frames: sites.frames(call).map(<[Frame]>::to_vec),
         caller_symbol: sites.caller(call.caller),
     }
 }

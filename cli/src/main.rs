@@ -28,6 +28,7 @@ mod render;
 mod repair;
 mod replay;
 mod signals;
+mod stacks;
 mod symbols;
 #[cfg(test)]
 mod test_trace;

@@ -8,7 +8,7 @@ use cutape_format::{PayloadPolicies, PayloadPolicy};
 use crate::failure::Failure;
 use crate::quantity;
 use crate::record::session;
-use crate::{input, payloads, symbols};
+use crate::{input, payloads, stacks, symbols};
 
 /// What `pack` takes.
 #[derive(clap::Args)]
@@ -29,12 +29,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = input::open(&arguments.trace)?;
+    let mut trace = input::open(&arguments.trace)?;
     let target = arguments.output.as_deref().unwrap_or(&arguments.trace);
     if let Some(process) = input::writer(&trace) {
         return Err(input::still_written(&arguments.trace, process));
     }
     let symbols = symbols::of_callers(&trace);
+    trace.name_addresses(stacks::sources(&trace));
     let kept = PayloadPolicies {
         payloads: arguments.payloads,
         outputs: arguments.outputs,

@@ -1,18 +1,21 @@
 //! Names of callers, resolved while the program's files still exist.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use cutape_analyzer::TraceContext;
+use cutape_analyzer::{Frame, TraceContext};
 use cutape_format::layout::BlobRef;
-use cutape_format::{FileRange, Mapping, Signatures, Symbol, Trace};
+use cutape_format::{FileRange, Mapping, ResolvedAddress, Signatures, SourceFrame, Symbol, Trace};
 use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
+
+use crate::stacks::{self, DebugFile};
 
 /// Longer names are cut and not demangled.
 const LONGEST_NAME: usize = 4096;
@@ -75,6 +78,60 @@ impl Resolver {
     }
 }
 
+impl Resolver {
+    /// The function that holds a return address, with what is inlined there, and why there are no
+    /// lines, if there are none.
+    ///
+    /// # Errors
+    /// If the mapped file is not on this machine, or another build is.
+    pub(crate) fn source(
+        &self,
+        trace: &Trace,
+        address: u64,
+    ) -> Result<(ResolvedAddress, String), String> {
+        let mut mappings = trace.mappings().iter();
+        let mapping = mappings
+            .find(|map| (map.start..map.end).contains(&address))
+            .ok_or("no file is mapped there")?;
+        let mut files = self.files.borrow_mut();
+        let file = files
+            .entry(mapping.path.clone())
+            .or_insert_with(|| File::read(mapping));
+        let Some(file) = file else {
+            return Err(match Path::new(&mapping.path).exists() {
+                true => "the file here is of another build".to_owned(),
+                false => "the file is not here".to_owned(),
+            });
+        };
+        // A return address may lie past the end of its function; the byte before never does.
+        let offset = (address - mapping.start + mapping.offset).saturating_sub(1);
+        let debug = file.debug(&mapping.path);
+        let mut frames = debug
+            .zip(file.address_of(offset))
+            .map_or_else(Vec::new, |(debug, address)| debug.frames(address));
+        // The symbol table names what the debug information leaves out.
+        let name = || file.symbol(offset).map(|(name, _)| name);
+        match frames.last_mut() {
+            Some(last) if last.function.is_empty() => last.function = name().unwrap_or_default(),
+            Some(_) => {}
+            None => frames.push(SourceFrame {
+                function: name().unwrap_or_else(|| format!("{:#x}", offset + 1)),
+                ..SourceFrame::default()
+            }),
+        }
+        let missing = match debug {
+            Some(_) => String::new(),
+            None => "no debug information".to_owned(),
+        };
+        let source = ResolvedAddress {
+            address,
+            module: mapping.path.clone(),
+            frames,
+        };
+        Ok((source, missing))
+    }
+}
+
 /// A trace with symbols for its callers, even if unpacked.
 pub(crate) struct SymbolContext<'a> {
     trace: &'a Trace,
@@ -108,6 +165,10 @@ impl TraceContext for SymbolContext<'_> {
         }
     }
 
+    fn frames(&self, stack: u64) -> Vec<Frame> {
+        stacks::frames(self.trace, self.resolver, stack).unwrap_or_default()
+    }
+
     fn signatures(&self) -> &Signatures {
         self.trace.signatures()
     }
@@ -121,6 +182,7 @@ struct File {
     functions: Vec<Function>,
     /// (offset in the file, length, address).
     segments: Vec<(u64, u64, u64)>,
+    debug: OnceCell<Option<DebugFile>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,17 +231,28 @@ impl File {
         Some(Self {
             functions,
             segments,
+            debug: OnceCell::new(),
             file,
         })
     }
 
+    /// Its debug information; read when it is first asked for.
+    fn debug(&self, path: &str) -> Option<&DebugFile> {
+        let debug = self.debug.get_or_init(|| DebugFile::of(Path::new(path)));
+        debug.as_ref()
+    }
+
+    /// The address, as the file counts them, of a file offset.
+    fn address_of(&self, offset: u64) -> Option<u64> {
+        let mut segments = self.segments.iter();
+        let &(start, _, address) =
+            segments.find(|&&(start, length, _)| offset >= start && offset - start < length)?;
+        address.checked_add(offset - start)
+    }
+
     /// The function at a file offset, and the offset in the function.
     fn symbol(&self, offset: u64) -> Option<(String, u64)> {
-        let &(start, _, address) = self
-            .segments
-            .iter()
-            .find(|&&(start, length, _)| offset >= start && offset - start < length)?;
-        let address = address.checked_add(offset - start)?;
+        let address = self.address_of(offset)?;
         let at = self
             .functions
             .partition_point(|function| function.address <= address)

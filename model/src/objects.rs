@@ -52,6 +52,8 @@ pub struct Site {
     pub thread: u32,
     /// Return address in the program.
     pub caller: u64,
+    /// The id of its call stack; 0 if it has none.
+    pub stack: u64,
     /// The result; `None` while in flight.
     pub result: Option<i32>,
 }
@@ -64,6 +66,7 @@ impl Site {
             function,
             thread: call.thread,
             caller: call.caller,
+            stack: call.stack().unwrap_or(0),
             result: call.result(),
         }
     }
@@ -598,6 +601,7 @@ mod tests {
         function: "f",
         thread: 0,
         caller: 0,
+        stack: 0,
         result: Some(0),
     };
 

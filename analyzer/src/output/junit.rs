@@ -27,7 +27,13 @@ pub fn junit_cases(findings: &[Finding]) -> Vec<JunitCase> {
             },
             kind: finding.severity.word().to_owned(),
             message: finding.title.clone(),
-            description: text(finding, &Style::PLAIN),
+            description: text(
+                finding,
+                &Style {
+                    stacks: true,
+                    ..Style::PLAIN
+                },
+            ),
         })
         .collect()
 }

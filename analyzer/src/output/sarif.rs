@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Frame, Severity, own_frame};
 
 fn level(severity: Severity) -> &'static str {
     match severity {
@@ -76,10 +76,39 @@ fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
         }],
         "properties": { "call": finding.call, "objects": finding.objects },
     });
+    let frames = finding.call.as_ref().map_or(&[][..], |call| &call.frames);
+    if let Some(frame) = own_frame(frames).filter(|frame| frame.line > 0)
+        && let Some(locations) = result["locations"].as_array_mut()
+    {
+        locations.insert(0, location(frame));
+    }
+    if !frames.is_empty() {
+        let frames: Vec<Value> = frames
+            .iter()
+            .map(|frame| json!({ "location": location(frame), "module": frame.module }))
+            .collect();
+        result["stacks"] = json!([{ "message": { "text": "call stack" }, "frames": frames }]);
+    }
     if !steps.is_empty() {
         result["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
     }
     result
+}
+
+/// The source of a frame.
+fn location(frame: &Frame) -> Value {
+    let mut location = json!({
+        "logicalLocations": [{ "fullyQualifiedName": frame.function, "kind": "function" }],
+        "message": { "text": frame.in_full() },
+    });
+    if !frame.file.is_empty() {
+        let mut physical = json!({ "artifactLocation": { "uri": uri(&frame.file) } });
+        if frame.line > 0 {
+            physical["region"] = json!({ "startLine": frame.line });
+        }
+        location["physicalLocation"] = physical;
+    }
+    location
 }
 
 /// A path as a URI reference.

@@ -19,6 +19,8 @@ pub struct Style {
     pub dim: &'static str,
     /// After each of them.
     pub reset: &'static str,
+    /// Whether the whole call stack is written.
+    pub stacks: bool,
 }
 
 impl Style {
@@ -30,6 +32,7 @@ impl Style {
         strong: "",
         dim: "",
         reset: "",
+        stacks: false,
     };
     /// The usual terminal colours.
     pub const COLOUR: Style = Style {
@@ -39,6 +42,7 @@ impl Style {
         strong: "\u{1b}[1m",
         dim: "\u{1b}[34m",
         reset: "\u{1b}[0m",
+        stacks: false,
     };
 }
 
@@ -74,8 +78,11 @@ pub fn text(finding: &Finding, style: &Style) -> String {
                 call.text,
                 call.result_text(),
                 call.thread,
-                call.caller
+                call.place
             );
+            for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
+                let _ = writeln!(out, "  {dim}|{reset} #{number} {}", frame.in_full());
+            }
         }
         None => {
             let _ = writeln!(out, " {dim}-->{reset} end of the trace");

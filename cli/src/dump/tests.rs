@@ -12,6 +12,7 @@ fn filter(calls: Option<&str>, thread: Option<u32>) -> CallFilter {
     CallFilter {
         calls: calls.map(|text| CallSet::parse(text).unwrap()),
         thread,
+        stacks: false,
     }
 }
 

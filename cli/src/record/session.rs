@@ -22,7 +22,7 @@ use crate::record::options::Recording;
 use crate::record::program_file;
 use crate::record::reservation::Reservation;
 use crate::signals::signal_name;
-use crate::symbols;
+use crate::{stacks, symbols};
 
 /// A running program.
 pub(crate) struct Session {
@@ -198,7 +198,7 @@ impl Outcome {
 
     /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
     fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
-        let trace = Trace::open(path)?;
+        let mut trace = Trace::open(path)?;
         if let Some(process) = input::writer(&trace) {
             return Err(input::still_written(path, process));
         }
@@ -214,6 +214,7 @@ impl Outcome {
         {
             meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
         }
+        trace.name_addresses(stacks::sources(&trace));
         cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace)).map_err(|error| {
             let unhashed = match payloads::await_hashing(&trace) {
                 true => " with all payload bytes; `cutape pack` replaces them with hashes",

@@ -169,6 +169,18 @@ impl<'a> Call<'a> {
         !self.notes.is_empty()
     }
 
+    /// The id of the call's stack, for [`crate::Trace::stack`].
+    #[inline]
+    pub fn stack(&self) -> Option<u64> {
+        if !self.has_notes() {
+            return None;
+        }
+        self.notes().find_map(|note| match note {
+            Note::Stack(id) => Some(id),
+            _ => None,
+        })
+    }
+
     /// What was noted while the call was in progress.
     pub fn notes(&self) -> impl Iterator<Item = Note<'a>> + '_ {
         self.notes

@@ -10,7 +10,6 @@ use cutape_registry::{
 };
 
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
-use crate::stack;
 
 /// Most parameters of any function.
 pub(crate) const MOST_PARAMETERS: usize = 16;
@@ -188,8 +187,6 @@ pub(crate) struct Plan {
     /// Bytes of each argument in the trace.
     pub(crate) widths: [u8; MOST_PARAMETERS],
     pub(crate) locations: [Location; MOST_PARAMETERS],
-    /// Its calls have a stack, if any have.
-    pub(crate) has_stack: bool,
 }
 
 const EMPTY: Plan = Plan {
@@ -217,7 +214,6 @@ const EMPTY: Plan = Plan {
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
     locations: [Location::Register(0); MOST_PARAMETERS],
-    has_stack: false,
 };
 
 struct Plans(UnsafeCell<[Plan; FUNCTIONS.len()]>);
@@ -248,7 +244,6 @@ pub(crate) fn of(function: usize) -> &'static Plan {
 pub(crate) fn make(function: &Function) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
-    plan.has_stack = stack::is_wanted(function);
     add_arguments(&mut plan, function);
     add_roles(&mut plan, function);
     let hooks = Hooks::of(function);

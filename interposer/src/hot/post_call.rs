@@ -38,7 +38,7 @@ pub(crate) extern "C" fn post_call(frame: &mut Frame) {
 extern "C" fn post_call_slowly(frame: &mut Frame) {
     let ticks = clock::ticks();
     if let Some((thread, plan)) = returned(frame) {
-        stack::returned(thread, frame, plan);
+        stack::returned(thread, frame);
         leave_slowly(thread, frame, plan, ticks);
     }
 }

@@ -220,19 +220,19 @@ fn entered(thread: &Thread, frame: &mut Frame, plan: &Plan, is_written: bool) ->
     // Before `attend`, which may begin a chunk, whose head has the number of its first call.
     thread.calls.set(thread.calls.get() + 1);
     if thread.attend() {
-        attended(thread, frame, plan);
+        attended(thread, frame);
     }
     proceed(thread, frame, plan)
 }
 
 /// Adds what a thread's first call has, or a call while stacks are taken.
 #[cold]
-extern "C" fn attended(thread: &Thread, frame: &Frame, plan: &Plan) {
+extern "C" fn attended(thread: &Thread, frame: &Frame) {
     if thread.calls.get() == 1 {
         address_space::before_first(thread);
     }
     if stack::is_on() {
-        stack::entered(thread, frame, plan);
+        stack::entered(thread, frame);
     }
 }
 

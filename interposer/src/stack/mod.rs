@@ -29,19 +29,23 @@ mod store;
 mod unwind_table;
 mod walk;
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use cutape_format::layout::note_kind;
-use cutape_registry::{Family, Function, Role, Waits};
+use cutape_registry::{FUNCTIONS, Family, Function, Role, Waits};
 
 use crate::hot::frame::Frame;
-use crate::hot::plan::Plan;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::settings::Stacks;
 
 /// A `Stacks`.
 static CHOSEN: AtomicU8 = AtomicU8::new(Stacks::Off as u8);
+
+/// A bit for each function whose calls have a stack, if any have. Not in `Plan`, whose size every
+/// call's address computation has.
+static WANTED: [AtomicU64; FUNCTIONS.len().div_ceil(64)] =
+    [const { AtomicU64::new(0) }; FUNCTIONS.len().div_ceil(64)];
 
 /// CUDA_ERROR_NOT_READY, with which a poll says "not yet".
 const NOT_READY: i32 = 600;
@@ -51,6 +55,14 @@ pub(crate) fn configure(stacks: Stacks) {
     CHOSEN.store(stacks as u8, Ordering::Relaxed);
     if stacks == Stacks::Off {
         return;
+    }
+    for (index, function) in FUNCTIONS.iter().enumerate() {
+        if let Some(word) = WANTED.get(index / 64) {
+            word.fetch_or(
+                u64::from(is_wanted(function)) << (index % 64),
+                Ordering::Relaxed,
+            );
+        }
     }
     store::begin();
     modules::begin();
@@ -69,7 +81,7 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// Whether calls of a function always have a stack: what creates or ends something, or waits.
-pub(crate) fn is_wanted(function: &Function) -> bool {
+fn is_wanted(function: &Function) -> bool {
     let begins_or_ends = |role| matches!(role, Role::Make(..) | Role::Destroy(_));
     function.waits != Waits::No
         || function
@@ -90,22 +102,28 @@ pub(crate) fn is_wanted(function: &Function) -> bool {
         )
 }
 
+fn has_stack(frame: &Frame) -> bool {
+    let word = WANTED.get(frame.index() / 64);
+    let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+    word >> (frame.index() % 64) & 1 != 0
+}
+
 /// Writes the stack of a call whose enter record has been written, if it is to have one already.
 #[cold]
-pub(crate) fn entered(thread: &Thread, frame: &Frame, plan: &Plan) {
+pub(crate) fn entered(thread: &Thread, frame: &Frame) {
     let chosen = CHOSEN.load(Ordering::Relaxed);
-    if chosen == Stacks::All as u8 || plan.has_stack && chosen == Stacks::Some as u8 {
+    if chosen == Stacks::All as u8 || has_stack(frame) && chosen == Stacks::Some as u8 {
         write(thread, frame);
     }
 }
 
 /// Writes the stack of a call that has failed, unless it has one.
 #[cold]
-pub(crate) fn returned(thread: &Thread, frame: &Frame, plan: &Plan) {
+pub(crate) fn returned(thread: &Thread, frame: &Frame) {
     let result = frame.result as i32;
     let has_failed = result != 0 && result != NOT_READY && frame.description().returns_result;
     let is_chosen = CHOSEN.load(Ordering::Relaxed) == Stacks::Some as u8;
-    if is_chosen && has_failed && !plan.has_stack {
+    if is_chosen && has_failed && !has_stack(frame) {
         write(thread, frame);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) fn other_site(index: u64, function: &'static str) -> Site {
         function,
         thread: 0,
         caller: 0,
+        stack: 0,
         result: Some(0),
     }
 }

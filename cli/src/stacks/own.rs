@@ -1,0 +1,171 @@
+//! Which frames are the program's own.
+//!
+//! A frame is a library's if
+//!
+//! - its source or module is below a folder `site-packages` or `dist-packages`;
+//! - it is Python's: its source is below `lib/pythonX.Y`, or in no file (`<frozen runpy>`), or its
+//!   module is an executable `pythonX.Y` or `libpythonX.Y`;
+//! - its module is below a system's folder for libraries (`/lib`, `/usr/lib`, `/usr/local/cuda*`,
+//!   `/opt/nvidia`), or has the name of one that programs ship with them (libcuda, libcudart and
+//!   further ones of NVIDIA, libc, libstdc++), or is cutape's;
+//! - it is an inlined function or an instance of a template whose source is a system's header.
+//!
+//! Every other frame is the program's own.
+
+use cutape_analyzer::Frame;
+
+/// Folders of systems.
+const FOLDERS: [&str; 9] = [
+    "/lib/",
+    "/lib64/",
+    "/usr/lib/",
+    "/usr/lib64/",
+    "/usr/libexec/",
+    "/usr/include/",
+    "/usr/local/cuda",
+    "/usr/local/include/",
+    "/opt/nvidia/",
+];
+
+/// Beginnings of names of libraries.
+const LIBRARIES: [&str; 26] = [
+    "ld-linux",
+    "libaccinj",
+    "libc.so",
+    "libcu",
+    "libcutape_",
+    "libcutlass",
+    "libdl.so",
+    "libffi",
+    "libgcc_s",
+    "libm.so",
+    "libmlx5",
+    "libnccl",
+    "libnpp",
+    "libnvJitLink",
+    "libnvToolsExt",
+    "libnvblas",
+    "libnvinfer",
+    "libnvjpeg",
+    "libnvrtc",
+    "libnvshmem",
+    "libpthread",
+    "libpython",
+    "librt.so",
+    "libstdc++",
+    "libtorch",
+    "linux-vdso",
+];
+
+/// Whether a frame is the program's own.
+pub(super) fn is_own(frame: &Frame) -> bool {
+    let is_packaged =
+        |path: &str| path.contains("/site-packages/") || path.contains("/dist-packages/");
+    let is_system = |path: &str| FOLDERS.iter().any(|folder| path.starts_with(folder));
+    let Frame {
+        file,
+        module,
+        is_python,
+        ..
+    } = frame;
+    if is_packaged(file) || is_packaged(module) {
+        return false;
+    }
+    if *is_python {
+        return !file.starts_with('<') && !file.is_empty() && !is_standard(file);
+    }
+    let name = module.rsplit('/').next().unwrap_or_default();
+    let is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
+    !name.is_empty()
+        && !is_library
+        && !is_interpreter(name)
+        && !is_system(module)
+        && !is_system(file)
+}
+
+/// Whether a source is of Python's standard library: `/usr/lib/python3.11/threading.py`.
+fn is_standard(file: &str) -> bool {
+    let mut folders = file.split('/');
+    let mut before = "";
+    folders.any(|folder| {
+        let is_versioned = folder.strip_prefix("python3.").is_some_and(is_number);
+        let is_there = matches!(before, "lib" | "lib64") && is_versioned;
+        before = folder;
+        is_there
+    })
+}
+
+/// Whether an executable is Python's: `python3.11`.
+fn is_interpreter(name: &str) -> bool {
+    name.strip_prefix("python").is_some_and(|version| {
+        let version = version.trim_end_matches('t');
+        version
+            .split('.')
+            .all(|part| part.is_empty() || is_number(part))
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .trim_end_matches('t')
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_from_its_libraries() {
+        let native = |file: &str, module: &str| Frame {
+            file: file.to_owned(),
+            module: module.to_owned(),
+            ..Frame::default()
+        };
+        let python = |file: &str| Frame {
+            is_python: true,
+            ..native(file, "")
+        };
+        for (frame, expected) in [
+            (python("/home/u/train.py"), true),
+            (python("train.py"), true),
+            (python("<string>"), false),
+            (python("<frozen runpy>"), false),
+            (python("/usr/lib/python3.11/threading.py"), false),
+            (
+                python("/opt/conda/lib/python3.13t/ctypes/__init__.py"),
+                false,
+            ),
+            (python("/home/u/python3.11/train.py"), true),
+            (
+                python("/v/lib/python3.12/site-packages/torch/cuda.py"),
+                false,
+            ),
+            (native("", "/home/u/app"), true),
+            (native("main.c", "/home/u/app"), true),
+            (native("", "/home/u/libkernels.so"), true),
+            (
+                native("/usr/include/c++/12/bits/std_function.h", "/home/u/app"),
+                false,
+            ),
+            (native("", "/usr/lib/x86_64-linux-gnu/libm.so.6"), false),
+            (native("", "/home/u/cuda/libcudart.so.12"), false),
+            (
+                native("", "/usr/local/cuda-12.4/lib64/libcublas.so.12"),
+                false,
+            ),
+            (
+                native("", "/v/lib/python3.12/site-packages/torch/lib/libc10.so"),
+                false,
+            ),
+            (native("", "/usr/bin/python3.11"), false),
+            (native("", "/home/u/bin/python"), false),
+            (native("", "/home/u/pythonic"), true),
+            (native("", ""), false),
+        ] {
+            assert_eq!(is_own(&frame), expected, "{frame:?}");
+        }
+    }
+}
