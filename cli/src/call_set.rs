@@ -7,8 +7,8 @@ use std::ops::Range;
 use cutape_analyzer::glob::matches;
 use cutape_format::{Call, Signatures, Trace};
 
+use crate::demangle::demangle;
 use crate::failure::Failure;
-use crate::symbols;
 use crate::trace_state::{Scope, TraceState};
 
 /// The syntax, for help texts and errors.
@@ -141,7 +141,7 @@ impl CallSet {
 /// Whether a glob matches a kernel's name: as in the image, or demangled with or without
 /// parameters.
 pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
-    let readable = symbols::demangle(kernel);
+    let readable = demangle(kernel);
     let bare = readable.split('(').next().unwrap_or(&readable);
     matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
 }

@@ -22,7 +22,8 @@ use crate::progress::Progress;
 use crate::quantity;
 use crate::render::{Limits, Renderer, notes};
 use crate::stacks::write_lines;
-use crate::symbols::{Resolver, SymbolContext};
+use crate::symbol_context::SymbolContext;
+use crate::symbols::Resolver;
 use crate::trace_state::Scope;
 
 /// What `dump` takes.

@@ -10,6 +10,8 @@ mod bench;
 mod call_set;
 mod check;
 mod clock;
+mod debug_file;
+mod demangle;
 mod doctor;
 mod dump;
 mod failure;
@@ -29,6 +31,7 @@ mod repair;
 mod replay;
 mod signals;
 mod stacks;
+mod symbol_context;
 mod symbols;
 #[cfg(test)]
 mod test_trace;

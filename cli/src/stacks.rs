@@ -1,7 +1,6 @@
 //! Call stacks with their sources: addresses resolved with debug information, frames of Python in
 //! the place of the interpreter's.
 
-mod debug_file;
 mod lines;
 mod own;
 mod python_lines;
@@ -11,8 +10,6 @@ use cutape_analyzer::Frame;
 use cutape_format::{ResolvedAddress, SourceFrame, StackFrame, Trace};
 
 use crate::symbols::Resolver;
-
-pub(crate) use debug_file::DebugFile;
 
 /// The sources of all addresses in the stacks of a trace, except those that it already has.
 pub(crate) fn sources(trace: &Trace) -> Vec<ResolvedAddress> {

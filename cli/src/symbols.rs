@@ -1,24 +1,19 @@
 //! Names of callers, resolved while the program's files still exist.
 
-use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use cutape_analyzer::{Frame, TraceContext};
-use cutape_format::layout::BlobRef;
-use cutape_format::{FileRange, Mapping, ResolvedAddress, Signatures, SourceFrame, Symbol, Trace};
+use cutape_format::{Mapping, ResolvedAddress, SourceFrame, Symbol, Trace};
 use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
 
-use crate::stacks::{self, DebugFile};
-
-/// Longer names are cut and not demangled.
-const LONGEST_NAME: usize = 4096;
+use crate::debug_file::DebugFile;
+use crate::demangle::{LONGEST_NAME, demangle};
 
 /// The symbols of all callers that lie in a mapped file, except those that the trace already has.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
@@ -56,7 +51,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// `main+0x2f in saxpy`, or `libx.so+0x1234` without a symbol.
-    fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
+    pub(crate) fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
         let mapping = trace
             .mappings()
             .iter()
@@ -129,48 +124,6 @@ impl Resolver {
             frames,
         };
         Ok((source, missing))
-    }
-}
-
-/// A trace with symbols for its callers, even if unpacked.
-pub(crate) struct SymbolContext<'a> {
-    trace: &'a Trace,
-    resolver: &'a Resolver,
-}
-
-impl<'a> SymbolContext<'a> {
-    /// Looks symbols up in the trace, then in the files of its memory map.
-    pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
-        Self { trace, resolver }
-    }
-}
-
-impl TraceContext for SymbolContext<'_> {
-    fn meta(&self, key: &str) -> Option<&str> {
-        self.trace.meta_value(key)
-    }
-
-    fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {
-        self.trace.blob(blob).ok()
-    }
-
-    fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>> {
-        self.trace.file_range(range).ok()
-    }
-
-    fn symbol(&self, address: u64) -> Option<String> {
-        match self.trace.symbol(address) {
-            Some(symbol) => Some(symbol.to_owned()),
-            None => self.resolver.resolve(self.trace, address),
-        }
-    }
-
-    fn frames(&self, stack: u64) -> Vec<Frame> {
-        stacks::frames(self.trace, self.resolver, stack).unwrap_or_default()
-    }
-
-    fn signatures(&self) -> &Signatures {
-        self.trace.signatures()
     }
 }
 
@@ -290,21 +243,6 @@ fn is_function(symbol: &Sym64<LittleEndian>) -> bool {
         && symbol.st_shndx(LittleEndian) != SHN_UNDEF
 }
 
-/// The name as in the source.
-pub(crate) fn demangle(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    // Long names may be hostile.
-    if name.len() < LONGEST_NAME
-        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
-    {
-        return text;
-    }
-    name.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,7 +274,7 @@ mod tests {
             demangle as *const () as u64,
             libc::getpid as *const () as u64,
         );
-        for (address, expected) in [(own, "cutape::symbols::demangle"), (library, "getpid")] {
+        for (address, expected) in [(own, "cutape::demangle::demangle"), (library, "getpid")] {
             let mapping = mapping(address);
             let file = File::read(&mapping).unwrap();
             let offset = address - mapping.start + mapping.offset;

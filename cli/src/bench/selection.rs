@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
 use crate::call_set::CallSet;
+use crate::demangle::demangle;
 use crate::failure::Failure;
 use crate::launch::LaunchShape;
-use crate::symbols;
 use crate::trace_state::{Scope, TraceState};
 
 /// The longest part of a name that comes from a kernel or a set.
@@ -154,10 +154,7 @@ fn launches(
             },
         };
         if !capturing.is_empty() {
-            *selection
-                .captured
-                .entry(symbols::demangle(&kernel))
-                .or_default() += 1;
+            *selection.captured.entry(demangle(&kernel)).or_default() += 1;
             continue;
         }
         let shape = shape_text(&LaunchShape::of(function, &call));
@@ -167,7 +164,7 @@ fn launches(
             continue;
         }
         let number = *number;
-        let readable = symbols::demangle(&kernel);
+        let readable = demangle(&kernel);
         selection.calls.insert(call.index);
         selection
             .replacements

@@ -8,7 +8,8 @@ use cutape_format::{Call, Note, Trace, WalkSummary};
 use super::filter::FindingFilter;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::symbols::{Resolver, SymbolContext};
+use crate::symbol_context::SymbolContext;
+use crate::symbols::Resolver;
 
 /// The analyzer after the calls so far.
 #[derive(Default)]

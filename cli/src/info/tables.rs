@@ -7,9 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::process::ProcessFacts;
 use super::summary::{CallFacts, Summary, TraceFacts};
+use crate::demangle::demangle;
 use crate::output::{printable, shortened, without_middle};
 use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use crate::symbols;
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -305,7 +305,7 @@ fn write_functions(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
 
 /// A kernel's name without `void` and without parameters.
 fn kernel_name(name: &str) -> String {
-    let readable = symbols::demangle(name);
+    let readable = demangle(name);
     let bare = readable.strip_prefix("void ").unwrap_or(&readable);
     let mut depth = 0_usize;
     let opening = bare.char_indices().rev().find(|&(_, character)| {

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use cutape_format::Trace;
 use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
 
+use crate::demangle::demangle;
 use crate::failure::Failure;
 use crate::guarded;
-use crate::symbols;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;
@@ -253,7 +253,7 @@ fn compared(report: &Report) -> String {
 fn of_kernel(name: Option<&str>) -> String {
     match name {
         None => String::new(),
-        Some(name) => format!(" (kernel {})", symbols::demangle(name)),
+        Some(name) => format!(" (kernel {})", demangle(name)),
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod signature;
 pub(crate) mod snapshot;
 pub(crate) mod source;
 pub(crate) mod stack;
+mod stack_chunks;
 pub(crate) mod trace;
 pub(crate) mod verify;
 pub(crate) mod walk;

@@ -1,7 +1,6 @@
 //! Call stacks: what the chunks of stacks hold, and the sources that `pack` has added.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::codec;
 use crate::layout::{
@@ -9,6 +8,7 @@ use crate::layout::{
     python_frame, stack_flag,
 };
 use crate::read::record::record_at;
+use crate::read::stack_chunks::Found;
 use crate::read::trace::Trace;
 
 /// The stack of a call.
@@ -49,27 +49,6 @@ pub struct PythonCode {
     pub function: String,
     /// The table that its lines are computed from, as Python stores it.
     pub line_table: Vec<u8>,
-}
-
-/// The chunks of stacks, and where in them what is.
-#[derive(Debug, Default)]
-pub(crate) struct StackChunks {
-    chunks: Vec<usize>,
-    found: Mutex<Found>,
-}
-
-#[derive(Debug, Default)]
-struct Found {
-    /// For each chunk, the end of the records that were looked at.
-    ends: Vec<usize>,
-    /// Chunk and offset, by note kind and id.
-    records: HashMap<(u16, u64), (usize, usize)>,
-}
-
-impl StackChunks {
-    pub(crate) fn add_chunk(&mut self, number: usize) {
-        self.chunks.push(number);
-    }
 }
 
 impl Trace {

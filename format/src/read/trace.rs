@@ -15,7 +15,7 @@ use crate::read::note::{Note, text};
 use crate::read::record::records;
 use crate::read::signature::{Signature, Signatures};
 use crate::read::source::Source;
-use crate::read::stack::StackChunks;
+use crate::read::stack_chunks::StackChunks;
 
 /// A thread of the recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,52 @@
+//! What the analyzer needs of a trace, with symbols and sources from this machine's files.
+
+use std::borrow::Cow;
+
+use cutape_analyzer::{Frame, TraceContext};
+use cutape_format::layout::BlobRef;
+use cutape_format::{FileRange, Signatures, Trace};
+
+use crate::stacks;
+use crate::symbols::Resolver;
+
+/// A trace with symbols for its callers, even if unpacked.
+pub(crate) struct SymbolContext<'a> {
+    trace: &'a Trace,
+    resolver: &'a Resolver,
+}
+
+impl<'a> SymbolContext<'a> {
+    /// Looks symbols up in the trace, then in the files of its memory map.
+    pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
+        Self { trace, resolver }
+    }
+}
+
+impl TraceContext for SymbolContext<'_> {
+    fn meta(&self, key: &str) -> Option<&str> {
+        self.trace.meta_value(key)
+    }
+
+    fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {
+        self.trace.blob(blob).ok()
+    }
+
+    fn file_range(&self, range: FileRange<'_>) -> Option<Cow<'_, [u8]>> {
+        self.trace.file_range(range).ok()
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        match self.trace.symbol(address) {
+            Some(symbol) => Some(symbol.to_owned()),
+            None => self.resolver.resolve(self.trace, address),
+        }
+    }
+
+    fn frames(&self, stack: u64) -> Vec<Frame> {
+        stacks::frames(self.trace, self.resolver, stack).unwrap_or_default()
+    }
+
+    fn signatures(&self) -> &Signatures {
+        self.trace.signatures()
+    }
+}
