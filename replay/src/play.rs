@@ -66,6 +66,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         take_notes(&mut job);
         job.put_host_memory(false);
     }
+    let expects_late_writes = has_notes && job.expect_late_writes();
     if let Err(Skip(reason)) = attempt(&mut job) {
         job.report.skip(function.name, &reason, call.index);
         let handles = &job.player.handles;
@@ -73,6 +74,10 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         job.forgo();
     } else if traits.is_launch && job.options.sync_each {
         wait_for_launch(&mut job);
+    }
+    if expects_late_writes && job.lent.late_writes.withdraw() {
+        job.report
+            .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
     }
     if has_notes {
         job.read_back();

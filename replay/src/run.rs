@@ -13,8 +13,8 @@ use crate::guard::randomisation::is_randomised;
 use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::options::Options;
-use crate::place::allocator;
 use crate::place::waiting_threads::WaitingThreads;
+use crate::place::{allocator, late_writes};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
@@ -98,11 +98,11 @@ fn play_all<'t>(
     for (name, _) in trace.forwarded() {
         player.report.unknown(name);
     }
-    // The threads of the replay, and the one that reads ahead.
+    // The threads of the replay, the one that reads ahead, and the one of late writes.
     let threads = player.is_natural().then(|| {
         allocator::keep_apart();
         let stacks = std::iter::repeat_n(STACK, trace.thread_count());
-        WaitingThreads::start(stacks.chain([READER_STACK]))
+        WaitingThreads::start(stacks.chain([READER_STACK, late_writes::STACK]))
     });
     let threads = threads.transpose()?;
     let begin = Instant::now();

@@ -85,11 +85,12 @@ def row(source, cutape, results):
     if got is None:
         return cells, [*problems, f"replay: {message[:200]}"], skipped
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        others = workers.map(lambda number: replayed(cutape, trace, results / f"{source.stem}.{number}.json")[1], range(1, REPEATS))
+        others = list(workers.map(lambda number: replayed(cutape, trace, results / f"{source.stem}.{number}.json")[1], range(1, REPEATS)))
     same = 1 + sum(report == got for report in others)
     cells["repeats"] = f"{same}/{REPEATS}"
     if same != REPEATS:
-        problems.append(f"{REPEATS - same} of {REPEATS} replays gave another report")
+        differing = sorted({key for report in others for key in got if (report or {}).get(key) != got[key]})
+        problems.append(f"{REPEATS - same} of {REPEATS} replays gave another report: {', '.join(differing)}")
     cells["divergences"] = got["divergence_count"]
     cells["placed"] = f"{got['placed']['at_recorded_address']}/{got['placed']['allocations']}"
     cells["strategy"], cells["attempts"] = got["placed"]["strategy"], 1 + got["attempts"]

@@ -5,17 +5,24 @@
 //! said are written: bytes that a kernel still in flight was about to write, here and in the
 //! recording, are left to it.
 
+use std::time::Duration;
+
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Note, Snapshot};
+use cutape_registry::Waits;
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
+use crate::measure::timing::Measure;
 use crate::place::address::{Found, Range};
+use crate::place::late_writes::{self, Write};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
+/// Among more changed bytes no flags are looked for.
+const LONGEST_WITH_FLAGS: u64 = 64 << 10;
 /// Bytes that are first compared as a whole.
 const COMPARED_AT_ONCE: usize = 256;
 
@@ -31,6 +38,71 @@ impl<'t> Job<'_, 't> {
                 Note::HostSkipped(note) if !after => self.report_skipped(note),
                 _ => {}
             }
+        }
+    }
+
+    /// Before a call that waits for the device: gets ready what host memory held after the wait. In
+    /// lockstep only, where nothing frees the memory meanwhile. False if there is nothing.
+    pub(crate) fn expect_late_writes(&mut self) -> bool {
+        let waits = self.function.waits != Waits::No && self.call.succeeded();
+        if !waits || self.lease.is_some() {
+            return false;
+        }
+        let mut writes = Vec::new();
+        for note in self.call.notes() {
+            if let Note::HostChanged(note, bytes) = note
+                && note.is_after != 0
+            {
+                self.late_writes_of(note, &bytes, &mut writes);
+            }
+        }
+        if writes.is_empty() {
+            return false;
+        }
+        let returned = self.trace.nanoseconds(Measure::returned_at(self.call));
+        let entered = self.trace.nanoseconds(self.call.ticks);
+        let recorded = Duration::from_nanos(returned.saturating_sub(entered));
+        self.lent.late_writes.expect(recorded, writes);
+        true
+    }
+
+    fn late_writes_of(
+        &mut self,
+        note: HostChangedNote,
+        snapshot: &Snapshot<'t>,
+        writes: &mut Vec<Write>,
+    ) {
+        // Long changes are results of kernels.
+        if snapshot
+            .bytes
+            .length()
+            .is_none_or(|length| length > LONGEST_WITH_FLAGS)
+        {
+            return;
+        }
+        let Payload::Here(new) = self.payload(snapshot) else {
+            return;
+        };
+        let Found::Live(range, _) = self.ranges.find(note.address) else {
+            return;
+        };
+        let known = self.lent.shadows.get(&range.start);
+        let Some((_, shadow)) =
+            known.filter(|known| range.is_host_memory() && known.0 == range.made)
+        else {
+            return;
+        };
+        let offset = (note.address - range.start) as usize;
+        let Some(old) = shadow.bytes().get(offset..offset + new.len()) else {
+            return;
+        };
+        let runs = differing_runs(old, &new);
+        if late_writes::may_be_flags(&runs) {
+            writes.extend(runs.into_iter().map(|(at, length)| Write {
+                address: range.live.wrapping_add((offset + at) as u64),
+                old: old.get(at..at + length).unwrap_or_default().to_vec(),
+                new: new.get(at..at + length).unwrap_or_default().to_vec(),
+            }));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::buffer::Buffer;
 use crate::issue::kernels::PARAMETER_BYTES;
 use crate::place::in_flight::InFlight;
+use crate::place::late_writes::LateWrites;
 
 /// Most kernel parameters that the stub array points at.
 const PARAMETERS: usize = 1024;
@@ -21,6 +22,8 @@ pub(crate) struct LentMemory {
     /// What the notes of the trace say of host memory that the device reads without a copy. By
     /// recorded start: index of the call that made the allocation, and its bytes.
     pub shadows: HashMap<u64, (u64, Buffer)>,
+    /// What the program may have written there during a wait.
+    pub late_writes: LateWrites,
     /// Zeros.
     nothing: Option<Buffer>,
     /// Pointers to zeros.

@@ -5,6 +5,7 @@ pub(crate) mod allocator;
 pub(crate) mod graph_memory;
 pub(crate) mod host_memory;
 pub(crate) mod in_flight;
+pub(crate) mod late_writes;
 pub(crate) mod lent;
 pub(crate) mod lesson;
 pub(crate) mod mapping;

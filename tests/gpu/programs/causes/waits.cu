@@ -1,6 +1,7 @@
 // pending: wait_for_flag
 // A kernel that waits for a flag which another thread of the CPU sets while the first one waits for
-// the kernel. A replay runs no code of the program, so the kernel never ends there.
+// the kernel. A replay runs no code of the program, and the recorder does not look at host memory of
+// more than 64 MiB, so the kernel never ends there.
 #include <chrono>
 #include <thread>
 
@@ -16,7 +17,7 @@ __global__ void follow(int *out) { *out += 1; }
 
 int main() {
     int *flag, *out, back = 0;
-    CHECK(cudaHostAlloc(&flag, sizeof *flag, cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&flag, 80 << 20, cudaHostAllocMapped));
     CHECK(cudaMalloc(&out, sizeof *out));
     *flag = 0;
     wait_for_flag<<<1, 1>>>(flag, out);
