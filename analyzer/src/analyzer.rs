@@ -82,6 +82,7 @@ impl Analyzer {
         let site = Site::of(plan.function.name, call);
         let mut reported = false;
         let mut findings = Vec::new();
+        self.state.observe(plan, call);
         if rules::may_find(rules, &self.state, plan, call) {
             let check = Check {
                 state: &self.state,
@@ -166,10 +167,11 @@ impl Analyzer {
             if self.reported.len() >= REMEMBERED {
                 self.reported.clear();
             }
-            if !self
-                .reported
-                .insert((draft.rule, plan.function.id, call.caller, draft.subject))
-            {
+            let place = match draft.culprit {
+                Some(caller) => (draft.rule, 0, caller, 0),
+                None => (draft.rule, plan.function.id, call.caller, draft.subject),
+            };
+            if !self.reported.insert(place) {
                 return None;
             }
         }

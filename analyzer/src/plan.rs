@@ -2,10 +2,10 @@
 
 use std::ops::Deref;
 
-use cutape_model::{Effect, Effects, Kinds};
+use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
-    ContextOp, CopyOp, Family, Function, GraphOp, ImageSource, Kind, LaunchOp, Length, LinkOp,
-    OptionArray, Parent, Role, Waits,
+    ContextOp, CopyOp, CopyShape, Family, Function, GraphOp, ImageSource, Kind, LaunchOp, Length,
+    LinkOp, MemoryOp, OptionArray, Parent, Role, StreamMemoryOp, Waits,
 };
 
 /// Something that is looked at before the call.
@@ -39,6 +39,18 @@ impl OptionShape {
             values: usize::from(array.values),
         }
     }
+}
+
+/// What rules about order ask of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    No,
+    /// Its arguments tell which memory it reads and writes.
+    Transfer,
+    /// It may read and write any memory.
+    Launch,
+    /// It allocates or frees memory in the order of a stream.
+    Pool,
 }
 
 /// What rules look at in the calls of a function.
@@ -78,6 +90,8 @@ pub(crate) struct Plan {
     pub(crate) takes_addresses: bool,
     /// It ends objects.
     pub(crate) destroys: bool,
+    /// It frees memory of the device or the host.
+    pub(crate) frees_memory: bool,
     /// It takes functions, and a kernel cannot stand for one.
     pub(crate) takes_functions_only: bool,
     /// It takes arrays of graph nodes.
@@ -88,6 +102,13 @@ pub(crate) struct Plan {
     pub(crate) tensor_map: Option<usize>,
     /// It copies between addresses of which each may be the host's.
     pub(crate) copies_unified: bool,
+    pub(crate) ordered: Ordered,
+    /// Memory that a transfer reads or writes: the parameter with its address.
+    pub(crate) touched: Box<[(usize, Length, AccessEffect)]>,
+    /// It copies.
+    pub(crate) copies: bool,
+    /// It copies as a `CUDA_MEMCPY2D` describes.
+    pub(crate) copies_plane: bool,
     /// Its calls concern neither the rules nor the model.
     pub(crate) is_trivial: bool,
     /// A successful call does no more than put work into a stream.
@@ -162,6 +183,12 @@ impl Plan {
                 || has(|step| matches!(step, Step::UseMany(_) | Step::Name)),
             takes_addresses: has(|step| matches!(step, Step::Device(_))),
             destroys: has(|step| matches!(step, Step::Destroy(_))),
+            frees_memory: has(|step| {
+                matches!(
+                    step,
+                    Step::Destroy(Kind::Memory | Kind::HostMemory | Kind::Registration)
+                )
+            }),
             takes_functions_only: has(|step| matches!(step, Step::Use(Kind::Function)))
                 && !matches!(family, Family::Launch(_) | Family::Occupancy(_)),
             takes_nodes: has(|step| matches!(step, Step::UseMany(Kind::GraphNode))),
@@ -173,6 +200,10 @@ impl Plan {
                 array || matches!(kind, Kind::TextureObject | Kind::SurfaceObject)
             }),
             tensor_map,
+            ordered: ordered(&effects),
+            touched: touched(function),
+            copies: matches!(family, Family::Copy(_)),
+            copies_plane: family == Family::Copy(CopyOp::Described(CopyShape::Plane)),
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty()
                 && effects.is_empty()
@@ -187,6 +218,41 @@ impl Plan {
             steps,
         }
     }
+}
+
+/// What rules about order ask of a function.
+fn ordered(effects: &Effects) -> Ordered {
+    match effects.function.family {
+        // It waits for all work of both contexts, and their later work waits for it (Memory
+        // Management, cuMemcpyPeer).
+        Family::Copy(CopyOp::Peer(_) | CopyOp::Described(CopyShape::PeerVolume))
+            if effects.function.stream.is_none() =>
+        {
+            Ordered::Launch
+        }
+        Family::Copy(_) | Family::Memset | Family::StreamMemory(StreamMemoryOp::Write) => {
+            Ordered::Transfer
+        }
+        Family::Memory(MemoryOp::AllocateAsync | MemoryOp::FreeAsync) => Ordered::Pool,
+        Family::Prefetch | Family::HostFunction | Family::StreamCallback => Ordered::No,
+        _ if effects.submits() => Ordered::Launch,
+        _ => Ordered::No,
+    }
+}
+
+/// The memory that a transfer reads or writes.
+fn touched(function: &Function) -> Box<[(usize, Length, AccessEffect)]> {
+    let params = function.params.iter().enumerate();
+    let touched = params.filter_map(|(position, param)| match param.role {
+        Role::DeviceRead(length) | Role::HostRead(length) => {
+            Some((position, length, AccessEffect::Read))
+        }
+        Role::DeviceWrite(length) | Role::HostWrite(length) => {
+            Some((position, length, AccessEffect::Write))
+        }
+        _ => None,
+    });
+    touched.collect()
 }
 
 /// True if a successful call tells rules something that the model does not keep.

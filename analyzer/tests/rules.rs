@@ -5,23 +5,12 @@ mod script;
 mod tables;
 
 use script::{findings, rules};
-use tables::Row;
-use tables::graph::GRAPHS;
-use tables::launch::{ATTRIBUTES, EXEC, SHAPES};
-use tables::link::LINKS;
-use tables::module::MODULE;
-use tables::others::{LIBRARIES, OTHERS};
-use tables::texture::TEXTURES;
-
-/// The tables of all areas.
-const TABLES: [&[Row]; 9] = [
-    MODULE, LINKS, LIBRARIES, OTHERS, GRAPHS, TEXTURES, EXEC, SHAPES, ATTRIBUTES,
-];
+use tables::ALL;
 
 #[test]
 fn every_rule_finds_its_violation_and_nothing_else() {
     let mut wrong = Vec::new();
-    for (rule, start, violation, controls) in TABLES.into_iter().flatten() {
+    for (rule, start, violation, controls) in ALL.iter().copied().flatten() {
         let found = rules(&format!("{start}\n{violation}"));
         if found != [*rule] {
             wrong.push(format!("{rule}: violation found {found:?}\n{violation}"));
@@ -47,7 +36,7 @@ fn every_rule_finds_its_violation_and_nothing_else() {
 
 #[test]
 fn every_decidable_rule_has_a_row() {
-    let tested: Vec<&str> = TABLES.into_iter().flatten().map(|row| row.0).collect();
+    let tested: Vec<&str> = ALL.iter().copied().flatten().map(|row| row.0).collect();
     for rule in cutape_registry::RULES {
         assert!(
             !rule.undecidable.is_empty() || tested.contains(&rule.id),

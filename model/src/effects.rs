@@ -4,8 +4,9 @@
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{
-    Arguments, ContextOp, CopyOp, EventOp, Family, Function, HostMemoryOp, Kind, LaunchOp,
-    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamOp, Transfer, Waits, Width,
+    Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, Kind, LaunchOp,
+    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamMemoryOp, StreamOp, Transfer,
+    Waits, Width,
 };
 
 use crate::graphs::GraphAction;
@@ -46,6 +47,11 @@ pub(crate) enum Action {
     Free,
     BeginCapture,
     EndCapture,
+    GraphLaunch,
+    /// The stream waits for a value in memory or a semaphore of another API.
+    UnknownWait,
+    /// Uses an event in a way that the model does not follow.
+    OtherEvent,
 }
 
 impl Action {
@@ -63,6 +69,7 @@ impl Action {
             ) => Self::Primary(operation),
             Family::Event(EventOp::Record) => Self::EventRecord,
             Family::Event(EventOp::ElapsedTime) => Self::EventElapsed,
+            Family::Event(EventOp::Export) => Self::OtherEvent,
             Family::Stream(StreamOp::WaitEvent) => Self::WaitEvent,
             Family::Stream(StreamOp::BeginCapture) => Self::BeginCapture,
             Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
@@ -72,6 +79,14 @@ impl Action {
             Family::Copy(copy) if function.stream.is_none() && reaches_host(copy) => {
                 Self::SynchronousCopy
             }
+            Family::Graph(GraphOp::Launch) => Self::GraphLaunch,
+            Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) => Self::UnknownWait,
+            Family::Plain
+                if uses(function, Kind::ExternalSemaphore) && function.stream.is_some() =>
+            {
+                Self::UnknownWait
+            }
+            Family::Plain if uses(function, Kind::Event) => Self::OtherEvent,
             Family::Plain
             | Family::Init
             | Family::ProcAddress { .. }
@@ -128,6 +143,15 @@ impl Action {
     }
 }
 
+/// True if the function uses handles of that kind.
+fn uses(function: &Function, kind: Kind) -> bool {
+    let mut roles = function.params.iter().map(|param| param.role);
+    roles.any(|role| match role {
+        Role::Use(used) | Role::UseMany(used, _) => used == kind,
+        _ => false,
+    })
+}
+
 /// True if an operand of the copy is, or may be, host memory.
 fn reaches_host(copy: CopyOp) -> bool {
     match copy {
@@ -176,6 +200,8 @@ pub struct Effects {
     pub(crate) submits: bool,
     /// A successful call does no more than put work into a stream.
     pub only_submits: bool,
+    /// Without a stream of its own, its work is in the default stream.
+    pub in_default_stream: bool,
 }
 
 impl Effects {
@@ -209,16 +235,26 @@ impl Effects {
             function,
             action,
             graph,
+            in_default_stream: !has_stream
+                && matches!(function.family, Family::Copy(_) | Family::Memset),
             submits: has_stream && function.waits == Waits::No && !action.submits_nothing(),
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No
-                && action == Action::None
+                && matches!(
+                    action,
+                    Action::None | Action::GraphLaunch | Action::UnknownWait
+                )
                 && graph == GraphAction::None,
             objects: objects.into(),
             unobserved: unobserved.into(),
             config,
         }
+    }
+
+    /// Whether a successful call puts work into a stream, which may still run when it returns.
+    pub fn submits(&self) -> bool {
+        self.submits
     }
 
     /// True if a call changes nothing in a [`crate::State`].

@@ -13,6 +13,8 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod accesses;
+mod captures;
 mod contexts;
 mod effects;
 mod graphs;
@@ -21,7 +23,10 @@ mod memory;
 mod objects;
 mod order;
 mod state;
+mod work;
 
+pub use accesses::{Access, AccessKind, Accesses, Effect as AccessEffect};
+pub use captures::{CapturedStream, OpenCapture, OpenCaptures};
 pub use contexts::{Contexts, Current};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{
@@ -33,5 +38,5 @@ pub use memory::{IntervalMap, Memory, Place};
 pub use objects::{
     End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
 };
-pub use order::{Clock, Order, StreamKey};
+pub use order::{Clock, Order, StreamKey, StreamKind};
 pub use state::{Changes, ContextData, Data, EventData, State, StreamData};

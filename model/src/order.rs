@@ -1,29 +1,55 @@
-//! Which work the host knows to be complete: stream order, events, waits. Work whose order is
-//! uncertain counts as complete.
+//! Which work is ordered before which, and which the host knows to be complete: stream order, the
+//! legacy default stream, events, waits. Work whose order is uncertain counts as ordered and
+//! complete.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-/// For each stream the number of the last work that is ordered before something.
+/// For each stream the number of the last work that is ordered before something. An entry may also
+/// stand for the blocking streams of a context, or for all streams.
 pub type Clock = Vec<(u32, u64)>;
 
 /// How many destroyed streams keep their state.
 const DEAD_STREAMS: usize = 1024;
 
+/// The entry of a [`Clock`] that stands for all streams.
+const ALL_STREAMS: u32 = u32::MAX;
+
 /// Identifies a stream: a handle with its generation, or a default stream with its context and
 /// thread.
 pub type StreamKey = (u64, u64);
 
+/// How a stream takes part in the order of its context's legacy default stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Not at all.
+    #[default]
+    NonBlocking,
+    /// It waits for the legacy default stream, which waits for it.
+    Blocking,
+    /// It is the legacy default stream.
+    Legacy,
+    /// Its creation was not seen.
+    Unknown,
+}
+
+impl StreamKind {
+    fn is_in_group(self) -> bool {
+        self != Self::NonBlocking
+    }
+}
+
 #[derive(Debug, Default)]
 struct StreamWork {
     context: u64,
-    blocking: bool,
-    legacy: bool,
+    kind: StreamKind,
     last: u64,
     done: u64,
     /// Work of other streams that this one has waited for.
     before: Clock,
+    /// It waits for something that a trace does not show, such as a value in memory.
+    opaque: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +61,8 @@ struct ContextWork {
     blocking: u64,
     /// Last work in the legacy default stream.
     legacy: u64,
+    /// The legacy default stream.
+    legacy_stream: Option<u32>,
 }
 
 /// The work in all streams, numbered in the order in which it is enqueued.
@@ -46,31 +74,51 @@ pub struct Order {
     by_key: FxHashMap<StreamKey, u32>,
     dead: VecDeque<u32>,
     contexts: FxHashMap<u64, ContextWork>,
-    /// Captures in progress: what is enqueued meanwhile may never run.
-    captures: u32,
+    /// The entry of a clock that stands for a context's blocking streams, and that context.
+    groups: FxHashMap<u32, u64>,
+    group_of: FxHashMap<u64, u32>,
+    /// All work up to this number is complete.
+    all: u64,
 }
 
 impl Order {
     /// The number of a stream. A stream that is not known yet gets the other properties: its
-    /// context's handle, whether it waits for the legacy default stream, and whether it is that
-    /// stream.
-    pub fn stream(&mut self, key: StreamKey, context: u64, blocking: bool, legacy: bool) -> u32 {
+    /// context's handle and its kind.
+    pub fn stream(&mut self, key: StreamKey, context: u64, kind: StreamKind) -> u32 {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
         }
-        let stream = self.next_stream;
-        self.next_stream += 1;
+        let stream = self.next_number();
         self.by_key.insert(key, stream);
         self.streams.insert(
             stream,
             StreamWork {
                 context,
-                blocking,
-                legacy,
+                kind,
+                opaque: kind == StreamKind::Unknown,
                 ..Default::default()
             },
         );
+        if kind == StreamKind::Legacy {
+            self.contexts.entry(context).or_default().legacy_stream = Some(stream);
+        }
         stream
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.next_stream += 1;
+        self.next_stream - 1
+    }
+
+    /// The entry of a clock that stands for the blocking streams of a context.
+    fn group(&mut self, context: u64) -> u32 {
+        if let Some(&group) = self.group_of.get(&context) {
+            return group;
+        }
+        let group = self.next_number();
+        self.group_of.insert(context, group);
+        self.groups.insert(group, context);
+        group
     }
 
     /// The stream is destroyed; its work still runs.
@@ -85,15 +133,12 @@ impl Order {
         }
     }
 
-    /// Enqueues work; `None` while a capture is in progress.
+    /// Enqueues work; returns its number.
     pub fn submit(&mut self, stream: u32) -> Option<u64> {
-        if self.captures > 0 {
-            return None;
-        }
         self.number += 1;
         let state = self.streams.get_mut(&stream)?;
         state.last = self.number;
-        if state.legacy {
+        if state.kind == StreamKind::Legacy {
             self.contexts.entry(state.context).or_default().legacy = self.number;
         }
         Some(self.number)
@@ -101,8 +146,15 @@ impl Order {
 
     /// Whether the host knows that this work is complete.
     pub fn is_done(&self, stream: u32, number: u64) -> bool {
-        let Some(state) = self.streams.get(&stream) else {
+        if self.all >= number {
             return true;
+        }
+        if let Some(context) = self.groups.get(&stream) {
+            let context = self.contexts.get(context);
+            return context.is_some_and(|work| work.all >= number || work.blocking >= number);
+        }
+        let Some(state) = self.streams.get(&stream) else {
+            return stream != ALL_STREAMS;
         };
         if state.done >= number {
             return true;
@@ -110,60 +162,147 @@ impl Order {
         let Some(context) = self.contexts.get(&state.context) else {
             return false;
         };
-        context.all >= number || ((state.blocking || state.legacy) && context.blocking >= number)
+        context.all >= number || (state.kind.is_in_group() && context.blocking >= number)
     }
 
-    /// The stream's work so far, and what it has waited for.
-    pub fn clock(&self, stream: u32) -> Clock {
+    /// Whether a clock has this work of a stream.
+    fn covers(&self, clock: &Clock, stream: u32, state: &StreamWork, number: u64) -> bool {
+        clock.iter().any(|&(entry, last)| {
+            last >= number
+                && (entry == stream
+                    || entry == ALL_STREAMS
+                    || (state.kind.is_in_group()
+                        && self.groups.get(&entry) == Some(&state.context)))
+        })
+    }
+
+    /// Whether work is ordered before whatever is enqueued next in the stream `later`; true where
+    /// that is uncertain.
+    pub fn is_before(&self, (stream, number): (u32, u64), later: u32) -> bool {
+        if stream == later || self.is_done(stream, number) {
+            return true;
+        }
+        let (Some(state), Some(target)) = (self.streams.get(&stream), self.streams.get(&later))
+        else {
+            return true;
+        };
+        if state.opaque || target.opaque || self.covers(&target.before, stream, state, number) {
+            return true;
+        }
+        if target.kind == StreamKind::NonBlocking {
+            return false;
+        }
+        let same = state.context == target.context && state.kind.is_in_group();
+        if same && (state.kind == StreamKind::Legacy || target.kind == StreamKind::Legacy) {
+            return true;
+        }
+        // A blocking stream waits for the legacy default stream and all that was before that.
+        let Some(context) = self.contexts.get(&target.context) else {
+            return false;
+        };
+        if same && context.legacy >= number {
+            return true;
+        }
+        let legacy = context.legacy_stream.and_then(|id| self.streams.get(&id));
+        legacy.is_some_and(|legacy| self.covers(&legacy.before, stream, state, number))
+    }
+
+    /// Whether work of another stream may still run that is not ordered before what is enqueued
+    /// next in this one.
+    pub fn has_unordered(&self, stream: u32) -> bool {
+        let others = self.streams.iter();
+        others
+            .filter(|(_, state)| state.last > state.done)
+            .any(|(&other, state)| !self.is_before((other, state.last), stream))
+    }
+
+    /// The stream's work so far, and what is ordered before its next work.
+    pub fn clock(&mut self, stream: u32) -> Clock {
         let Some(state) = self.streams.get(&stream) else {
             return Clock::new();
         };
-        let mut clock: Clock = state
-            .before
-            .iter()
-            .copied()
-            .filter(|&(s, n)| !self.is_done(s, n))
-            .collect();
-        clock.push((stream, state.last));
+        let (context, kind, last) = (state.context, state.kind, state.last);
+        let mut clock = self.pending(&state.before);
+        clock.push((stream, last));
+        let work = self.contexts.get(&context).copied().unwrap_or_default();
+        let group = match kind {
+            StreamKind::Legacy => self.number,
+            StreamKind::Blocking | StreamKind::Unknown => work.legacy,
+            StreamKind::NonBlocking => 0,
+        };
+        if group > work.blocking.max(work.all) {
+            let entry = (self.group(context), group);
+            merge(&mut clock, entry);
+            let legacy = work.legacy_stream.filter(|&legacy| legacy != stream);
+            let legacy = legacy.and_then(|legacy| self.streams.get(&legacy));
+            let before = legacy.map(|legacy| self.pending(&legacy.before));
+            for entry in before.unwrap_or_default() {
+                merge(&mut clock, entry);
+            }
+        }
         clock
+    }
+
+    /// The part of a clock that is not known to be complete.
+    fn pending(&self, clock: &Clock) -> Clock {
+        let entries = clock.iter().copied();
+        entries.filter(|&(s, n)| !self.is_done(s, n)).collect()
+    }
+
+    /// The clock of all work so far.
+    pub fn everything(&self) -> Clock {
+        vec![(ALL_STREAMS, self.number)]
     }
 
     /// The stream's later work waits for an event.
     pub fn wait(&mut self, stream: u32, clock: &Clock) {
-        let Some(mut before) = self
-            .streams
-            .get_mut(&stream)
-            .map(|state| std::mem::take(&mut state.before))
-        else {
+        let Some(state) = self.streams.get_mut(&stream) else {
             return;
         };
-        before.retain(|&(s, n)| !self.is_done(s, n));
-        for &(other, number) in clock {
-            if other == stream {
-                continue;
-            }
-            match before.iter_mut().find(|entry| entry.0 == other) {
-                Some(entry) => entry.1 = entry.1.max(number),
-                None => before.push((other, number)),
+        let old = std::mem::take(&mut state.before);
+        let mut before = self.pending(&old);
+        for &entry in clock {
+            if entry.0 != stream && !self.is_done(entry.0, entry.1) {
+                merge(&mut before, entry);
             }
         }
+        let number = self.number;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.before = before;
+            if state.kind == StreamKind::Legacy {
+                // Blocking streams wait for it from now on.
+                let context = self.contexts.entry(state.context).or_default();
+                context.legacy = number;
+            }
+        }
+    }
+
+    /// The stream waits for something that the trace does not show.
+    pub fn wait_for_unknown(&mut self, stream: u32) {
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.opaque = true;
         }
     }
 
     /// A call has proved all of this complete.
     pub fn complete(&mut self, clock: &Clock) {
         for &(stream, number) in clock {
+            if stream == ALL_STREAMS {
+                self.all = self.all.max(number);
+            }
+            if let Some(&context) = self.groups.get(&stream) {
+                let entry = self.contexts.entry(context).or_default();
+                entry.blocking = entry.blocking.max(number);
+            }
             let Some(state) = self.streams.get_mut(&stream) else {
                 continue;
             };
             state.done = state.done.max(number);
-            let (context, blocking, legacy) = (state.context, state.blocking, state.legacy);
+            let (context, kind) = (state.context, state.kind);
             let entry = self.contexts.entry(context).or_default();
-            if legacy {
+            if kind == StreamKind::Legacy {
                 entry.blocking = entry.blocking.max(number);
-            } else if blocking && entry.legacy <= number {
+            } else if kind.is_in_group() && entry.legacy <= number {
                 // This work waited for the legacy default stream, which had waited for all blocking
                 // streams.
                 entry.blocking = entry.blocking.max(entry.legacy);
@@ -173,17 +312,7 @@ impl Order {
 
     /// A call has proved the stream's work complete.
     pub fn complete_stream(&mut self, stream: u32) {
-        let mut clock = self.clock(stream);
-        if let Some(state) = self.streams.get(&stream)
-            && state.legacy
-        {
-            // Waiting for the legacy default stream waits for the blocking streams as well.
-            let context = state.context;
-            let number = self.number;
-            let entry = self.contexts.entry(context).or_default();
-            entry.blocking = entry.blocking.max(number);
-            clock.retain(|entry| entry.0 != stream);
-        }
+        let clock = self.clock(stream);
         self.complete(&clock);
     }
 
@@ -198,33 +327,35 @@ impl Order {
         self.contexts.entry(context).or_default().blocking = self.number;
     }
 
-    /// True while a stream capture is in progress.
-    pub fn is_capturing(&self) -> bool {
-        self.captures > 0
+    /// A stream of a context that has work which the host does not know to be complete.
+    pub fn pending_in(&self, context: u64) -> Option<(u32, u64)> {
+        let streams = self.streams.iter();
+        let mut pending = streams.filter(|(id, state)| {
+            state.context == context && state.last > 0 && !self.is_done(**id, state.last)
+        });
+        pending.next().map(|(&id, state)| (id, state.last))
     }
+}
 
-    /// A stream capture began.
-    pub fn capture_began(&mut self) {
-        self.captures += 1;
-    }
-
-    /// A stream capture ended.
-    pub fn capture_ended(&mut self) {
-        self.captures = self.captures.saturating_sub(1);
+fn merge(clock: &mut Clock, entry: (u32, u64)) {
+    match clock.iter_mut().find(|known| known.0 == entry.0) {
+        Some(known) => known.1 = known.1.max(entry.1),
+        None => clock.push(entry),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::StreamKind::{Blocking, Legacy, NonBlocking};
     use super::*;
 
     #[test]
     fn a_wait_proves_what_was_enqueued_before_it() {
         let mut order = Order::default();
-        let a = order.stream((10, 1), 7, false, false);
-        let b = order.stream((11, 2), 7, true, false);
-        let c = order.stream((12, 3), 7, true, false);
-        let legacy = order.stream((1, 7), 7, true, true);
+        let a = order.stream((10, 1), 7, NonBlocking);
+        let b = order.stream((11, 2), 7, Blocking);
+        let c = order.stream((12, 3), 7, Blocking);
+        let legacy = order.stream((1, 7), 7, Legacy);
         let first = order.submit(a).unwrap();
         let second = order.submit(b).unwrap();
         assert!(!order.is_done(a, first) && !order.is_done(b, second));
@@ -241,8 +372,51 @@ mod tests {
         assert!(order.is_done(c, third) && !order.is_done(a, later));
         order.complete_context(7);
         assert!(order.is_done(a, later));
-        // Captured work does not run.
-        order.capture_began();
-        assert_eq!(order.submit(a), None);
+    }
+
+    #[test]
+    fn order_between_streams() {
+        let mut order = Order::default();
+        let [a, b] = [(10, 1), (11, 2)].map(|key| order.stream(key, 7, NonBlocking));
+        let [c, d] = [(12, 3), (13, 4)].map(|key| order.stream(key, 7, Blocking));
+        let legacy = order.stream((1, 7), 7, Legacy);
+        let on_a = (a, order.submit(a).unwrap());
+        assert!(order.is_before(on_a, a) && !order.is_before(on_a, b));
+        assert!(order.has_unordered(b) && !order.has_unordered(a));
+        // Through an event and a third stream.
+        let recorded = order.clock(a);
+        order.wait(c, &recorded);
+        let after = (a, order.submit(a).unwrap());
+        let recorded = order.clock(c);
+        order.wait(b, &recorded);
+        assert!(order.is_before(on_a, b) && !order.is_before(after, b));
+        // Blocking streams are ordered through the legacy default stream, not among themselves.
+        let on_c = (c, order.submit(c).unwrap());
+        assert!(!order.is_before(on_c, d) && order.is_before(on_c, legacy));
+        assert!(!order.is_before(on_c, b));
+        let on_legacy = (legacy, order.submit(legacy).unwrap());
+        assert!(order.is_before(on_c, d) && order.is_before(on_legacy, d));
+        assert!(!order.is_before(on_legacy, a) && !order.is_before(after, legacy));
+        // What an event in a blocking stream brings along.
+        let recorded = order.clock(d);
+        order.wait(a, &recorded);
+        assert!(order.is_before(on_c, a) && order.is_before(on_legacy, a));
+        // What the legacy default stream waits for, blocking streams wait for.
+        let fresh = (b, order.submit(b).unwrap());
+        let recorded = order.clock(b);
+        order.wait(legacy, &recorded);
+        assert!(order.is_before(fresh, d));
+        // A wait that the trace does not explain.
+        let last = (a, order.submit(a).unwrap());
+        assert!(!order.is_before(last, b));
+        order.wait_for_unknown(b);
+        assert!(order.is_before(last, b));
+        // An event of all streams.
+        let e = order.stream((14, 5), 7, NonBlocking);
+        let everything = order.everything();
+        order.wait(e, &everything);
+        assert!(order.is_before(last, e));
+        order.complete_stream(e);
+        assert!(order.is_done(a, last.1));
     }
 }

@@ -3,14 +3,15 @@
 use cutape_format::Call;
 use cutape_registry::{ContextOp, Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
 
+use crate::captures::OpenCaptures;
 use crate::contexts::{Contexts, Current};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Graphs};
-use crate::memory::Memory;
+use crate::memory::{IntervalMap, Memory};
 use crate::objects::{
     Lookup, NewObject, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
 };
-use crate::order::{Clock, Order, StreamKey};
+use crate::order::{Clock, Order};
 
 /// How many freed ranges of memory are remembered.
 const FREED_RANGES: usize = 8192;
@@ -55,10 +56,21 @@ pub struct EventData {
     pub timing: bool,
     /// Created for several processes, or opened from another one's handle.
     pub interprocess: bool,
+    /// The flags that it was created with, if this process created it.
+    pub flags: Option<u64>,
     /// The call that recorded it last.
     pub record: Option<Site>,
     /// What was ordered before that.
     pub before: Clock,
+    /// If it was recorded last in a capture: which one, and the captured work before it.
+    pub captured: Option<(u64, Clock)>,
+    /// It may have been recorded in a way that the model does not follow: by a graph, for a whole
+    /// context, or in another process.
+    pub unobserved: bool,
+    /// The first wait of a stream for it, if that was before its first record.
+    pub early_wait: Option<Site>,
+    /// A stream or the host has waited for it since it was recorded.
+    pub waited: bool,
 }
 
 /// A stream.
@@ -90,22 +102,22 @@ pub struct Changes {
 }
 
 /// The numbers of the streams that a thread used last.
-type LastStreams = [Option<(StreamQuestion, u32)>; STREAMS];
+pub(crate) type LastStreams = [Option<(StreamQuestion, u32)>; STREAMS];
 
 /// Everything that the meaning of a stream's handle in a thread depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StreamQuestion {
-    handle: u64,
-    per_thread: bool,
+pub(crate) struct StreamQuestion {
+    pub(crate) handle: u64,
+    pub(crate) per_thread: bool,
     /// The thread's current context.
-    current: u64,
+    pub(crate) current: u64,
     /// Of streams and contexts.
-    version: u64,
+    pub(crate) version: u64,
 }
 
 impl StreamQuestion {
     /// The index of its answer.
-    fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         let mixed = self.handle.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 32) as usize % STREAMS
     }
@@ -124,8 +136,14 @@ pub struct State<X> {
     pub contexts: Contexts,
     /// Graphs with their nodes.
     pub graphs: Graphs,
+    /// The stream captures in progress.
+    pub captures: OpenCaptures,
+    /// Page-locked and registered host memory.
+    pub host: IntervalMap<ObjectId>,
+    /// An event may have been recorded by a graph, a launch, or for a whole context.
+    pub records_elsewhere: bool,
     /// By thread.
-    streams: Vec<LastStreams>,
+    pub(crate) streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,
     changes: Changes,
     has_changed: bool,
@@ -140,6 +158,9 @@ impl<X> State<X> {
             order: Order::default(),
             contexts: Contexts::default(),
             graphs: Graphs::default(),
+            captures: OpenCaptures::default(),
+            host: IntervalMap::default(),
+            records_elsewhere: false,
             streams: Vec::new(),
             pending: Vec::new(),
             changes: Changes::default(),
@@ -196,13 +217,24 @@ impl<X> State<X> {
         id
     }
 
+    /// Creates an object of which no more than its size is known.
+    pub(crate) fn create_sized(&mut self, new: NewObject, size: u64) {
+        let data = Data::None;
+        self.create(PendingObject { new, data, size });
+    }
+
     /// An object takes an address range.
     fn occupy(&mut self, kind: Kind, start: u64, size: u64, id: ObjectId) {
         match kind {
             Kind::Memory | Kind::Global => {
                 self.memory.insert(start, size, id);
             }
-            Kind::HostMemory | Kind::Reservation => self.memory.forget_freed(start, size.max(1)),
+            Kind::HostMemory | Kind::Registration => {
+                self.memory.forget_freed(start, size.max(1));
+                self.host.remove_overlapping(start, size);
+                self.host.insert(start, size, id);
+            }
+            Kind::Reservation => self.memory.forget_freed(start, size.max(1)),
             _ => {}
         }
     }
@@ -227,140 +259,17 @@ impl<X> State<X> {
         Some(*self.memory.find_freed(address)?.1)
     }
 
+    /// The live object that an address lies in: device memory, or page-locked host memory.
+    pub fn place_at(&self, address: u64) -> Option<ObjectId> {
+        let host = || Some(*self.host.find(address)?.1);
+        self.memory_at(address).or_else(host)
+    }
+
     /// The context's handle in which an object lives, 0 if not known.
     pub fn context_handle(&self, id: ObjectId) -> u64 {
         let context = self.objects.get(id).and_then(|object| object.context);
         let context = context.and_then(|context| self.objects.get(context));
         context.map_or(0, |context| context.handle)
-    }
-
-    /// The number of the stream that a call's work is ordered on.
-    fn call_stream(&mut self, effects: &Effects, call: &Call<'_>) -> Option<u32> {
-        let handle = effects.stream(call)?;
-        Some(self.stream(call.thread, handle, effects.function.per_thread))
-    }
-
-    /// The number of the stream that a handle means in a thread.
-    fn stream(&mut self, thread: u32, handle: u64, per_thread: bool) -> u32 {
-        let versions = [Kind::Stream, Kind::Context].map(|kind| self.objects.version(kind));
-        // What `stream_key` looks at.
-        let question = StreamQuestion {
-            handle,
-            per_thread,
-            current: self.contexts.current(thread).handle,
-            version: versions.iter().sum(),
-        };
-        let place = question.place();
-        let last = self.streams.get(thread as usize);
-        if let Some(&Some((known, stream))) = last.and_then(|last| last.get(place))
-            && known == question
-        {
-            return stream;
-        }
-        let (key, context, blocking, legacy) = self.stream_key(thread, handle, per_thread);
-        let stream = self.order.stream(key, context, blocking, legacy);
-        let last = self.streams.get_mut(thread as usize);
-        if let Some(last) = last.and_then(|last| last.get_mut(place)) {
-            *last = Some((question, stream));
-        }
-        stream
-    }
-
-    /// The stream that a handle means in a thread; also its context's handle, whether it waits for
-    /// the legacy default stream, and whether it is that stream.
-    fn stream_key(
-        &self,
-        thread: u32,
-        handle: u64,
-        per_thread: bool,
-    ) -> (StreamKey, u64, bool, bool) {
-        let current = self.contexts.current(thread).handle;
-        if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
-            return ((2 | u64::from(thread) << 8, current), current, true, false);
-        }
-        if handle < STREAM_PER_THREAD {
-            return ((1, current), current, true, true);
-        }
-        let live = self.objects.live(Kind::Stream, handle);
-        let Some((id, stream)) = live.and_then(|id| Some((id, self.objects.get(id)?))) else {
-            return ((handle, 0), current, true, false);
-        };
-        let blocking = !matches!(&stream.data, Data::Stream(stream) if stream.non_blocking);
-        let key = (handle, u64::from(stream.generation));
-        (key, self.context_handle(id), blocking, false)
-    }
-
-    /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before
-    /// [`State::apply`].
-    #[inline]
-    pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
-        if self.graphs.is_capturing() {
-            self.capture(effects, call);
-        }
-        if effects.submits {
-            self.submit_work(effects, call)
-        } else {
-            None
-        }
-    }
-
-    /// Adds a successful call to the capture that its stream takes part in.
-    #[cold]
-    fn capture(&mut self, effects: &Effects, call: &Call<'_>) {
-        let (Some(stream), true) = (
-            self.call_stream(effects, call),
-            effects.submits || effects.action.orders_events(),
-        ) else {
-            return;
-        };
-        let event = || effects.handle_of(call, Kind::Event).unwrap_or(0);
-        match effects.action {
-            Action::EventRecord => self.graphs.recorded(event(), stream),
-            Action::WaitEvent => self.graphs.waited(stream, event()),
-            _ => {
-                self.graphs.captured(effects, call, stream);
-                // Its node gets a handle that no call shows.
-                self.objects.note_unobserved(Kind::GraphNode, call.index);
-            }
-        }
-    }
-
-    /// Applies what a successful call does to graphs.
-    fn apply_to_graphs(&mut self, effects: &Effects, call: &Call<'_>) {
-        let named = effects
-            .stream(call)
-            .or_else(|| effects.handle_of(call, Kind::Stream));
-        let stream =
-            named.map(|handle| self.stream(call.thread, handle, effects.function.per_thread));
-        match effects.graph {
-            GraphAction::EndCapture => {
-                let graph = effects.at("phGraph").and_then(|at| call.out(at));
-                if let Some(stream) = stream {
-                    self.graphs
-                        .capture_ended(stream, graph.filter(|&graph| graph != 0));
-                }
-            }
-            _ => {
-                self.graphs.apply(effects, call, stream);
-                if effects.graph.has_unseen_nodes() || effects.at("childGraph").is_some() {
-                    for kind in [Kind::Graph, Kind::GraphNode] {
-                        self.objects.note_unobserved(kind, call.index);
-                    }
-                }
-            }
-        }
-    }
-
-    fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
-        let stream = self.call_stream(effects, call)?;
-        let work = self.order.submit(stream)?;
-        if effects.action == Action::HostFunction {
-            // The function may tell the program that all work before it is complete; whether it did
-            // is not recorded.
-            self.order.complete(&self.order.clock(stream));
-            return None;
-        }
-        Some((stream, work))
     }
 
     /// Applies a call that has succeeded; `data` makes the user's own part of a new object.
@@ -385,46 +294,6 @@ impl<X> State<X> {
         }
         if effects.graph != GraphAction::None {
             self.apply_to_graphs(effects, call);
-        }
-    }
-
-    /// A call has failed.
-    pub fn apply_failed(&mut self, effects: &Effects, call: &Call<'_>) {
-        if effects.action == Action::EndCapture {
-            self.order.capture_ended();
-            if let Some(stream) = self.call_stream(effects, call) {
-                self.graphs.capture_ended(stream, None);
-            }
-        }
-        if effects.graph != GraphAction::None {
-            self.graphs.failed(effects, call);
-        }
-    }
-
-    /// Records of events, waits of streams for them, and captures.
-    fn order_events(&mut self, effects: &Effects, call: &Call<'_>) {
-        match effects.action {
-            Action::BeginCapture => return self.order.capture_began(),
-            Action::EndCapture => return self.order.capture_ended(),
-            Action::WaitEvent | Action::EventRecord => {}
-            _ => return,
-        }
-        let Some(event) = effects.handle_of(call, Kind::Event) else {
-            return;
-        };
-        let Some(stream) = self.call_stream(effects, call) else {
-            return;
-        };
-        let live = self.objects.live(Kind::Event, event);
-        let object = live.and_then(|id| self.objects.get_mut(id));
-        let Some(Data::Event(event)) = object.map(|object| &mut object.data) else {
-            return;
-        };
-        if effects.action == Action::WaitEvent {
-            self.order.wait(stream, &event.before);
-        } else {
-            event.before = self.order.clock(stream);
-            event.record = Some(effects.site(call));
         }
     }
 
@@ -454,7 +323,7 @@ impl<X> State<X> {
                     ..NewObject::of(kind, handle, Origin::Created, effects.site(call), call)
                 };
                 let pending = PendingObject::of(new, effects, call, data);
-                if of_pool && self.order.is_capturing() {
+                if of_pool && !self.captures.is_empty() {
                     self.memory.belongs_to_graph(handle, pending.size);
                 }
                 // With several threads the handle may still be another object's when this call is
@@ -488,7 +357,7 @@ impl<X> State<X> {
             // launch of its graph.
             Effect::Destroy(Kind::Memory)
                 if self.memory.is_of_graph(call.argument(position))
-                    || (effects.function.stream.is_some() && self.order.is_capturing()) => {}
+                    || (effects.function.stream.is_some() && !self.captures.is_empty()) => {}
             Effect::Destroy(kind) => {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));
@@ -628,7 +497,14 @@ impl<X> State<X> {
                 Kind::Memory | Kind::Global if self.memory.live().get(handle) == Some(&id) => {
                     self.memory.free(handle);
                 }
+                Kind::HostMemory | Kind::Registration if self.host.get(handle) == Some(&id) => {
+                    self.host.remove(handle);
+                }
                 Kind::Stream => self.order.destroyed((handle, u64::from(generation))),
+                Kind::Context => {
+                    self.order.complete_context(handle);
+                    self.captures.end_context(handle);
+                }
                 _ => {}
             }
         }
@@ -688,56 +564,6 @@ impl<X> State<X> {
             _ => {}
         }
     }
-
-    /// What a successful return proves complete.
-    fn complete(&mut self, effects: &Effects, call: &Call<'_>) {
-        let current = self.contexts.current(call.thread).handle;
-        let per_thread = effects.function.per_thread;
-        match effects.function.waits {
-            Waits::No => {}
-            Waits::Context => {
-                let named = effects.handle_of(call, Kind::Context);
-                let context = named.filter(|&handle| handle != 0).unwrap_or(current);
-                self.order.complete_context(context);
-            }
-            Waits::Stream(position) => {
-                let handle = call.argument(usize::from(position));
-                let stream = self.stream(call.thread, handle, per_thread);
-                self.order.complete_stream(stream);
-            }
-            Waits::Event(position) => self.complete_event(call.argument(usize::from(position))),
-        }
-        match effects.action {
-            Action::EventElapsed => {
-                for position in 0..effects.function.params.len() {
-                    if effects.kind_at(position) == Some(Kind::Event) {
-                        self.complete_event(call.argument(position));
-                    }
-                }
-            }
-            Action::SynchronousCopy if per_thread => {
-                let stream = self.stream(call.thread, 0, true);
-                self.order.complete_stream(stream);
-            }
-            Action::SynchronousCopy => self.order.complete_blocking(current),
-            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run
-            // still.
-            Action::Free => self.order.complete_context(current),
-            Action::HostRegister => {
-                let size = effects.size_of(call, Kind::Registration);
-                self.memory.forget_freed(call.argument(0), size);
-            }
-            _ => {}
-        }
-    }
-
-    fn complete_event(&mut self, handle: u64) {
-        if let Some(id) = self.objects.live(Kind::Event, handle)
-            && let Some(Data::Event(event)) = self.objects.get(id).map(|object| &object.data)
-        {
-            self.order.complete(&event.before);
-        }
-    }
 }
 
 impl<X> PendingObject<X> {
@@ -756,6 +582,7 @@ impl<X> PendingObject<X> {
                 primary: effects.action == Action::Primary(PrimaryOp::Retain),
             }),
             Kind::Event => Data::Event(EventData {
+                flags: argument("Flags"),
                 timing: flags() & DISABLE_TIMING == 0,
                 // What opens an event of another process takes no flags.
                 interprocess: flags() & INTERPROCESS != 0
@@ -765,6 +592,11 @@ impl<X> PendingObject<X> {
                         .is_none(),
                 record: None,
                 before: Clock::new(),
+                captured: None,
+                // Other functions open events of other processes.
+                unobserved: argument("Flags").is_none(),
+                early_wait: None,
+                waited: false,
             }),
             Kind::Stream => Data::Stream(StreamData {
                 non_blocking: flags() & NON_BLOCKING != 0,

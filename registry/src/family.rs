@@ -467,6 +467,8 @@ pub enum StreamOp {
         attribute: u8,
         value: u8,
     },
+    /// `cuStreamAttachMemAsync`: which streams may use managed memory.
+    AttachMemory,
     /// Asks about a capture; what follows the status is written only while the stream captures.
     CaptureInfo {
         status: u8,
@@ -482,6 +484,9 @@ pub enum StreamMemoryOp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOp {
+    Create,
+    /// `cuIpcGetEventHandle`: for another process.
+    Export,
     Record,
     Query,
     Synchronize,

@@ -32,9 +32,9 @@ memory MemoryOp: allocate, allocate managed, allocate async, free, free async, a
 host memory HostMemoryOp: allocate, free, register, unregister, device pointer, flags
 virtual memory VirtualMemoryOp: reserve, free reservation, release
 pointer PointerOp: attribute, set attribute, range attribute
-stream StreamOp: query, synchronize, destroy, wait event, begin capture, end capture
+stream StreamOp: query, synchronize, destroy, wait event, begin capture, end capture, attach memory
 stream memory StreamMemoryOp: wait, write, batch
-event EventOp: record, query, synchronize, elapsed time
+event EventOp: create, export, record, query, synchronize, elapsed time
 graph GraphOp: set enabled, list, update, destroy exec, clone, add edges, remove edges, \
 copy attributes, upload, launch, conditional handle
 user references UserReferenceOp: retain, release, retain for graph, release of graph";

@@ -1,5 +1,7 @@
 //! The rules: what is checked before a call changes the model.
 
+mod capture;
+mod events;
 mod function;
 mod graph;
 mod graph_structure;
@@ -12,6 +14,7 @@ mod link;
 mod link_inputs;
 mod memory;
 mod module;
+mod race;
 mod tensor_map;
 mod texture;
 mod usage;
@@ -23,13 +26,13 @@ use cutape_format::layout::field;
 use cutape_model::{Kinds, Object, ObjectId, Origin, Site};
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
-    PrimaryOp,
+    MemoryOp, PrimaryOp, StreamOp,
 };
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
 use crate::launch::LaunchAttributes;
-use crate::plan::Plan;
+use crate::plan::{Ordered, Plan};
 use crate::state::State;
 use crate::state::data::Data;
 
@@ -48,12 +51,22 @@ pub(crate) mod code {
     pub(crate) const SYMBOL_NOT_FOUND: i32 = 302;
     pub(crate) const INIT_FAILED: i32 = 303;
     pub(crate) const INVALID_HANDLE: i32 = 400;
+    pub(crate) const ILLEGAL_STATE: i32 = 401;
     pub(crate) const NOT_FOUND: i32 = 500;
+    pub(crate) const NOT_READY: i32 = 600;
     pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
     pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
     pub(crate) const NOT_PERMITTED: i32 = 800;
     pub(crate) const NOT_SUPPORTED: i32 = 801;
+    pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
+    pub(crate) const CAPTURE_MERGE: i32 = 902;
+    pub(crate) const CAPTURE_UNMATCHED: i32 = 903;
+    pub(crate) const CAPTURE_UNJOINED: i32 = 904;
+    pub(crate) const CAPTURE_ISOLATION: i32 = 905;
+    pub(crate) const CAPTURE_IMPLICIT: i32 = 906;
+    pub(crate) const CAPTURED_EVENT: i32 = 907;
+    pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
     pub(crate) const INVALID_CLUSTER_SIZE: i32 = 912;
     pub(crate) const FUNCTION_NOT_LOADED: i32 = 913;
 }
@@ -72,6 +85,8 @@ pub(crate) struct Draft {
     pub(crate) subject: u64,
     /// Reported only if no later call of the same function succeeds.
     pub(crate) deferred: bool,
+    /// Where the program makes the mistake, if that is not this call: one finding is enough.
+    pub(crate) culprit: Option<u64>,
 }
 
 impl Draft {
@@ -89,6 +104,7 @@ impl Draft {
             chain: Vec::new(),
             subject: 0,
             deferred: false,
+            culprit: None,
         }
     }
 
@@ -99,6 +115,20 @@ impl Draft {
 
     pub(crate) fn object(mut self, id: ObjectId) -> Self {
         self.subject ^= u64::from(id.number()).rotate_left(17) + 1;
+        if !self.objects.contains(&id) {
+            self.objects.push(id);
+        }
+        self
+    }
+
+    /// The mistake is at another place of the program, and is reported once.
+    pub(crate) fn culprit(mut self, caller: u64) -> Self {
+        self.culprit = Some(caller);
+        self
+    }
+
+    /// Names an object that does not tell findings of one place apart: a loop may use many.
+    pub(crate) fn about(mut self, id: ObjectId) -> Self {
         if !self.objects.contains(&id) {
             self.objects.push(id);
         }
@@ -318,10 +348,12 @@ pub(crate) enum When {
     Undefined,
     /// The program uses libraries.
     Libraries,
-    /// Live objects rely on memory of the program.
-    Lent,
+    /// The call failed in a way that a stream capture explains.
+    Captured,
     /// A stream captures.
     Capturing,
+    /// Live objects rely on memory of the program.
+    Lent,
     /// Texture or surface objects exist, and they or their memory may have ended.
     Textures,
     /// There are tensor maps, and memory was freed.
@@ -334,6 +366,14 @@ pub(crate) enum When {
     KernelUses,
     /// The last record of some event is by an attribute of a launch.
     LaunchEvents,
+    /// The call accesses memory, and so does work that may still run.
+    Accessing,
+    /// The call accesses memory, and nothing has written some.
+    Fresh,
+    /// Work on memory may still run.
+    Busy,
+    /// Work may still use memory that was freed in the order of a stream.
+    FreedBusy,
 }
 
 impl When {
@@ -354,7 +394,17 @@ impl When {
                 state.has_textures && (state.memory.any_freed() || objects.any_has_ended(TEXTURES))
             }
             Self::TensorMaps => !state.tensor_maps.is_empty() && state.memory.any_freed(),
-            Self::Capturing => state.graphs.captures().next().is_some(),
+            Self::Captured => call.result().is_some_and(|result| {
+                matches!(result, 900..=908 | code::ILLEGAL_STATE)
+                    || (result == code::INVALID_VALUE && !state.captures.is_empty())
+            }),
+            Self::Capturing => !state.captures.is_empty(),
+            Self::Accessing => {
+                !state.ordering.current.is_empty() && !state.ordering.accesses.is_empty()
+            }
+            Self::Fresh => !state.ordering.current.is_empty() && !state.ordering.fresh.is_empty(),
+            Self::Busy => !state.ordering.accesses.is_empty(),
+            Self::FreedBusy => !state.ordering.freed.is_empty(),
             Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
             Self::PassesExtra => {
                 let extra = plan.launch_parameters[1];
@@ -385,7 +435,8 @@ pub(crate) type Rules = Vec<(When, Rule)>;
 pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use Rule::{Cause, Consequence};
     use When::{
-        Always, Capturing, Ended, Freed, Lent, Libraries, TensorMaps, Textures, Undefined, Wrong,
+        Accessing, Always, Busy, Captured, Capturing, Ended, Freed, FreedBusy, Fresh, Lent,
+        Libraries, TensorMaps, Textures, Undefined, Wrong,
     };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
@@ -467,6 +518,17 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::Context(ContextOp::Pop) => Some(Consequence(usage::popped_too_often)),
         _ => (plan.needs_context).then_some(Consequence(usage::none_current)),
     };
+    let event = match family {
+        Family::Event(EventOp::ElapsedTime) => Some(Consequence(events::elapsed_early)),
+        Family::Event(EventOp::Record) => Some(Consequence(events::record_elsewhere)),
+        Family::Stream(StreamOp::AttachMemory) => Some(Consequence(events::attachment)),
+        _ => None,
+    };
+    let has_flags = matches!(
+        family,
+        Family::Event(EventOp::Create | EventOp::Export | EventOp::Record)
+            | Family::Stream(StreamOp::WaitEvent)
+    );
     let rule = |applies: bool, when, rule| applies.then_some((when, rule));
     let addresses = plan.takes_addresses;
 
@@ -486,6 +548,22 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         ),
         rule(addresses || plan.destroys, Always, Cause(memory::live)),
         rule(addresses, Freed, Cause(memory::freed)),
+        rule(
+            plan.ordered != Ordered::No,
+            Accessing,
+            Cause(race::unordered),
+        ),
+        rule(
+            plan.ordered == Ordered::Transfer,
+            Fresh,
+            Cause(race::uninitialised),
+        ),
+        rule(plan.frees_memory, Busy, Cause(race::freed_while_pending)),
+        rule(
+            family == Family::Memory(MemoryOp::AllocateAsync),
+            FreedBusy,
+            Cause(race::reused),
+        ),
     ]
     .into_iter()
     .chain(causes.iter().copied().map(Some))
@@ -497,6 +575,19 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Consequence(library::kernel_as_function),
         ),
         library,
+        Some((Captured, Consequence(capture::refused))),
+        rule(
+            family == Family::Stream(StreamOp::Destroy),
+            Capturing,
+            Consequence(capture::open_at_destroy),
+        ),
+        event.map(|rule| (Wrong, rule)),
+        rule(has_flags, Wrong, Consequence(events::flags)),
+        rule(
+            plan.destroys && plan.used.contains(Kind::Event),
+            Always,
+            Cause(events::waited_early),
+        ),
         usage.map(|rule| (Wrong, rule)),
         rule(plan.describes, Wrong, Consequence(texture::descriptor)),
         rule(
@@ -554,5 +645,8 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
 
 /// What is missing when the trace ends.
 pub(crate) fn at_end(state: &State) -> Vec<Draft> {
-    link::leaked_at_end(state)
+    let mut drafts = link::leaked_at_end(state);
+    drafts.extend(capture::open_at_end(state));
+    drafts.extend(events::waited_early_at_end(state));
+    drafts
 }

@@ -26,6 +26,18 @@ pub(crate) enum Own {
     },
     /// A function or a kernel.
     Attributes(Box<Attributes>),
+    /// Device memory.
+    Memory(MemoryOrigin),
+}
+
+/// How device memory was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryOrigin {
+    /// By `cuMemAlloc` or `cuMemAllocPitch`.
+    Device,
+    Managed,
+    /// In the order of a stream.
+    Pool,
 }
 
 /// What a texture or surface object reads.

@@ -73,6 +73,10 @@ impl State {
                 priority: self.priority_of(stream.unwrap_or(0)),
             };
             self.launches.events.insert(id, event);
+            let object = self.model.objects.get_mut(id);
+            if let Some(Data::Event(data)) = object.map(|object| &mut object.data) {
+                data.unobserved = true;
+            }
         }
     }
 

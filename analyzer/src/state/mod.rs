@@ -7,6 +7,7 @@ mod launched;
 pub(crate) mod launches;
 pub(crate) mod links;
 pub(crate) mod options;
+pub(crate) mod ordering;
 mod update;
 
 use std::ops::Deref;
@@ -23,6 +24,7 @@ use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own, TensorMap};
 use launches::Launches;
+use ordering::Ordering;
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -102,6 +104,7 @@ pub(crate) struct State {
     pub(crate) tensor_maps: FxHashMap<[u8; TENSOR_MAP_BYTES], TensorMap>,
     /// There has been a texture or surface object.
     pub(crate) has_textures: bool,
+    pub(crate) ordering: Ordering,
     /// A context has access to another's memory.
     pub(crate) peers: bool,
     /// Some call did not return.
@@ -122,6 +125,7 @@ impl Default for State {
             preserving: Vec::new(),
             tensor_maps: FxHashMap::default(),
             has_textures: false,
+            ordering: Ordering::default(),
             peers: false,
             in_flight: false,
         }

@@ -4,16 +4,18 @@
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
 use cutape_model::{Changes, Effect, ObjectId, Site};
-use cutape_registry::{ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, NodeKind, NodeParams};
+use cutape_registry::{
+    ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, MemoryOp, NodeKind, NodeParams,
+};
 
-use super::data::{Data, ImageBytes, ImageData, LinkData, Own, Resource, TensorMap};
+use super::data::{Data, ImageBytes, ImageData, LinkData, MemoryOrigin, Own, Resource, TensorMap};
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
     TENSOR_MAPS, image_places, image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
-use crate::plan::{Plan, Step};
+use crate::plan::{Ordered, Plan, Step};
 
 impl State {
     /// Takes in the call's notes; before its checks.
@@ -59,9 +61,13 @@ impl State {
             return;
         }
         // Handles are looked up before the call ends any of them.
+        self.note_initialised(plan, call);
         if let Some(work) = self.model.submit(&plan.effects, call) {
             self.note_work(plan, call, site, work);
             self.note_kernel(plan, call, site);
+            if plan.ordered != Ordered::No {
+                self.note_accesses(plan, call, work);
+            }
         }
         if plan.launched.is_some() {
             self.launched(plan, call, site);
@@ -69,7 +75,13 @@ impl State {
             self.note_written(plan, call, site);
         }
         if plan.only_submits {
+            if plan.in_default_stream {
+                self.note_default_accesses(plan, call);
+            }
             return;
+        }
+        if !self.ordering.freed.is_empty() {
+            self.forget_reused(plan, call);
         }
         let mut own = |kind| own_data(plan, call, kind);
         self.model.apply(&plan.effects, call, &mut own);
@@ -77,6 +89,9 @@ impl State {
         self.outputs(plan, call, site);
         self.special(plan, call, context, site);
         self.link_values(plan, call);
+        if plan.in_default_stream {
+            self.note_default_accesses(plan, call);
+        }
     }
 
     /// Follows up on objects that became known or ended.
@@ -91,10 +106,12 @@ impl State {
     fn follow(&mut self, changes: &Changes) {
         for &id in &changes.created {
             self.created(id);
+            self.ordering_created(id);
         }
         for id in changes.ended.iter().chain(&changes.superseded) {
             self.writing_links.retain(|link| link != id);
             self.preserving.retain(|library| library != id);
+            self.ordering_ended(*id);
         }
         for &id in changes.ended.iter().chain(&changes.superseded) {
             self.launches.forget(id);
@@ -373,6 +390,18 @@ fn own_data(plan: &Plan, call: &Call<'_>, kind: Kind) -> Option<Own> {
     match kind {
         Kind::Module | Kind::Library if plan.source.is_some() => {
             Some(Own::Image(Box::new(image_data(plan, call))))
+        }
+        Kind::Memory => {
+            let Family::Memory(operation) = plan.function.family else {
+                return None;
+            };
+            let origin = match operation {
+                MemoryOp::Allocate | MemoryOp::AllocatePitch { .. } => MemoryOrigin::Device,
+                MemoryOp::AllocateManaged => MemoryOrigin::Managed,
+                MemoryOp::AllocateAsync => MemoryOrigin::Pool,
+                MemoryOp::Free | MemoryOp::FreeAsync | MemoryOp::AddressRange => return None,
+            };
+            Some(Own::Memory(origin))
         }
         Kind::Link => {
             let options = plan.options.map(|shape| options_of(shape, call));

@@ -108,7 +108,7 @@ pub(crate) const GRAPHS: &[Row] = &[
         "graph-baked-module-unloaded",
         START,
         "cuStreamBeginCapture_v2 hStream=0x300\n cuLaunchKernel f=0x200 hStream=0x300\n\
-         cuModuleUnload hmod=0x100 -> 900",
+         cuModuleUnload hmod=0x100 -> 900\n cuStreamEndCapture hStream=0x300 -> 901",
         &[
             // Another module is unloaded.
             "cuModuleLoadData module:=0x101 image@0x5000:PTX_OTHER\n\

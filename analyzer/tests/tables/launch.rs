@@ -625,6 +625,7 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
         &[concat!(
             "cuStreamBeginCapture_v2 hStream=0x300\n",
             launch_ex!("0x200", "1", "1", "launch_attrs=13:1,0,0,0"),
+            "\ncuStreamEndCapture hStream=0x300 phGraph:=0x900",
         )],
     ),
     (

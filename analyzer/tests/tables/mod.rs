@@ -4,7 +4,9 @@ pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod link;
 pub(crate) mod module;
+pub(crate) mod order;
 pub(crate) mod others;
+pub(crate) mod stream;
 pub(crate) mod texture;
 
 /// A context, a module with a function and a global, a stream, an event, memory.
@@ -25,3 +27,18 @@ pub(crate) type Row = (
     &'static str,
     &'static [&'static str],
 );
+
+/// All of them.
+pub(crate) const ALL: &[&[Row]] = &[
+    graph::GRAPHS,
+    launch::ATTRIBUTES,
+    launch::EXEC,
+    launch::SHAPES,
+    link::LINKS,
+    module::MODULE,
+    order::ORDER,
+    others::LIBRARIES,
+    others::OTHERS,
+    stream::STREAM,
+    texture::TEXTURES,
+];

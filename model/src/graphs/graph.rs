@@ -217,6 +217,7 @@ mod tests {
                 thread: 0,
                 caller: 0,
                 result: Some(0),
+                stack: 0,
             },
             work: Work::Empty,
             before: before.to_vec(),

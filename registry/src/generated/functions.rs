@@ -361,7 +361,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 83, name: "cuLogsUnregisterCallback", base: "cuLogsUnregisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "callback", c_type: "CUlogsCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::LogCallback), may_differ: false },
     ] },
-    Function { id: 84, name: "cuEventCreate", base: "cuEventCreate", section: "Event Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: Some(30), params: &[
+    Function { id: 84, name: "cuEventCreate", base: "cuEventCreate", section: "Event Management", class: Class::Plain, reason: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Event(EventOp::Create), size: None, flags: Some(30), params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Make(Kind::Event, Parent::CurrentContext), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
@@ -1403,7 +1403,7 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Event(EventOp::Export), size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
@@ -2530,13 +2530,13 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 498, name: "cuStreamAttachMemAsync", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: Some(73), params: &[
+    Function { id: 498, name: "cuStreamAttachMemAsync", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "length", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 499, name: "cuStreamAttachMemAsync_ptsz", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, family: Family::Plain, size: None, flags: Some(73), params: &[
+    Function { id: 499, name: "cuStreamAttachMemAsync_ptsz", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "length", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },

@@ -56,6 +56,36 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "event-elapsed-not-complete",
+        area: "event",
+        severity: Severity::Warning,
+        statement: "Both events must be complete before cuEventElapsedTime; it is no way to ask whether they are.",
+        manual: "CUDA Driver API, Event Management, cuEventElapsedTime",
+        advice: "Wait for the second event with cuEventSynchronize, or ask with cuEventQuery, first.",
+        observed: "driver 580.159, H200, 2026-11-20: CUDA_ERROR_NOT_READY directly behind the record",
+        undecidable: "",
+    },
+    Rule {
+        id: "event-flags-misused",
+        area: "event",
+        severity: Severity::Error,
+        statement: "An event with CU_EVENT_INTERPROCESS needs CU_EVENT_DISABLE_TIMING too, only such an event can be exported, and the external flags of records and waits are for capturing streams.",
+        manual: "CUDA Driver API, Event Management, cuEventCreate and cuEventRecordWithFlags; Memory Management, cuIpcGetEventHandle",
+        advice: "Create an event that is shared with both flags, and pass external flags only in a capture.",
+        observed: "driver 580.159, H200, 2026-11-20: the export of an event without the flag returned CUDA_ERROR_INVALID_HANDLE, an external record outside a capture CUDA_ERROR_ILLEGAL_STATE",
+        undecidable: "",
+    },
+    Rule {
+        id: "event-record-context-mismatch",
+        area: "event",
+        severity: Severity::Error,
+        statement: "An event must be recorded in a stream of the context in which it was created.",
+        manual: "CUDA Driver API, Event Management, cuEventRecord",
+        advice: "Create an event for each context. A stream of another context may wait for it with cuStreamWaitEvent.",
+        observed: "driver 580.159, H200, 2026-11-20: CUDA_ERROR_INVALID_HANDLE",
+        undecidable: "",
+    },
+    Rule {
         id: "event-use-after-destroy",
         area: "event",
         severity: Severity::Error,
@@ -63,6 +93,16 @@ pub static RULES: &[Rule] = &[
         manual: "CUDA Driver API, Event Management, cuEventDestroy",
         advice: "Destroy the event after the last call that names it, and clear the variable.",
         observed: "driver 580.159, H200, 2026-11-20: recording a destroyed event crashed inside the driver (SIGSEGV)",
+        undecidable: "",
+    },
+    Rule {
+        id: "event-wait-unrecorded",
+        area: "event",
+        severity: Severity::Advice,
+        statement: "A stream that waits for an event waits for its last record before the call. Without one it waits for nothing, also if the event is recorded later.",
+        manual: "CUDA Driver API, Event Management, cuEventRecord; Stream Management, cuStreamWaitEvent",
+        advice: "Record the event before the wait. cutape reports only an event that was recorded after the wait and that nothing has waited for since.",
+        observed: "driver 580.159, H200, 2026-11-20: the wait returned CUDA_SUCCESS at once, without a dependency",
         undecidable: "",
     },
     Rule {
@@ -886,6 +926,26 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "memory-free-pending-work",
+        area: "memory",
+        severity: Severity::Warning,
+        statement: "Device memory should be freed after the work that uses it is known to be complete. That the free waits is not promised.",
+        manual: "CUDA Driver API, Memory Management, cuMemFree; API synchronization behavior",
+        advice: "Wait for the work first, or use cuMemAllocAsync and cuMemFreeAsync. For a kernel, cutape assumes that it uses what its parameters point at.",
+        observed: "driver 580.159, H200, 2026-11-20: a launch and cuMemFree directly behind it returned CUDA_SUCCESS, and so did the synchronisation after them",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-free-pool-pointer-in-use",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "cuMemFree does not wait for work on memory of cuMemAllocAsync, so that work must be complete.",
+        manual: "CUDA Driver API, Memory Management, cuMemFree",
+        advice: "Free such memory with cuMemFreeAsync, or wait for its last use first.",
+        observed: "driver 580.159, H200, 2026-11-20: a launch on memory of cuMemAllocAsync and cuMemFree directly behind it returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
         id: "memory-free-wrong-kind",
         area: "memory",
         severity: Severity::Error,
@@ -893,6 +953,76 @@ pub static RULES: &[Rule] = &[
         manual: "CUDA Driver API, Memory Management, cuMemFree and cuMemFreeHost",
         advice: "Keep track of how each pointer was allocated.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemFree of memory from cuMemAllocHost returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-host-buffer-freed-while-pending",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "Page-locked or registered host memory must not be freed or unregistered before the asynchronous work that uses it is complete.",
+        manual: "CUDA Driver API, Memory Management, cuMemFreeHost and cuMemHostUnregister",
+        advice: "Wait for the copy (cuStreamSynchronize, or an event behind it) before you free its buffer.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemcpyDtoHAsync and cuMemFreeHost of its target directly behind it returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-managed-stream-attachment",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "cuStreamAttachMemAsync takes a length of 0 or the whole size, and attaches to a single stream only if that stream is not the NULL stream.",
+        manual: "CUDA Driver API, Stream Management, cuStreamAttachMemAsync",
+        advice: "Pass length 0 and a stream of the program. Which streams then use the memory matters only on devices without concurrent managed access.",
+        observed: "driver 580.159, H200, 2026-11-20: an attachment to one stream returned CUDA_SUCCESS, and so did a launch in another; this device has concurrent managed access",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-pageable-h2d-unordered",
+        area: "memory",
+        severity: Severity::Warning,
+        statement: "A copy from pageable host memory may return before its transfer is done. Work in a stream that does not wait for the default stream must not use the target before a wait.",
+        manual: "CUDA Driver API, API synchronization behavior, Memcpy; Stream synchronization behavior",
+        advice: "Copy with cuMemcpyHtoDAsync in the stream that uses the data, or call cuStreamSynchronize(NULL) before the first use in a non-blocking stream.",
+        observed: "Reported for one program: stale data in 146 of 200 runs (public thread of 2026); not measured here",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-pool-access-unordered",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "Memory of cuMemAllocAsync may be used only by work that is ordered behind its allocation and before its free.",
+        manual: "CUDA Driver API, Stream Ordered Memory Allocator, cuMemAllocAsync and cuMemFreeAsync",
+        advice: "Let other streams wait for an event behind the allocation, and let the stream of cuMemFreeAsync wait for an event behind their last use.",
+        observed: "driver 580.159, H200, 2026-11-20: allocation in one stream, launch in another, free in the first: all returned CUDA_SUCCESS",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-race-cross-stream",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "Two operations that touch the same bytes, one of them writing, must be ordered: by their stream, an event, the legacy default stream, a graph's edges, or a wait of the host between the two.",
+        manual: "CUDA Driver API, Stream Management, cuStreamCreate and cuStreamWaitEvent; Stream synchronization behavior",
+        advice: "Record an event behind the first operation and let the stream of the second wait for it with cuStreamWaitEvent. For a kernel, cutape knows only the addresses among its parameters: such a finding is advice, and `const` in the kernel's mangled name counts as read-only.",
+        observed: "driver 580.159, H200, 2026-11-20: a memset and a copy of the same memory in two non-blocking streams both returned CUDA_SUCCESS; which came first varied",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-reuse-cross-stream",
+        area: "memory",
+        severity: Severity::Advice,
+        statement: "Memory that was freed in the order of a stream must not be given to new work while a kernel in another stream may still use it.",
+        manual: "CUDA Driver API, Stream Ordered Memory Allocator, cuMemFreeAsync",
+        advice: "Before cuMemFreeAsync, let its stream wait for an event behind the last kernel that uses the memory. cutape assumes that a kernel uses what its parameters point at.",
+        observed: "The driver does not check it: all calls return CUDA_SUCCESS (not measured)",
+        undecidable: "",
+    },
+    Rule {
+        id: "memory-uninitialised-read",
+        area: "memory",
+        severity: Severity::Warning,
+        statement: "Device memory must be written before a copy reads it: fresh memory is not cleared.",
+        manual: "CUDA Driver API, Memory Management, cuMemAlloc",
+        advice: "Clear the memory with a memset, or read it after the copy or kernel that writes it. cutape reports a read only if no kernel and no graph was launched since the allocation.",
+        observed: "driver 580.159, H200, 2026-11-20: the copy returned CUDA_SUCCESS, with what the memory held",
         undecidable: "",
     },
     Rule {
@@ -1146,6 +1276,66 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "stream-capture-bracket",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "A capture begins in a stream that is neither the legacy default stream nor capturing. It ends in the same stream, in the same thread unless its mode is relaxed, and it must be ended even after a call has made it invalid.",
+        manual: "CUDA Driver API, Stream Management, cuStreamBeginCapture and cuStreamEndCapture",
+        advice: "Begin and end a capture in one function, and end it on the error path too.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamEndCapture of a stream that did not begin the capture returned CUDA_ERROR_ILLEGAL_STATE, and a later cuCtxSynchronize CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        undecidable: "",
+    },
+    Rule {
+        id: "stream-capture-cross-dependency",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "A capture must not wait for an event from outside it, and two captures must not be joined, unless the external flags make the wait or record a node of the graph.",
+        manual: "CUDA Driver API, Stream Management, cuStreamWaitEvent; Event Management, cuEventRecord",
+        advice: "Order the graph's launch behind the outside work instead, or pass CU_EVENT_WAIT_EXTERNAL.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamWaitEvent returned CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        undecidable: "",
+    },
+    Rule {
+        id: "stream-capture-forbidden-call",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "While a stream captures, its thread must not make calls that cannot be captured, such as cuMemAlloc; a capture in global mode forbids them in all threads.",
+        manual: "CUDA Driver API, Stream Management, cuThreadExchangeStreamCaptureMode and cuStreamBeginCapture",
+        advice: "Allocate and load before the capture begins, or use cuMemAllocAsync in the capturing stream. A thread that does not take part can use CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or RELAXED.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        undecidable: "",
+    },
+    Rule {
+        id: "stream-capture-legacy-stream",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "While a blocking stream captures, the legacy default stream of its context must not be used: it would depend on captured work.",
+        manual: "CUDA Driver API, Stream Management, cuStreamIsCapturing",
+        advice: "Capture in a stream that was created with CU_STREAM_NON_BLOCKING.",
+        observed: "driver 580.159, H200, 2026-11-20: a launch into the NULL stream returned CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        undecidable: "",
+    },
+    Rule {
+        id: "stream-capture-unjoined",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "Every stream that an event brings into a capture must be joined before the capture ends: its last work must lead back to the stream that began the capture.",
+        manual: "CUDA Driver API, Stream Management, cuStreamEndCapture and cuStreamWaitEvent",
+        advice: "Record an event in the other stream behind its last work, and let the stream that began the capture wait for it.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamEndCapture returned CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        undecidable: "",
+    },
+    Rule {
+        id: "stream-capture-wait-on-captured",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "Captured work does not run, so the host must not wait for, or ask about, a capturing stream, its context, or an event that was recorded last in a capture.",
+        manual: "CUDA Driver API, Stream Management, cuStreamBeginCapture; Event Management, cuEventQuery",
+        advice: "End the capture and launch its graph before you wait.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamSynchronize returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        undecidable: "",
+    },
+    Rule {
         id: "stream-use-after-destroy",
         area: "stream",
         severity: Severity::Error,
@@ -1213,7 +1403,19 @@ pub const CONTEXT_USE_AFTER_DESTROY: &str = "context-use-after-destroy";
 pub const EVENT_ELAPSED_INVALID: &str = "event-elapsed-invalid";
 
 /// Its id.
+pub const EVENT_ELAPSED_NOT_COMPLETE: &str = "event-elapsed-not-complete";
+
+/// Its id.
+pub const EVENT_FLAGS_MISUSED: &str = "event-flags-misused";
+
+/// Its id.
+pub const EVENT_RECORD_CONTEXT_MISMATCH: &str = "event-record-context-mismatch";
+
+/// Its id.
 pub const EVENT_USE_AFTER_DESTROY: &str = "event-use-after-destroy";
+
+/// Its id.
+pub const EVENT_WAIT_UNRECORDED: &str = "event-wait-unrecorded";
 
 /// Its id.
 pub const EXEC_ATTRIBUTE_CLUSTER_COMPILE_TIME: &str = "exec-attribute-cluster-compile-time";
@@ -1462,7 +1664,34 @@ pub const MEMORY_COPY_OUT_OF_BOUNDS: &str = "memory-copy-out-of-bounds";
 pub const MEMORY_DOUBLE_FREE: &str = "memory-double-free";
 
 /// Its id.
+pub const MEMORY_FREE_PENDING_WORK: &str = "memory-free-pending-work";
+
+/// Its id.
+pub const MEMORY_FREE_POOL_POINTER_IN_USE: &str = "memory-free-pool-pointer-in-use";
+
+/// Its id.
 pub const MEMORY_FREE_WRONG_KIND: &str = "memory-free-wrong-kind";
+
+/// Its id.
+pub const MEMORY_HOST_BUFFER_FREED_WHILE_PENDING: &str = "memory-host-buffer-freed-while-pending";
+
+/// Its id.
+pub const MEMORY_MANAGED_STREAM_ATTACHMENT: &str = "memory-managed-stream-attachment";
+
+/// Its id.
+pub const MEMORY_PAGEABLE_H2D_UNORDERED: &str = "memory-pageable-h2d-unordered";
+
+/// Its id.
+pub const MEMORY_POOL_ACCESS_UNORDERED: &str = "memory-pool-access-unordered";
+
+/// Its id.
+pub const MEMORY_RACE_CROSS_STREAM: &str = "memory-race-cross-stream";
+
+/// Its id.
+pub const MEMORY_REUSE_CROSS_STREAM: &str = "memory-reuse-cross-stream";
+
+/// Its id.
+pub const MEMORY_UNINITIALISED_READ: &str = "memory-uninitialised-read";
 
 /// Its id.
 pub const MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT: &str = "memory-use-after-free-kernel-argument";
@@ -1538,6 +1767,24 @@ pub const MODULE_UNRESOLVED_SYMBOL: &str = "module-unresolved-symbol";
 
 /// Its id.
 pub const MODULE_USE_AFTER_UNLOAD: &str = "module-use-after-unload";
+
+/// Its id.
+pub const STREAM_CAPTURE_BRACKET: &str = "stream-capture-bracket";
+
+/// Its id.
+pub const STREAM_CAPTURE_CROSS_DEPENDENCY: &str = "stream-capture-cross-dependency";
+
+/// Its id.
+pub const STREAM_CAPTURE_FORBIDDEN_CALL: &str = "stream-capture-forbidden-call";
+
+/// Its id.
+pub const STREAM_CAPTURE_LEGACY_STREAM: &str = "stream-capture-legacy-stream";
+
+/// Its id.
+pub const STREAM_CAPTURE_UNJOINED: &str = "stream-capture-unjoined";
+
+/// Its id.
+pub const STREAM_CAPTURE_WAIT_ON_CAPTURED: &str = "stream-capture-wait-on-captured";
 
 /// Its id.
 pub const STREAM_USE_AFTER_DESTROY: &str = "stream-use-after-destroy";

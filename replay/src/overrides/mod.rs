@@ -141,7 +141,8 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             | StreamOp::WaitEvent
             | StreamOp::BeginCapture
             | StreamOp::EndCapture
-            | StreamOp::SetAttribute { .. },
+            | StreamOp::SetAttribute { .. }
+            | StreamOp::AttachMemory,
         )
         | Family::Event(_)
         | Family::UserReferences(_) => return None,

@@ -48,11 +48,12 @@ fn is_work(function: &Function) -> bool {
             | StreamOp::BeginCapture
             | StreamOp::EndCapture
             | StreamOp::SetAttribute { .. }
+            | StreamOp::AttachMemory
             | StreamOp::CaptureInfo { .. } => false,
         },
         Family::Event(event) => match event {
             EventOp::Record | EventOp::Query | EventOp::Synchronize => true,
-            EventOp::ElapsedTime => false,
+            EventOp::Create | EventOp::Export | EventOp::ElapsedTime => false,
         },
         Family::Graph(graph) => matches!(
             graph,

@@ -16,7 +16,7 @@ int main(void)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc(&memory, 4096));
     CHECK(cuMemAllocHost((void **)&pinned, 4096));
-    CHECK(cuMemsetD32(memory, 7, 1024));
+    CHECK(cuMemsetD32Async(memory, 7, 1024, stream));
 
     CHECK(cuMemcpyDtoHAsync(pinned, memory, 4096, stream));
     CHECK(cuLaunchHostFunc(stream, reset, pinned));

@@ -38,7 +38,7 @@ int main(void)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CHECK(cuMemAlloc(&memory, COUNT * sizeof(uint32_t)));
-    CHECK(cuMemsetD32(memory, 0, COUNT));
+    CHECK(cuMemsetD32Async(memory, 0, COUNT, stream));
     EXPECT(pthread_barrier_init(&barrier, NULL, 2) == 0);
     pthread_t poller;
     EXPECT(pthread_create(&poller, NULL, poll, NULL) == 0);

@@ -45,6 +45,7 @@ static void set_up(struct side *side, int ordinal)
         values[i] = 100 * (ordinal + 1) + i % 7;
     CHECK(cuMemcpyHtoD(side->b, values, BYTES));
     CHECK(cuMemsetD8(side->c, 0, BYTES));
+    CHECK(cuCtxSynchronize()); /* the stream does not wait for the default stream */
     int of_memory = -1;
     CHECK(cuPointerGetAttribute(&of_memory, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, side->c));
     EXPECT(of_memory == side->device);

@@ -1,0 +1,193 @@
+//! Events: times that are not there yet, waits that come before the record, flags.
+
+use cutape_model::{Data, ObjectId};
+use cutape_registry::{Kind, rules};
+
+use super::{Check, Draft, at, code};
+use crate::plan::Step;
+use crate::state::State;
+
+/// cuda.h: CU_EVENT_DISABLE_TIMING.
+const DISABLE_TIMING: u64 = 2;
+/// cuda.h: CU_EVENT_INTERPROCESS.
+const INTERPROCESS: u64 = 4;
+/// cuda.h: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
+const EXTERNAL: u64 = 1;
+
+/// The time between events of which one is not complete.
+pub(super) fn elapsed_early(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.call.result() != Some(code::NOT_READY) {
+        return None;
+    }
+    let events = check
+        .plan
+        .steps
+        .iter()
+        .filter_map(|&(position, step)| match step {
+            Step::Use(Kind::Event) => check
+                .state
+                .objects
+                .live(Kind::Event, check.call.argument(position)),
+            _ => None,
+        });
+    let what = "asks for the time between two events before both are complete. It returns no time \
+                then, and polling with it does not report errors of the work";
+    let title = "elapsed time asked for before the events are complete";
+    let draft = check.draft(rules::EVENT_ELAPSED_NOT_COMPLETE, title, what);
+    Some(events.fold(draft, Draft::about))
+}
+
+/// A record in a stream of another context than the event's.
+pub(super) fn record_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.call.result() != Some(code::INVALID_HANDLE) {
+        return None;
+    }
+    let event = check.live(Kind::Event)?;
+    let home = check.object(event)?.context?;
+    let handle = check.plan.effects.stream(check.call)?;
+    let current = check.state.contexts.current(check.call.thread).object;
+    let stream = match handle {
+        0..=2 => current,
+        handle => {
+            let stream = check.state.objects.live(Kind::Stream, handle)?;
+            check.object(stream)?.context
+        }
+    }?;
+    if home == stream {
+        return None;
+    }
+    let what = format!(
+        "records {}, which was created in {}, in a stream of {}. An event is recorded only in \
+         its own context; a stream of another context may wait for it",
+        check.label(event),
+        check.label(home),
+        check.label(stream),
+    );
+    let title = "event recorded in a stream of another context";
+    let draft = check.draft(rules::EVENT_RECORD_CONTEXT_MISMATCH, title, what);
+    Some(draft.object(event).object(home).object(stream))
+}
+
+/// Flags that events cannot have, or that this use does not allow.
+pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
+    if !check.went_wrong() || check.call.result().is_none() {
+        return None;
+    }
+    let flags = || check.argument("Flags").or_else(|| check.argument("flags"));
+    let creates = check.plan.at("phEvent").is_some() && check.plan.at("Flags").is_some();
+    let exports = check.plan.at("pHandle").is_some() && check.plan.at("event").is_some();
+    let (what, event) = if creates {
+        let flags = flags()?;
+        if flags & INTERPROCESS == 0 || flags & DISABLE_TIMING != 0 {
+            return None;
+        }
+        let what = "creates an event with CU_EVENT_INTERPROCESS and without \
+                    CU_EVENT_DISABLE_TIMING. Events of several processes cannot have times";
+        (what.to_owned(), None)
+    } else if exports {
+        let event = check.live(Kind::Event)?;
+        let created = check.object(event)?.created;
+        let flags = match &check.object(event)?.data {
+            Data::Event(event) => event.flags?,
+            _ => return None,
+        };
+        if flags & INTERPROCESS != 0 {
+            return None;
+        }
+        let what = format!(
+            "exports {}, which {} created without CU_EVENT_INTERPROCESS",
+            check.label(event),
+            at(created),
+        );
+        (what, Some(event))
+    } else {
+        let event = check.live(Kind::Event)?;
+        let stream = check.state.ordering.stream?;
+        if flags()? & EXTERNAL == 0 || check.state.captures.of(stream).is_some() {
+            return None;
+        }
+        let what = "passes the external flag, which makes a node of the graph, for a stream that \
+                    does not capture";
+        (what.to_owned(), Some(event))
+    };
+    let title = "event flags that do not fit the use";
+    let draft = check.draft(rules::EVENT_FLAGS_MISUSED, title, what);
+    Some(event.into_iter().fold(draft, Draft::object))
+}
+
+/// An event whose only waits came before its record, when it is destroyed.
+pub(super) fn waited_early(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if !check.went_wrong()
+        && let Some(id) = check.live(Kind::Event)
+    {
+        drafts.extend(early_wait(check.state, id));
+    }
+}
+
+/// The same for events that live when the trace ends.
+pub(super) fn waited_early_at_end(state: &State) -> Vec<Draft> {
+    let events = state.objects.all_live(Kind::Event).into_iter();
+    events.filter_map(|id| early_wait(state, id)).collect()
+}
+
+fn early_wait(state: &State, id: ObjectId) -> Option<Draft> {
+    if state.records_elsewhere {
+        return None;
+    }
+    let Data::Event(event) = &state.objects.get(id)?.data else {
+        return None;
+    };
+    let (wait, record) = (event.early_wait?, event.record?);
+    if event.waited || event.unobserved || event.captured.is_some() {
+        return None;
+    }
+    let label = state.label(id);
+    let message = format!(
+        "{} lets a stream wait for {label} before any call had recorded it, so it waits for \
+         nothing. {} recorded the event afterwards, and nothing has waited for it since. A ring \
+         of events that is not full yet looks the same and is correct.",
+        at(wait),
+        at(record),
+    );
+    let title = "stream waits for an event that is recorded only afterwards";
+    Some(
+        Draft::new(rules::EVENT_WAIT_UNRECORDED, title, message)
+            .about(id)
+            .culprit(wait.caller)
+            .chain(vec![
+                label,
+                format!("waited for by {}", at(wait)),
+                format!("recorded first by {}", at(record)),
+            ]),
+    )
+}
+
+/// An attachment of managed memory that no driver accepts.
+pub(super) fn attachment(check: &Check<'_, '_>) -> Option<Draft> {
+    const SINGLE: u64 = 4;
+    if check.call.result() != Some(code::INVALID_VALUE) {
+        return None;
+    }
+    let address = check.argument("dptr")?;
+    let length = check.argument("length")?;
+    let single = check.argument("flags")? & SINGLE != 0;
+    let stream = check.plan.effects.stream(check.call)?;
+    let id = check.state.memory_at(address);
+    let size = id.and_then(|id| check.object(id)).map(|object| object.size);
+    let what = if single && stream <= 1 {
+        "attaches managed memory to the NULL stream alone. Only a stream of the program can have \
+         memory for itself"
+            .to_owned()
+    } else if length != 0 && size.is_some_and(|size| size != length) {
+        format!(
+            "attaches {length} bytes of an allocation of {}. The length must be 0 or the whole \
+             size",
+            size.unwrap_or(0),
+        )
+    } else {
+        return None;
+    };
+    let title = "managed memory attached to a stream in a way that is not possible";
+    let draft = check.draft(rules::MEMORY_MANAGED_STREAM_ATTACHMENT, title, what);
+    Some(id.into_iter().fold(draft, Draft::object))
+}

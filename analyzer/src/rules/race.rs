@@ -1,0 +1,301 @@
+//! AccessKind in two streams on the same memory that nothing orders, and memory that is read before it
+//! was written.
+
+use cutape_model::{Access, AccessEffect, AccessKind, ObjectId};
+use cutape_registry::{Kind, rules};
+
+use super::{Check, Draft, at};
+use crate::finding::Severity;
+
+/// What a finding says of work that it only assumes to use the memory.
+const ASSUMPTION: &str = "cutape assumes that the kernel uses the memory that its parameter points \
+                          at.";
+
+const RACE: &str = "two streams use the same memory without an order between them";
+
+/// Conflicting accesses of another stream that are not ordered before this call's.
+pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let ordering = &check.state.ordering;
+    let conflict = ordering.current.iter().find_map(|access| {
+        let other = ordering.accesses.unordered(access, &check.state.order)?;
+        Some((access, other))
+    });
+    let Some((access, other)) = conflict else {
+        return;
+    };
+    let rule = match other.work {
+        AccessKind::Upload => rules::MEMORY_PAGEABLE_H2D_UNORDERED,
+        AccessKind::Allocation => rules::MEMORY_POOL_ACCESS_UNORDERED,
+        _ => rules::MEMORY_RACE_CROSS_STREAM,
+    };
+    let label = check.label(access.object);
+    let (first, second) = (at(other.site), at(check.site));
+    let used = used(access);
+    let (title, what) = match other.work {
+        AccessKind::Upload => (
+            "copy from pageable memory unordered with the work that uses it",
+            format!(
+                "{first} copies to {label} from pageable memory, so it may return before its \
+                 transfer is done. {second} {used} in another stream, which does not wait for the \
+                 default stream",
+            ),
+        ),
+        AccessKind::Allocation => (
+            "stream-ordered memory used in a stream that does not wait for its allocation",
+            format!(
+                "{first} allocates {label} in the order of its stream. {second} {used} in another \
+                 stream, which does not wait for the allocation",
+            ),
+        ),
+        AccessKind::Kernel(number) => (
+            RACE,
+            format!(
+                "{first} passes {:#x}, in {label}, to a kernel as parameter {number}. {second} \
+                 {used} in another stream",
+                other.address,
+            ),
+        ),
+        AccessKind::Copy | AccessKind::Memset => {
+            let bytes = access.overlap(other).unwrap_or(access.span());
+            let early = match other.synchronous {
+                true => " and may return before that is done",
+                false => "",
+            };
+            let what = format!(
+                "{first} {} {} bytes at {:#x} of {label}{early}. {second} {used} in another stream",
+                verb(other),
+                bytes.end - bytes.start,
+                bytes.start,
+            );
+            (RACE, what)
+        }
+    };
+    let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel(_));
+    let assumed = is_kernel(access) || is_kernel(other);
+    let mut message = format!(
+        "{what}. No event, wait of the host or default stream orders the two, so they may run in \
+         either order or at once.",
+    );
+    if assumed {
+        message = format!("{message} {ASSUMPTION}");
+    }
+    let mut draft = Draft::new(rule, title, message)
+        .culprit(other.site.caller)
+        .about(access.object)
+        .chain(vec![
+            label,
+            format!("{} by {}", noun(other), at(other.site)),
+            format!(
+                "{} by {}, without a wait between",
+                noun(access),
+                at(check.site)
+            ),
+        ]);
+    // A program may well use a synchronous memset so, and be lucky each time.
+    if assumed || (other.synchronous && other.work != AccessKind::Upload) {
+        draft = draft.severity(Severity::Advice);
+    }
+    drafts.push(draft);
+}
+
+/// What an access does with memory that was named.
+fn used(access: &Access) -> String {
+    match access.work {
+        AccessKind::Kernel(number) => {
+            format!(
+                "passes {:#x} to a kernel as parameter {number}",
+                access.address
+            )
+        }
+        _ => format!("{} it", verb(access)),
+    }
+}
+
+fn verb(access: &Access) -> &'static str {
+    match access.effect {
+        AccessEffect::Read => "reads",
+        AccessEffect::Write | AccessEffect::Unknown => "writes",
+    }
+}
+
+/// What an access does, as a participle.
+fn noun(access: &Access) -> &'static str {
+    match (access.work, access.effect) {
+        (AccessKind::Kernel(_), _) => "passed to a kernel",
+        (AccessKind::Allocation, _) => "allocated",
+        (_, AccessEffect::Read) => "read",
+        _ => "written",
+    }
+}
+
+/// A copy from memory that nothing has written.
+pub(super) fn uninitialised(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let ordering = &check.state.ordering;
+    let reads = ordering.current.iter();
+    let reads = reads.filter(|access| access.effect == AccessEffect::Read);
+    let unwritten = reads.filter(|access| {
+        let span = access.span();
+        let written = ordering.fresh.get(&access.object);
+        written.is_some_and(|written| {
+            written
+                .iter()
+                .all(|known| known.end <= span.start || known.start >= span.end)
+        })
+    });
+    for access in unwritten {
+        let Some(object) = check.object(access.object) else {
+            continue;
+        };
+        let what = format!(
+            "reads {} bytes at {:#x} of {}, which {} allocated. No copy or memset has written any \
+             of them, and no kernel or graph was launched since the allocation. Fresh device \
+             memory has no defined content",
+            access.extent.content(),
+            access.address,
+            check.label(access.object),
+            at(object.created),
+        );
+        let title = "device memory read before it was written";
+        drafts.push(
+            check
+                .draft(rules::MEMORY_UNINITIALISED_READ, title, what)
+                .about(access.object),
+        );
+    }
+}
+
+/// An allocation that gets memory which a kernel in a third stream may still use.
+pub(super) fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let ordering = &check.state.ordering;
+    let (Some(stream), Some(start)) = (
+        ordering.stream,
+        check.plan.at("dptr").and_then(|at| check.call.out(at)),
+    ) else {
+        return;
+    };
+    let size = check.argument("bytesize").unwrap_or(0);
+    let found = ordering.freed.iter().find(|freed| {
+        freed.start < start.saturating_add(size)
+            && start < freed.start.saturating_add(freed.size)
+            && !check.state.order.is_before(freed.access.stream, stream)
+    });
+    let Some(freed) = found else { return };
+    let message = format!(
+        "{} gets {start:#x}, {size} bytes. {} freed that memory in the order of its stream, which \
+         did not wait for {}: a kernel in another stream that gets an address in it. Nothing has \
+         waited for that kernel since, so it may still use the memory. {ASSUMPTION}",
+        check.function(),
+        at(freed.freed),
+        at(freed.access.site),
+    );
+    let title = "memory allocated again while a kernel in another stream may use it";
+    drafts.push(
+        Draft::new(rules::MEMORY_REUSE_CROSS_STREAM, title, message)
+            .culprit(freed.access.site.caller)
+            .chain(vec![
+                format!("passed to a kernel by {}", at(freed.access.site)),
+                format!("freed by {} in another stream", at(freed.freed)),
+                format!("allocated again by {}", at(check.site)),
+            ]),
+    );
+}
+
+/// Memory that is freed while work may use it.
+pub(super) fn freed_while_pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if check.went_wrong() {
+        return;
+    }
+    for &(position, step) in &check.plan.steps {
+        let crate::plan::Step::Destroy(kind) = step else {
+            continue;
+        };
+        let handle = check.call.argument(position);
+        let Some(id) = check.state.objects.live(kind, handle) else {
+            continue;
+        };
+        drafts.extend(pending_use(check, kind, id));
+    }
+}
+
+fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft> {
+    use cutape_registry::{Family, MemoryOp};
+    let order = &check.state.order;
+    let stream_ordered = check.family() == Family::Memory(MemoryOp::FreeAsync);
+    let stream = check.state.ordering.stream;
+    let pending = |access: &&Access| {
+        !access.synchronous
+            && access.work != AccessKind::Allocation
+            && match stream.filter(|_| stream_ordered) {
+                Some(stream) => !order.is_before(access.stream, stream),
+                None => !order.is_done(access.stream.0, access.stream.1),
+            }
+    };
+    let accesses = check.state.ordering.accesses.of(id);
+    let is_kernel = |access: &&Access| matches!(access.work, AccessKind::Kernel(_));
+    let certain = accesses
+        .iter()
+        .filter(pending)
+        .rfind(|access| !is_kernel(access));
+    // What a kernel may use is reported when the memory is given out again.
+    let assumed = || {
+        accesses
+            .iter()
+            .filter(|_| !stream_ordered)
+            .rfind(|access| pending(access))
+    };
+    let access = certain.or_else(assumed)?;
+    let assumed = is_kernel(&access);
+    let origin = check
+        .object(id)
+        .and_then(crate::state::ordering::memory_origin);
+    let pool = origin == Some(crate::state::data::MemoryOrigin::Pool);
+    let (rule, title, why) = match kind {
+        _ if stream_ordered => (
+            rules::MEMORY_POOL_ACCESS_UNORDERED,
+            "stream-ordered memory freed before work of another stream on it",
+            "The free is in the order of its stream, which does not wait for that work",
+        ),
+        Kind::HostMemory | Kind::Registration => (
+            rules::MEMORY_HOST_BUFFER_FREED_WHILE_PENDING,
+            "host memory released while work may still use it",
+            "The device may read or write memory that belongs to something else by then",
+        ),
+        _ if pool => (
+            rules::MEMORY_FREE_POOL_POINTER_IN_USE,
+            "memory of a pool freed by cuMemFree while work may still use it",
+            "cuMemFree does not wait for the work on memory of a pool",
+        ),
+        _ => (
+            rules::MEMORY_FREE_PENDING_WORK,
+            "memory freed while work may still use it",
+            "cuMemFree may wait for it, which the manual does not promise and which costs time",
+        ),
+    };
+    let mut message = format!(
+        "{} releases {} while {}, which {} it, may not be complete: no call since then has waited \
+         for that work. {why}.",
+        check.function(),
+        check.label(id),
+        at(access.site),
+        match assumed {
+            true => "passes a kernel an address in",
+            false if access.effect == AccessEffect::Read => "reads",
+            false => "writes",
+        },
+    );
+    if assumed {
+        message = format!("{message} {ASSUMPTION}");
+    }
+    let mut draft = Draft::new(rule, title, message)
+        .culprit(access.site.caller)
+        .about(id)
+        .chain(vec![
+            check.label(id),
+            format!("{} by {}", noun(access), at(access.site)),
+            format!("released by {}", at(check.site)),
+        ]);
+    if assumed {
+        draft = draft.severity(Severity::Advice);
+    }
+    Some(draft)
+}

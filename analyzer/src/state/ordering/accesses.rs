@@ -1,0 +1,180 @@
+//! The accesses of one call.
+
+use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_model::{Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site};
+use cutape_registry::{Extent, Kind, MemoryType, layout};
+
+use super::names::constant_pointers;
+use crate::plan::{Ordered, Plan};
+use crate::state::State;
+
+/// How many kernels' names are remembered.
+const KERNELS: usize = 65536;
+/// Device addresses are larger; smaller numbers in parameters are counts.
+const FIRST_ADDRESS: u64 = 1 << 20;
+
+/// One side of `CUDA_MEMCPY2D`.
+struct Side {
+    kind: usize,
+    host: usize,
+    device: usize,
+    pitch: usize,
+    x: usize,
+    y: usize,
+    effect: AccessEffect,
+}
+
+const fn plane(member: &str) -> usize {
+    layout::offset_of("CUDA_MEMCPY2D_v2", member)
+}
+
+const SIDES: [Side; 2] = [
+    Side {
+        kind: plane("srcMemoryType"),
+        host: plane("srcHost"),
+        device: plane("srcDevice"),
+        pitch: plane("srcPitch"),
+        x: plane("srcXInBytes"),
+        y: plane("srcY"),
+        effect: AccessEffect::Read,
+    },
+    Side {
+        kind: plane("dstMemoryType"),
+        host: plane("dstHost"),
+        device: plane("dstDevice"),
+        pitch: plane("dstPitch"),
+        x: plane("dstXInBytes"),
+        y: plane("dstY"),
+        effect: AccessEffect::Write,
+    },
+];
+const WIDTH: usize = plane("WidthInBytes");
+const HEIGHT: usize = plane("Height");
+
+impl State {
+    /// Collects the call's accesses to memory whose object is known.
+    pub(super) fn collect(&mut self, plan: &Plan, call: &Call<'_>, stream: (u32, u64), site: Site) {
+        if plan.ordered == Ordered::Launch {
+            self.launch(plan, call, stream, site);
+            return;
+        }
+        let work = match plan.copies {
+            true => AccessKind::Copy,
+            false => AccessKind::Memset,
+        };
+        let mut add = |address: u64, extent: Extent, effect: AccessEffect| {
+            if extent.content() == 0 {
+                return;
+            }
+            let Some(object) = self.model.place_at(address) else {
+                return;
+            };
+            self.ordering.current.push(Access {
+                object,
+                address,
+                extent,
+                effect,
+                work,
+                synchronous: false,
+                stream,
+                site,
+            });
+        };
+        if plan.copies_plane {
+            let snapshot = call.snapshot(0, field::POINTEE);
+            let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
+                return;
+            };
+            let word = |offset: usize| {
+                let word = bytes.get(offset..).and_then(<[u8]>::first_chunk);
+                word.map_or(0, |word| u64::from_le_bytes(*word))
+            };
+            for side in &SIDES {
+                let base = match MemoryType::of(word(side.kind) & 0xffff_ffff) {
+                    Some(MemoryType::Host) => word(side.host),
+                    Some(MemoryType::Device | MemoryType::Unified) => word(side.device),
+                    _ => continue,
+                };
+                let width = word(WIDTH);
+                let pitch = word(side.pitch).max(width);
+                let start = word(side.y)
+                    .saturating_mul(pitch)
+                    .saturating_add(word(side.x));
+                let extent = Extent {
+                    row: width,
+                    pitch,
+                    rows: word(HEIGHT),
+                };
+                add(base.saturating_add(start), extent, side.effect);
+            }
+            return;
+        }
+        for &(position, length, effect) in &plan.touched {
+            let extent = length.evaluate(plan.function, &CallArguments(call));
+            if let Some(extent) = extent {
+                add(call.argument(position), extent, effect);
+            }
+        }
+    }
+
+    fn launch(&mut self, plan: &Plan, call: &Call<'_>, stream: (u32, u64), site: Site) {
+        let mut positions = plan.launch_parameters.into_iter().flatten();
+        let snapshot =
+            positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
+        let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
+            return;
+        };
+        let Some(handle) = plan.launched.map(|position| call.argument(position)) else {
+            return;
+        };
+        let Some(layout) = self.layouts.get(&handle) else {
+            return;
+        };
+        let mut constants = None;
+        for (number, &(offset, size)) in layout.iter().enumerate() {
+            let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
+            let address = word.map_or(0, |word| u64::from_le_bytes(*word));
+            if size != 8 || address < FIRST_ADDRESS {
+                continue;
+            }
+            let Some(object) = self.model.place_at(address) else {
+                continue;
+            };
+            let constants = constants.get_or_insert_with(|| {
+                let found = self.model.objects.resolve(Kind::Function, handle).live();
+                found.and_then(|id| known_constants(&mut self.ordering.constants, &self.model, id))
+            });
+            let effect = match constants.as_ref().and_then(|list| list.get(number)) {
+                Some(true) => AccessEffect::Read,
+                Some(false) => AccessEffect::Write,
+                None => AccessEffect::Unknown,
+            };
+            self.ordering.current.push(Access {
+                object,
+                address,
+                extent: Extent::flat(1),
+                effect,
+                work: AccessKind::Kernel(number as u16),
+                synchronous: false,
+                stream,
+                site,
+            });
+        }
+    }
+}
+
+type Constants = rustc_hash::FxHashMap<ObjectId, Option<Box<[bool]>>>;
+
+/// Which parameters of a kernel its name declares as pointers to constants.
+fn known_constants<X>(
+    known: &mut Constants,
+    model: &cutape_model::State<X>,
+    id: ObjectId,
+) -> Option<Box<[bool]>> {
+    if known.len() >= KERNELS {
+        known.clear();
+    }
+    let parse = || constant_pointers(model.objects.get(id)?.name.as_deref()?);
+    known.entry(id).or_insert_with(parse).clone()
+}

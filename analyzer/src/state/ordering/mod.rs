@@ -1,0 +1,291 @@
+//! What rules about order look at: the accesses of a call, those that may still run, and memory
+//! that nothing has written.
+
+mod accesses;
+mod names;
+
+use std::ops::Range;
+
+use cutape_format::Call;
+use cutape_model::{Access, AccessEffect, AccessKind, Accesses, Object, ObjectId, Site};
+use cutape_registry::{Extent, Family, Kind, MemoryOp};
+use rustc_hash::FxHashMap;
+
+use super::State;
+use super::data::{Data, MemoryOrigin, Own};
+use crate::plan::{Ordered, Plan};
+
+/// How many accesses to freed memory are remembered.
+const FREED: usize = 256;
+/// How many written ranges of fresh memory are told apart.
+const WRITTEN: usize = 16;
+/// How many allocations are followed until something may have written them.
+const FRESH: usize = 4096;
+
+/// An access that may have run when its memory was freed in the order of another stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreedAccess {
+    pub(crate) access: Access,
+    /// The freed memory.
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+    pub(crate) freed: Site,
+}
+
+/// What rules about order look at.
+#[derive(Debug, Default)]
+pub(crate) struct Ordering {
+    /// What may still run.
+    pub(crate) accesses: Accesses,
+    /// The accesses of the call that is checked.
+    pub(crate) current: Vec<Access>,
+    /// The number of the stream of the call that is checked.
+    pub(crate) stream: Option<u32>,
+    pub(crate) freed: Vec<FreedAccess>,
+    /// Allocations that no launch can have written, and the ranges that copies and memsets wrote.
+    pub(crate) fresh: FxHashMap<ObjectId, Vec<Range<u64>>>,
+    /// Stream-ordered allocations whose object is not known yet: address, work, call.
+    allocating: Vec<(u64, (u32, u64), Site)>,
+    /// Streams that live.
+    live_streams: u32,
+    uses_default: bool,
+    /// Which parameters of a kernel are pointers to constants, by its name.
+    constants: FxHashMap<ObjectId, Option<Box<[bool]>>>,
+}
+
+impl State {
+    /// Works out what a call accesses, for its checks.
+    pub(crate) fn observe(&mut self, plan: &Plan, call: &Call<'_>) {
+        self.ordering.current.clear();
+        self.ordering.stream = None;
+        if !call.succeeded() || !self.captures.is_empty() {
+            self.ordering.stream = self.stream_of_capture(plan, call);
+        }
+        if plan.ordered == Ordered::No || !call.succeeded() {
+            return;
+        }
+        if plan.ordered == Ordered::Launch {
+            if !self.ordering.fresh.is_empty() {
+                self.ordering.fresh.clear();
+            }
+            if !self.has_several_streams() {
+                self.ordering.uses_default |= plan.effects.stream(call).is_some_and(|s| s <= 2);
+                return;
+            }
+        }
+        let stream = self.model.call_stream(&plan.effects, call);
+        self.ordering.stream = stream;
+        let Some(stream) = stream else { return };
+        if !self.captures.is_empty() && self.captures.of(stream).is_some() {
+            return;
+        }
+        self.ordering.uses_default |=
+            plan.in_default_stream || plan.effects.stream(call).is_some_and(|s| s <= 2);
+        let site = Site::of(plan.function.name, call);
+        self.collect(plan, call, (stream, 0), site);
+    }
+
+    /// The stream that a call names, for the rules about captures.
+    #[cold]
+    fn stream_of_capture(&mut self, plan: &Plan, call: &Call<'_>) -> Option<u32> {
+        if let Some(handle) = plan.handle_of(call, Kind::Stream) {
+            return Some(
+                self.model
+                    .stream(call.thread, handle, plan.function.per_thread),
+            );
+        }
+        self.model.call_stream(&plan.effects, call)
+    }
+
+    /// Whether work can be in more than one stream.
+    fn has_several_streams(&self) -> bool {
+        self.ordering.live_streams + u32::from(self.ordering.uses_default) > 1
+    }
+
+    /// The call's work was enqueued: its accesses may run from now on.
+    pub(crate) fn note_accesses(&mut self, plan: &Plan, call: &Call<'_>, work: (u32, u64)) {
+        let ordering = &mut self.ordering;
+        for mut access in ordering.current.drain(..) {
+            access.stream = work;
+            ordering.accesses.add(access, &self.model.order);
+        }
+        if let Family::Memory(MemoryOp::AllocateAsync) = plan.function.family
+            && let Some(address) = plan.at("dptr").and_then(|position| call.out(position))
+        {
+            let site = Site::of(plan.function.name, call);
+            self.ordering.allocating.push((address, work, site));
+        }
+    }
+
+    /// The accesses of a call without a stream that has returned: those that may not be complete.
+    pub(crate) fn note_default_accesses(&mut self, plan: &Plan, call: &Call<'_>) {
+        if self.ordering.current.is_empty() {
+            return;
+        }
+        let host = self.ordering.current.iter().any(|access| {
+            let object = self.model.objects.get(access.object);
+            object.is_some_and(|object| {
+                matches!(object.kind, Kind::HostMemory | Kind::Registration)
+                    || memory_origin(object) == Some(MemoryOrigin::Managed)
+            })
+        });
+        // A copy to host memory, or with page-locked or managed memory, is complete.
+        let reads_only = |access: &Access| access.effect == AccessEffect::Read;
+        if host || self.ordering.current.iter().all(reads_only) {
+            return;
+        }
+        let Some(work) = self.model.submit_in_default(&plan.effects, call) else {
+            return;
+        };
+        let is_upload = plan.copies && self.ordering.current.len() == 1;
+        for access in &mut self.ordering.current {
+            access.synchronous = true;
+            if is_upload {
+                access.work = AccessKind::Upload;
+            }
+        }
+        self.note_accesses(plan, call, work);
+    }
+
+    /// A call has succeeded: what it tells of memory that was not written yet.
+    pub(crate) fn note_initialised(&mut self, plan: &Plan, call: &Call<'_>) {
+        let ordering = &mut self.ordering;
+        if ordering.fresh.is_empty() {
+            return;
+        }
+        match plan.ordered {
+            Ordered::Transfer if plan.touched.is_empty() && !plan.copies_plane => {
+                ordering.fresh.clear();
+            }
+            Ordered::Transfer => {
+                for access in &ordering.current {
+                    if access.effect == AccessEffect::Read {
+                        continue;
+                    }
+                    if let Some(written) = ordering.fresh.get_mut(&access.object) {
+                        written.push(access.span());
+                        if written.len() > WRITTEN {
+                            ordering.fresh.remove(&access.object);
+                        }
+                    }
+                }
+            }
+            _ if plan.takes_addresses => {
+                for &(position, step) in &plan.steps {
+                    if let crate::plan::Step::Device(_) = step
+                        && let Some(id) = self.model.memory_at(call.argument(position))
+                    {
+                        self.ordering.fresh.remove(&id);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An object became known.
+    pub(super) fn ordering_created(&mut self, id: ObjectId) {
+        let Some(object) = self.model.objects.get(id) else {
+            return;
+        };
+        let (kind, handle, size) = (object.kind, object.handle, object.size);
+        let is_plain = object.size > 0
+            && matches!(
+                memory_origin(object),
+                Some(MemoryOrigin::Device | MemoryOrigin::Pool)
+            );
+        match kind {
+            Kind::Stream => self.ordering.live_streams += 1,
+            Kind::Memory => {
+                let ordering = &mut self.ordering;
+                if is_plain && ordering.fresh.len() < FRESH {
+                    ordering.fresh.insert(id, Vec::new());
+                }
+                let found = ordering.allocating.iter();
+                let mut found = found.enumerate().filter(|(_, entry)| entry.0 == handle);
+                if let Some((index, &(address, stream, site))) = found.next() {
+                    ordering.allocating.remove(index);
+                    let access = Access {
+                        object: id,
+                        address,
+                        extent: Extent::flat(size),
+                        effect: AccessEffect::Write,
+                        work: AccessKind::Allocation,
+                        synchronous: false,
+                        stream,
+                        site,
+                    };
+                    ordering.accesses.add(access, &self.model.order);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An object ended, or its handle was given out again.
+    pub(super) fn ordering_ended(&mut self, id: ObjectId) {
+        let Some(object) = self.model.objects.get(id) else {
+            return;
+        };
+        let (kind, start, size) = (object.kind, object.handle, object.size);
+        match kind {
+            Kind::Stream => {
+                self.ordering.live_streams = self.ordering.live_streams.saturating_sub(1);
+            }
+            Kind::Memory | Kind::HostMemory | Kind::Registration | Kind::Global => {
+                self.ordering.fresh.remove(&id);
+                let accesses = self.ordering.accesses.remove(id);
+                let Some(end) = self.model.objects.end_of(id) else {
+                    return;
+                };
+                if kind != Kind::Memory || accesses.is_empty() {
+                    return;
+                }
+                let order = &self.model.order;
+                let stream = self.ordering.stream;
+                for access in accesses {
+                    // What was not ordered before the free had its finding, if it was certain.
+                    let AccessKind::Kernel(_) = access.work else {
+                        continue;
+                    };
+                    if stream.is_none_or(|stream| order.is_before(access.stream, stream)) {
+                        continue;
+                    }
+                    if self.ordering.freed.len() >= FREED {
+                        self.ordering.freed.remove(0);
+                    }
+                    self.ordering.freed.push(FreedAccess {
+                        access,
+                        start,
+                        size,
+                        freed: end.site,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets accesses to freed memory that a call allocates again.
+    pub(super) fn forget_reused(&mut self, plan: &Plan, call: &Call<'_>) {
+        let Family::Memory(_) = plan.function.family else {
+            return;
+        };
+        let Some(start) = plan.at("dptr").and_then(|position| call.out(position)) else {
+            return;
+        };
+        let size = plan.effects.size_of(call, Kind::Memory);
+        let apart = |freed: &FreedAccess| {
+            freed.start >= start.saturating_add(size) || start >= freed.start + freed.size
+        };
+        self.ordering.freed.retain(apart);
+    }
+}
+
+/// How memory was allocated, if its call is known.
+pub(crate) fn memory_origin(object: &Object<Data>) -> Option<MemoryOrigin> {
+    match object.data {
+        Data::Other(Own::Memory(origin)) => Some(origin),
+        _ => None,
+    }
+}

@@ -1,0 +1,327 @@
+//! Order between streams: races, frees, memory of pools, fresh memory.
+
+use super::Row;
+
+/// A context, a module with kernels, two non-blocking streams and a blocking one, two events,
+/// memory of 4096 bytes that was written, page-locked memory.
+const STREAMS: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuModuleGetFunction hfunc:=0x201 hmod=0x100 name=\"_Z5scalePf\"
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuStreamCreate phStream:=0x302 Flags=1
+    cuStreamCreate phStream:=0x303 Flags=0
+    cuStreamCreate phStream:=0x304 Flags=0
+    cuEventCreate phEvent:=0x401 Flags=2
+    cuEventCreate phEvent:=0x402 Flags=2
+    cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096
+    cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096
+    cuMemsetD8_v2 dstDevice=0x1000000 N=4096
+    cuCtxSynchronize
+";
+
+pub(crate) const ORDER: &[Row] = &[
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000020 ByteCount=64 hStream=0x302",
+        &[
+            // Disjoint bytes of one allocation; two that only read.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000040 ByteCount=64 \
+             hStream=0x302",
+            "cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000040 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            // The same stream; an event; the host; an event that the host asks about.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x301",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamQuery hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n t1 cuEventQuery hEvent=0x401\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            // Through a third stream, and through the legacy default stream.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x303 hEvent=0x401\n\
+             cuEventRecord hEvent=0x402 hStream=0x303\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x402\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x303\n\
+             cuMemcpyDtoH_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x303\n\
+             cuMemsetD8Async dstDevice=0x1000100 N=64 hStream=0\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x304",
+            // A callback may have told the program that the memset is complete.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuLaunchHostFunc hStream=0x301 fn=0x99 userData=0\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            // A value in memory, an event of another process, one of a whole context.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWaitValue32_v2 stream=0x302 addr=0x1000800 value=1 flags=1\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x499\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuCtxRecordEvent hCtx=0xc1 hEvent=0x401\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            // What is captured does not run now.
+            "cuStreamBeginCapture_v2 hStream=0x301 mode=2\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302\n cuStreamEndCapture hStream=0x301 phGraph:=0x900",
+            // A stream whose creation was not seen.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x3ff",
+            // The context was synchronised by another thread.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             t1 cuCtxSetCurrent ctx=0xc1\n t1 cuCtxSynchronize\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+        ],
+    ),
+    // A synchronous copy does not wait for a non-blocking stream.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=64",
+        &[],
+    ),
+    // A synchronous memset may still run when it returns.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD32_v2 dstDevice=0x1000000 N=64\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x302",
+        &[],
+    ),
+    // Two blocking streams are not ordered with each other.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost=0x7000000 ByteCount=64 hStream=0x303\n\
+         cuMemsetD8Async dstDevice=0x1000010 N=64 hStream=0x304",
+        &[],
+    ),
+    // Page-locked memory.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x301\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x1000800 srcHost=0x7000000 ByteCount=64 hStream=0x302",
+        &[
+            // Pageable memory has its bytes when the first copy returns.
+            "cuMemcpyDtoHAsync_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000800 srcHost=0x99000000 ByteCount=64 \
+             hStream=0x302",
+        ],
+    ),
+    // An event that was recorded too early.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuEventRecord hEvent=0x401 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+         cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+        &[],
+    ),
+    // A kernel's parameter.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x302",
+        &[
+            // Elsewhere in the allocation; two kernels that may both read.
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000800,5\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,5",
+        ],
+    ),
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuLaunchKernel f=0x201 hStream=0x301 layout=8 params=0x1000000\n\
+         cuLaunchKernel f=0x201 hStream=0x302 layout=8 params=0x1000000",
+        &[],
+    ),
+    (
+        "memory-pageable-h2d-unordered",
+        STREAMS,
+        "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x302",
+        &[
+            // Page-locked memory: the copy is complete. A blocking stream waits for it.
+            "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x7000000 ByteCount=64\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000800 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x303",
+            "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+             cuStreamSynchronize hStream=0\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=64\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+        ],
+    ),
+    (
+        "memory-pageable-h2d-unordered",
+        STREAMS,
+        "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+         cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x1000000",
+        &[
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64 \
+           hStream=0x302\n\
+           cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x1000000",
+        ],
+    ),
+    (
+        "memory-pool-access-unordered",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x302",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x301\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x301",
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x302\n\
+             cuEventRecord hEvent=0x402 hStream=0x302\n\
+             cuStreamWaitEvent hStream=0x301 hEvent=0x402\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x301",
+        ],
+    ),
+    (
+        "memory-pool-access-unordered",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuStreamSynchronize hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x302\n\
+         cuMemFreeAsync dptr=0x2000000 hStream=0x301",
+        &[],
+    ),
+    (
+        "memory-reuse-cross-stream",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuStreamSynchronize hStream=0x301\n\
+         cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
+         cuMemFreeAsync dptr=0x2000000 hStream=0x301\n\
+         cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x302\n\
+             cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301",
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x301\n cuStreamSynchronize hStream=0x302\n\
+             cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301",
+        ],
+    ),
+    (
+        "memory-free-pool-pointer-in-use",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x301\n cuMemFree_v2 dptr=0x2000000",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+           cuMemsetD8Async dstDevice=0x2000000 N=64 hStream=0x301\n\
+           cuStreamSynchronize hStream=0x301\n cuMemFree_v2 dptr=0x2000000",
+        ],
+    ),
+    (
+        "memory-free-pending-work",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n cuMemFree_v2 dptr=0x1000000",
+        &[
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n cuCtxSynchronize\n\
+             cuMemFree_v2 dptr=0x1000000",
+            "cuMemsetD8_v2 dstDevice=0x1000000 N=64\n cuMemFree_v2 dptr=0x1000000",
+            "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
+             cuMemFree_v2 dptr=0x1000000",
+        ],
+    ),
+    (
+        "memory-host-buffer-freed-while-pending",
+        STREAMS,
+        "cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x301\n\
+         cuMemFreeHost p=0x7000000",
+        &[
+            "cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n cuEventSynchronize hEvent=0x401\n\
+             cuMemFreeHost p=0x7000000",
+            "cuMemcpyDtoH_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64\n\
+             cuMemFreeHost p=0x7000000",
+        ],
+    ),
+    (
+        "memory-host-buffer-freed-while-pending",
+        STREAMS,
+        "cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost=0x8000800 ByteCount=64 hStream=0x301\n\
+         cuMemHostUnregister p=0x8000000",
+        &[],
+    ),
+    (
+        "memory-uninitialised-read",
+        STREAMS,
+        "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+         cuMemsetD8_v2 dstDevice=0x2000000 N=64\n\
+         cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000040 ByteCount=64",
+        &[
+            "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+             cuMemsetD8_v2 dstDevice=0x2000000 N=65\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000040 ByteCount=64",
+            // A kernel may have the address from memory.
+            "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n cuLaunchKernel f=0x200\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=64",
+            "cuMemAllocManaged dptr:=0x2000000 bytesize=4096 flags=1\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=64",
+            "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+             cuMemcpy dst=0x2000000 src=0x99000000 ByteCount=64\n\
+             cuMemcpy dst=0x99000000 src=0x2000000 ByteCount=64",
+            "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n cuMemcpyBatchAsync count=1\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=64",
+            // A part that was written, and one that was not.
+            "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+             cuMemsetD2D8_v2 dstDevice=0x2000000 dstPitch=64 Width=8 Height=4\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=256",
+        ],
+    ),
+];

@@ -1,0 +1,345 @@
+//! What calls do to the order of work: streams, events, captures, waits.
+
+use cutape_format::Call;
+use cutape_registry::{Kind, Waits};
+
+use crate::effects::{Action, Effects};
+use crate::graphs::GraphAction;
+use crate::objects::{NewObject, Origin, STREAM_PER_THREAD};
+use crate::order::{StreamKey, StreamKind};
+use crate::state::{Data, LastStreams, State, StreamQuestion};
+
+/// Results of `cuStreamEndCapture` that leave the capture as it was (cuda.h:
+/// CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and _WRONG_THREAD, INVALID_VALUE,
+/// INVALID_HANDLE).
+const CAPTURE_GOES_ON: [i32; 5] = [401, 903, 908, 1, 400];
+
+/// cuda.h: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
+const EXTERNAL: u64 = 1;
+
+impl<X> State<X> {
+    /// The number of the stream that a call's work is ordered on.
+    pub fn call_stream(&mut self, effects: &Effects, call: &Call<'_>) -> Option<u32> {
+        let handle = match effects.stream(call) {
+            Some(handle) => handle,
+            None if effects.in_default_stream => 0,
+            None => return None,
+        };
+        Some(self.stream(call.thread, handle, effects.function.per_thread))
+    }
+
+    /// The number of the stream that a handle means in a thread.
+    pub fn stream(&mut self, thread: u32, handle: u64, per_thread: bool) -> u32 {
+        let versions = [Kind::Stream, Kind::Context].map(|kind| self.objects.version(kind));
+        // What `stream_key` looks at.
+        let question = StreamQuestion {
+            handle,
+            per_thread,
+            current: self.contexts.current(thread).handle,
+            version: versions.iter().sum(),
+        };
+        let place = question.place();
+        let last = self.streams.get(thread as usize);
+        if let Some(&Some((known, stream))) = last.and_then(|last: &LastStreams| last.get(place))
+            && known == question
+        {
+            return stream;
+        }
+        let (key, context, kind) = self.stream_key(thread, handle, per_thread);
+        let stream = self.order.stream(key, context, kind);
+        let last = self.streams.get_mut(thread as usize);
+        if let Some(last) = last.and_then(|last| last.get_mut(place)) {
+            *last = Some((question, stream));
+        }
+        stream
+    }
+
+    /// The stream that a handle means in a thread; also its context's handle, and its kind.
+    fn stream_key(
+        &self,
+        thread: u32,
+        handle: u64,
+        per_thread: bool,
+    ) -> (StreamKey, u64, StreamKind) {
+        let current = self.contexts.current(thread).handle;
+        if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
+            let key = (2 | u64::from(thread) << 8, current);
+            return (key, current, StreamKind::Blocking);
+        }
+        if handle < STREAM_PER_THREAD {
+            return ((1, current), current, StreamKind::Legacy);
+        }
+        let live = self.objects.live(Kind::Stream, handle);
+        let Some((id, stream)) = live.and_then(|id| Some((id, self.objects.get(id)?))) else {
+            return ((handle, 0), current, StreamKind::Unknown);
+        };
+        let kind = match &stream.data {
+            _ if stream.origin != Origin::Created => StreamKind::Unknown,
+            Data::Stream(stream) if stream.non_blocking => StreamKind::NonBlocking,
+            _ => StreamKind::Blocking,
+        };
+        let key = (handle, u64::from(stream.generation));
+        (key, self.context_handle(id), kind)
+    }
+
+    /// Enqueues a successful call's work; returns the numbers of the stream and of the work. Before
+    /// [`State::apply`].
+    #[inline]
+    pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
+        if self.graphs.is_capturing() {
+            self.capture(effects, call);
+        }
+        if effects.submits {
+            self.submit_work(effects, call)
+        } else {
+            None
+        }
+    }
+
+    /// Adds a successful call to the capture that its stream takes part in.
+    #[cold]
+    fn capture(&mut self, effects: &Effects, call: &Call<'_>) {
+        let (Some(stream), true) = (
+            self.call_stream(effects, call),
+            effects.submits || effects.action.orders_events(),
+        ) else {
+            return;
+        };
+        let event = || effects.handle_of(call, Kind::Event).unwrap_or(0);
+        match effects.action {
+            Action::EventRecord => self.graphs.recorded(event(), stream),
+            Action::WaitEvent => self.graphs.waited(stream, event()),
+            _ => {
+                self.graphs.captured(effects, call, stream);
+                // Its node gets a handle that no call shows.
+                self.objects.note_unobserved(Kind::GraphNode, call.index);
+            }
+        }
+    }
+
+    /// Applies what a successful call does to graphs.
+    pub(crate) fn apply_to_graphs(&mut self, effects: &Effects, call: &Call<'_>) {
+        let named = effects
+            .stream(call)
+            .or_else(|| effects.handle_of(call, Kind::Stream));
+        let stream =
+            named.map(|handle| self.stream(call.thread, handle, effects.function.per_thread));
+        match effects.graph {
+            GraphAction::EndCapture => {
+                let graph = effects.at("phGraph").and_then(|at| call.out(at));
+                if let Some(stream) = stream {
+                    self.graphs
+                        .capture_ended(stream, graph.filter(|&graph| graph != 0));
+                }
+            }
+            _ => {
+                self.graphs.apply(effects, call, stream);
+                if effects.graph.has_unseen_nodes() || effects.at("childGraph").is_some() {
+                    for kind in [Kind::Graph, Kind::GraphNode] {
+                        self.objects.note_unobserved(kind, call.index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
+        let stream = self.call_stream(effects, call)?;
+        if !self.captures.is_empty() && self.captures.submit(stream, effects.site(call)) {
+            return None;
+        }
+        let work = self.order.submit(stream)?;
+        match effects.action {
+            Action::HostFunction => {
+                // The function may tell the program that all work before it is complete; whether it
+                // did is not recorded.
+                let clock = self.order.clock(stream);
+                self.order.complete(&clock);
+                return None;
+            }
+            Action::UnknownWait => self.order.wait_for_unknown(stream),
+            // A node of the graph may wait for an event.
+            Action::GraphLaunch if self.records_elsewhere => {
+                let everything = self.order.everything();
+                self.order.wait(stream, &everything);
+            }
+            _ => {}
+        }
+        Some((stream, work))
+    }
+
+    /// Enqueues what a successful call without a stream does in the default stream, and may not
+    /// have done when it returns: memsets, copies on the device, and copies from pageable memory,
+    /// which it may only have read (API synchronization behavior). After [`State::apply`].
+    pub fn submit_in_default(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
+        let stream = self.stream(call.thread, 0, effects.function.per_thread);
+        if self.captures.of(stream).is_some() {
+            return None;
+        }
+        Some((stream, self.order.submit(stream)?))
+    }
+
+    /// A call has failed.
+    pub fn apply_failed(&mut self, effects: &Effects, call: &Call<'_>) {
+        if effects.action == Action::EndCapture
+            && !call
+                .result()
+                .is_some_and(|result| CAPTURE_GOES_ON.contains(&result))
+            && let Some(stream) = self.call_stream(effects, call)
+        {
+            self.captures.end(stream);
+            self.graphs.capture_ended(stream, None);
+        }
+        if effects.graph != GraphAction::None {
+            self.graphs.failed(effects, call);
+        }
+    }
+
+    /// Records of events, waits of streams for them, and captures.
+    pub(crate) fn order_events(&mut self, effects: &Effects, call: &Call<'_>) {
+        let site = effects.site(call);
+        match effects.action {
+            Action::BeginCapture => {
+                let mode = effects.at("mode").map_or(0, |at| call.argument(at)) as u32;
+                let context = self.contexts.current(call.thread).handle;
+                if let Some(stream) = self.call_stream(effects, call) {
+                    self.captures.begin(stream, mode, context, site);
+                }
+                return;
+            }
+            Action::EndCapture => {
+                if let Some(stream) = self.call_stream(effects, call) {
+                    self.captures.end(stream);
+                }
+                return;
+            }
+            Action::WaitEvent | Action::EventRecord => {}
+            Action::OtherEvent => {
+                self.records_elsewhere = true;
+                let everything = self.order.everything();
+                for position in 0..effects.function.params.len() {
+                    if effects.kind_at(position) == Some(Kind::Event)
+                        && let Some(event) = self.objects.live(Kind::Event, call.argument(position))
+                        && let Some(Data::Event(event)) =
+                            self.objects.get_mut(event).map(|object| &mut object.data)
+                    {
+                        event.unobserved = true;
+                        event.before.clone_from(&everything);
+                    }
+                }
+                if effects.position_of(Kind::Context).is_some() {
+                    // A wait of a whole context; it may wait for all work.
+                    let current = self.contexts.current(call.thread).handle;
+                    let named = effects.handle_of(call, Kind::Context);
+                    self.order.complete_context(named.unwrap_or(current));
+                }
+                return;
+            }
+            _ => return,
+        }
+        let Some(event) = effects.handle_of(call, Kind::Event) else {
+            return;
+        };
+        let Some(stream) = self.call_stream(effects, call) else {
+            return;
+        };
+        let flags = ["flags", "Flags"].iter().find_map(|name| effects.at(name));
+        let is_external = flags.is_some_and(|at| call.argument(at) & EXTERNAL != 0)
+            && self.captures.of(stream).is_some();
+        self.records_elsewhere |= is_external;
+        let live = self.objects.live(Kind::Event, event);
+        let object = live.and_then(|id| self.objects.get_mut(id));
+        let Some(Data::Event(event)) = object.map(|object| &mut object.data) else {
+            // An event whose creation was not seen may stand for anything.
+            if effects.action == Action::WaitEvent {
+                self.order.wait_for_unknown(stream);
+            }
+            return;
+        };
+        if is_external {
+            // A node of the graph records the event, or waits for it.
+            event.unobserved = true;
+            return;
+        }
+        if effects.action == Action::EventRecord {
+            event.captured = self.captures.record(stream);
+            event.record = Some(site);
+            if event.captured.is_none() {
+                event.before = self.order.clock(stream);
+            }
+            return;
+        }
+        match &event.captured {
+            Some(captured) => self.captures.wait(stream, captured, site),
+            None if event.unobserved || event.record.is_none() && self.records_elsewhere => {
+                self.order.wait_for_unknown(stream);
+            }
+            None => self.order.wait(stream, &event.before),
+        }
+        if event.record.is_none() && !event.unobserved && event.early_wait.is_none() {
+            event.early_wait = Some(site);
+        } else if event.record.is_some() {
+            event.waited = true;
+        }
+    }
+
+    /// What a successful return proves complete.
+    pub(crate) fn complete(&mut self, effects: &Effects, call: &Call<'_>) {
+        let current = self.contexts.current(call.thread).handle;
+        let per_thread = effects.function.per_thread;
+        match effects.function.waits {
+            Waits::No => {}
+            Waits::Context => {
+                let named = effects.handle_of(call, Kind::Context);
+                let context = named.filter(|&handle| handle != 0).unwrap_or(current);
+                self.order.complete_context(context);
+            }
+            Waits::Stream(position) => {
+                let handle = call.argument(usize::from(position));
+                let stream = self.stream(call.thread, handle, per_thread);
+                self.order.complete_stream(stream);
+            }
+            Waits::Event(position) => self.complete_event(call.argument(usize::from(position))),
+        }
+        match effects.action {
+            Action::EventElapsed => {
+                for position in 0..effects.function.params.len() {
+                    if effects.kind_at(position) == Some(Kind::Event) {
+                        self.complete_event(call.argument(position));
+                    }
+                }
+            }
+            Action::SynchronousCopy if per_thread => {
+                let stream = self.stream(call.thread, 0, true);
+                self.order.complete_stream(stream);
+            }
+            Action::SynchronousCopy => self.order.complete_blocking(current),
+            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run
+            // still.
+            Action::Free => self.order.complete_context(current),
+            Action::HostRegister => {
+                let size = effects.size_of(call, Kind::Registration);
+                let handle = call.argument(0);
+                let parent = self.contexts.current(call.thread).object;
+                let site = effects.site(call);
+                let new = NewObject {
+                    context: parent,
+                    ..NewObject::of(Kind::Registration, handle, Origin::Created, site, call)
+                };
+                self.create_sized(new, size);
+            }
+            _ => {}
+        }
+    }
+
+    fn complete_event(&mut self, handle: u64) {
+        if let Some(id) = self.objects.live(Kind::Event, handle)
+            && let Some(Data::Event(event)) =
+                self.objects.get_mut(id).map(|object| &mut object.data)
+            && event.captured.is_none()
+        {
+            event.waited |= event.record.is_some();
+            self.order.complete(&event.before);
+        }
+    }
+}
