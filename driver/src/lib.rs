@@ -1,5 +1,6 @@
 //! Raw types of the CUDA driver API and the function table of a loaded libcuda.
 
+pub mod digest;
 #[cfg(feature = "load")]
 mod elf;
 #[cfg(feature = "load")]

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ffi::{CStr, CString, c_void};
 
-use cutape_registry::FUNCTIONS;
+use cutape_registry::{FUNCTIONS, id};
 
 use crate::hook::open::open_driver;
 use crate::process::log;
@@ -189,6 +189,25 @@ pub(crate) unsafe fn call(function: u16, arguments: [u64; 4]) -> Option<i32> {
     let [a, b, c, d] = arguments;
     // SAFETY: as above.
     Some(unsafe { function(a, b, c, d) })
+}
+
+/// Calls `cuLaunchKernel`; `None` if the driver does not have it.
+///
+/// # Safety
+/// The arguments are right for it.
+pub(crate) unsafe fn launch(arguments: [u64; 11]) -> Option<i32> {
+    type Launch =
+        unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> i32;
+    let address = target(usize::from(id::cuLaunchKernel));
+    if address == MISSING {
+        return None;
+    }
+    // SAFETY: the address of cuLaunchKernel, whose parameters are integers and pointers; the upper
+    // halves of those of 32 bits are ignored.
+    let launch: Launch = unsafe { core::mem::transmute(address) };
+    let [a, b, c, d, e, f, g, h, i, j, k] = arguments;
+    // SAFETY: as the caller says.
+    Some(unsafe { launch(a, b, c, d, e, f, g, h, i, j, k) })
 }
 
 /// Calls such a function, to which `arguments` gives the address where it writes a `T`; `None` if

@@ -18,6 +18,7 @@
 )]
 
 mod async_readback;
+mod digests;
 mod driver;
 mod entry_addresses;
 mod file;

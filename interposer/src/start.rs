@@ -13,7 +13,7 @@ use crate::hot::{clock, cost, functions, plan, recording};
 use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
-use crate::{async_readback, driver, host_memory, overrides, stack};
+use crate::{async_readback, digests, driver, host_memory, overrides, stack};
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
 #[cold]
@@ -73,6 +73,7 @@ fn create_trace() -> u8 {
     let Some(trace) = settings.trace else {
         return PASSING;
     };
+    digests::concern::configure(settings.digests);
     plan::prepare();
     thread::watch_ends();
     functions::forget_notes();
@@ -83,7 +84,7 @@ fn create_trace() -> u8 {
     if !trace_file::create(&trace, clock) {
         return PASSING;
     }
-    identity::write_program();
+    identity::write_program(settings.digests);
     maps::write();
     cost::forget();
     stack::configure(settings.stacks);
@@ -123,6 +124,7 @@ extern "C" fn in_child() {
     recording::forget();
     async_readback::forget();
     host_memory::forget();
+    digests::forget();
     kept_blobs::forget();
     overrides::forget();
     stack::forget();

@@ -15,8 +15,9 @@
 //! parameters.
 //!
 //! All work is done when it is enqueued, so streams and events are always complete; a launch is
-//! checked, its parameters are read, and no code runs. Device memory is real: copies move bytes. A
-//! device address is reserved but not accessible to the CPU, like on the real driver; the bytes are
+//! checked, its parameters are read, and no code runs, but for the kernel of cutape's own digests,
+//! which is known by its name. Device memory is real: copies move bytes. A device
+//! address is reserved but not accessible to the CPU, like on the real driver; the bytes are
 //! elsewhere.
 //!
 //! NOT_SUPPORTED: IPC, graphics interop, multicast, sparse arrays, decompression, log callbacks; of

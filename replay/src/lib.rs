@@ -59,6 +59,7 @@
 mod api;
 mod buffer;
 mod compare;
+mod digests;
 mod error;
 mod guard;
 mod issue;
@@ -87,8 +88,9 @@ pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use repeat::{Repeat, run_repeated};
 pub use report::{
-    AssumedHandle, CurrentCall, Died, Difference, Divergence, ErrorCause, PendingCall,
-    PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict, What,
+    AssumedHandle, CurrentCall, Died, Difference, DigestCounts, Divergence, ErrorCause,
+    PendingCall, PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict,
+    What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

@@ -5,6 +5,7 @@ use cutape_registry::{Family, Function, Kind, LaunchOp, id, layout::offset_of};
 
 use crate::api::{DEINITIALIZED, result_name};
 use crate::buffer::number;
+use crate::digests;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
 use crate::issue::player::{Job, Played, Player};
@@ -65,6 +66,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if has_notes {
         take_notes(&mut job);
         job.put_host_memory(false);
+        digests::before(&mut job);
     }
     let expects_late_writes = has_notes && job.expect_late_writes();
     if let Err(Skip(reason)) = attempt(&mut job) {
@@ -80,6 +82,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
             .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
     }
     if has_notes {
+        digests::after(&mut job);
         job.read_back();
         job.put_host_memory(true);
     }

@@ -203,6 +203,7 @@ mod tests {
                 first_differing_byte: None,
                 differing_bytes: None,
                 enqueued_by: None,
+                kernel: None,
                 history: vec![],
             })
             .collect();

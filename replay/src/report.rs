@@ -67,6 +67,9 @@ pub struct Report {
     /// Bytes that were returned and could not be compared: left out of the trace, or depending on
     /// what was.
     pub bytes_not_compared: u64,
+    /// Digests of device memory that the recorder kept.
+    #[serde(default)]
+    pub digests: DigestCounts,
     /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were
     /// put where they had been.
     pub host_bytes_put: u64,
@@ -218,6 +221,8 @@ pub enum What {
     Bytes,
     /// A string.
     Text,
+    /// The digest of device memory.
+    Digest,
 }
 
 /// Why something differs from the recording.
@@ -284,8 +289,31 @@ pub struct Divergence {
     pub differing_bytes: Option<u64>,
     /// For bytes that a copy enqueued earlier brought: that copy's call index.
     pub enqueued_by: Option<u64>,
+    /// For a digest behind a launch: the kernel's name in its image, if known.
+    #[serde(default)]
+    pub kernel: Option<String>,
     /// The objects that the call names: where they come from, where they ended.
     pub history: Vec<String>,
+}
+
+/// Digests of device memory that the recorder kept; see `record --digests`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestCounts {
+    /// Digests of the calls that were replayed, one for each range of memory.
+    pub recorded: u64,
+    /// Those that were equal.
+    pub equal: u64,
+    /// Bytes that these cover, the same memory as often as it was digested.
+    pub bytes: u64,
+    /// Those that differed. Of a range, only the first that differs is among the divergences.
+    pub differing: u64,
+    /// The call of the first that differed.
+    pub first_differing: Option<u64>,
+    /// Those that differed while memory was at other addresses than recorded, so that pointers in
+    /// it differ: they are no divergences.
+    pub unclear: u64,
+    /// Those that were not compared; the notes say why.
+    pub not_compared: u64,
 }
 
 /// A launch whose work failed.
@@ -530,6 +558,7 @@ mod tests {
             first_differing_byte: Some(2),
             differing_bytes: None,
             enqueued_by: None,
+            kernel: None,
             history: vec![],
         });
         let text = serde_json::to_string(&report).unwrap();

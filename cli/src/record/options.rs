@@ -29,6 +29,17 @@ pub(crate) enum Stacks {
     All,
 }
 
+/// When device memory is digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Digests {
+    /// All memory, when a context or the process ends.
+    End,
+    /// Also when the program has waited for work.
+    Sync,
+    /// What a launch can reach, behind each launch; all memory at the end.
+    Launch,
+}
+
 /// How to record a program.
 #[derive(clap::Args)]
 pub(crate) struct Recording {
@@ -61,6 +72,19 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) stacks: Stacks,
+    /// Keep digests of device memory for a replay to compare: of all when the
+    /// program ends (the default) or waits, or of what each launch can reach.
+    /// Orders all work, and sets new memory to zeros.
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "end",
+        value_name = "WHEN",
+        verbatim_doc_comment
+    )]
+    pub(crate) digests: Option<Digests>,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,

@@ -85,6 +85,9 @@ pub(crate) fn start(
         .env("CUTAPE_OUTPUTS", recording.outputs.word())
         .env("CUTAPE_HOST_MEMORY", word(recording.host_memory))
         .env("CUTAPE_STACKS", word(recording.stacks));
+    if let Some(digests) = recording.digests {
+        command.env("CUTAPE_DIGESTS", word(digests));
+    }
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }

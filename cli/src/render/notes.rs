@@ -2,7 +2,7 @@
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
-use cutape_format::layout::{OriginNote, host_skip};
+use cutape_format::layout::{DigestNote, OriginNote, digest_reach, digest_skip, host_skip};
 use serde_json::{Value as Json, json};
 
 use super::renderer::Renderer;
@@ -70,6 +70,44 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
         Note::AddressSpace(ranges) => {
             format!("the process has {} mapped address ranges", ranges.len())
         }
+        Note::Zeroed(note) => format!(
+            "the recorder set memory at {:#x} ({} bytes) to zeros",
+            note.address, note.length
+        ),
+        Note::DigestSetup(note) => format!(
+            "the recorder prepared context {:#x} for digests: {}",
+            note.context,
+            result_name(note.result)
+        ),
+        Note::Digest(note, ranges) => {
+            let ranges: Vec<String> = ranges
+                .iter()
+                .map(|(address, length)| format!("{address:#x} ({length} bytes)"))
+                .collect();
+            format!(
+                "digests from {} on of {} {}: {}",
+                note.first,
+                reach(note),
+                match note.is_before {
+                    0 => "after the call",
+                    _ => "before the call",
+                },
+                match ranges.is_empty() {
+                    true => "none".to_owned(),
+                    false => ranges.join(", "),
+                }
+            )
+        }
+        Note::DigestValues(values) => {
+            let values: Vec<String> = values
+                .iter()
+                .map(|(number, value)| format!("{number} is {value:#018x}"))
+                .collect();
+            format!("digests: {}", values.join(", "))
+        }
+        Note::DigestSkipped(note) => {
+            format!("no digest: {}", digest_skip_reason(note.reason))
+        }
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
             format!(
@@ -136,6 +174,42 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
                 "mapped": ranges.iter().map(hexadecimal).collect::<Vec<_>>(),
             })
         }
+        Note::Zeroed(note) => json!({
+            "kind": "zeroed",
+            "address": format!("{:#x}", note.address),
+            "length": note.length,
+        }),
+        Note::DigestSetup(note) => json!({
+            "kind": "digest_setup",
+            "context": format!("{:#x}", note.context),
+            "result": result_name(note.result),
+        }),
+        Note::Digest(note, ranges) => json!({
+            "kind": "digest",
+            "first": note.first,
+            "context": format!("{:#x}", note.context),
+            "before": note.is_before != 0,
+            "reach": reach(note),
+            "ranges": ranges
+                .iter()
+                .map(|(address, length)| {
+                    json!({ "address": format!("{address:#x}"), "length": length })
+                })
+                .collect::<Vec<_>>(),
+        }),
+        Note::DigestValues(values) => json!({
+            "kind": "digest_values",
+            "values": values
+                .iter()
+                .map(|(number, value)| {
+                    json!({ "number": number, "digest": format!("{value:#018x}") })
+                })
+                .collect::<Vec<_>>(),
+        }),
+        Note::DigestSkipped(note) => json!({
+            "kind": "digest_skipped",
+            "reason": digest_skip_reason(note.reason),
+        }),
         Note::Stopped(why) => json!({ "kind": "stopped", "why": why }),
         Note::UnknownSymbol(name) => json!({ "kind": "unknown_symbol", "name": name }),
         Note::Other(kind, bytes) => json!({
@@ -155,6 +229,35 @@ pub(crate) fn skip_reason(reason: u8) -> &'static str {
         host_skip::EXCLUSIVE => "the host must not access it while the device works",
         host_skip::UNREADABLE => "its pages could not be read",
         _ => "for an unknown reason, given by a later cutape",
+    }
+}
+
+/// Why no digest was taken.
+fn digest_skip_reason(reason: u8) -> &'static str {
+    match reason {
+        digest_skip::CONCURRENT => "another thread was in a call that enqueues work",
+        digest_skip::REFUSED => "the driver refused a call of the recorder",
+        digest_skip::WAITS_FOR_MEMORY => "streams wait for values in memory",
+        digest_skip::UNPREPARED => "the context is not prepared for digests",
+        digest_skip::PARAMETERS => "the kernel's parameters are not known",
+        _ => "for an unknown reason, given by a later cutape",
+    }
+}
+
+/// Which memory was digested.
+fn reach(note: &DigestNote) -> &'static str {
+    match note.reach {
+        digest_reach::PARAMETERS => "what the parameters point into",
+        digest_reach::ALL => "all memory of the context",
+        _ => "memory",
+    }
+}
+
+/// Names a result code.
+fn result_name(code: i32) -> String {
+    match cutape_registry::result_name(code) {
+        Some(name) => name.to_owned(),
+        None => format!("result {code}"),
     }
 }
 

@@ -7,7 +7,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_model::{Clock, Data, Effects, Lookup, Order, Retention, State};
 use cutape_registry::{Family, Kind, StreamOp};
-use cutape_replay::{PendingCall, PendingStream, Report};
+use cutape_replay::{PendingCall, PendingStream, Report, What};
 
 use crate::trace_state::{Scope, TraceState};
 
@@ -15,6 +15,11 @@ use crate::trace_state::{Scope, TraceState};
 pub(super) fn complete(trace: &Trace, report: &mut Report) {
     if let Some(cause) = &mut report.error_cause {
         cause.kernel = kernel_of(trace, cause.call);
+    }
+    for divergence in &mut report.divergences {
+        if divergence.what == What::Digest {
+            divergence.kernel = kernel_of(trace, divergence.call);
+        }
     }
     if let Some(died) = report.died.as_ref().filter(|died| died.hung) {
         // Calls overlap with --threads: those before all current calls are certainly issued.

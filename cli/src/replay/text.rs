@@ -44,6 +44,9 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
     // A process that died has not told what it had compared.
     if report.died.is_none() || report.results_compared > 0 {
         let _ = writeln!(out, "compared: {}", compared(report));
+        if report.digests.recorded > 0 {
+            let _ = writeln!(out, "digests: {}", digests(report));
+        }
     }
     if let Some(cause) = &report.error_cause {
         let _ = writeln!(
@@ -250,6 +253,35 @@ fn compared(report: &Report) -> String {
     )
 }
 
+/// How many digests of device memory were equal.
+fn digests(report: &Report) -> String {
+    let digests = &report.digests;
+    let mut text = format!(
+        "{} of {} equal ({} of device memory)",
+        digests.equal,
+        digests.recorded,
+        counted(digests.bytes, "byte")
+    );
+    if let Some(call) = digests.first_differing {
+        let _ = write!(
+            text,
+            "; {} different, the first at call {call}",
+            digests.differing
+        );
+    }
+    if digests.unclear > 0 {
+        let _ = write!(
+            text,
+            "; {} different while memory was not at its recorded address",
+            digests.unclear
+        );
+    }
+    if digests.not_compared > 0 {
+        let _ = write!(text, "; {} not compared", digests.not_compared);
+    }
+    text
+}
+
 fn of_kernel(name: Option<&str>) -> String {
     match name {
         None => String::new(),
@@ -362,6 +394,10 @@ pub(super) fn junit(
 fn describe(out: &mut String, divergence: &Divergence) {
     let what = match divergence.what {
         What::Result => "result".to_owned(),
+        What::Digest => match &divergence.parameter {
+            Some(memory) => format!("device memory at {memory}"),
+            None => "device memory".to_owned(),
+        },
         What::OutParameter | What::Bytes | What::Text => match &divergence.parameter {
             Some(parameter) => format!("what {parameter} points at"),
             None => "bytes".to_owned(),
@@ -373,8 +409,10 @@ fn describe(out: &mut String, divergence: &Divergence) {
     };
     let _ = writeln!(
         out,
-        "{kind}: call {} {}: {what} differs",
-        divergence.call, divergence.function
+        "{kind}: call {} {}{}: {what} differs",
+        divergence.call,
+        divergence.function,
+        of_kernel(divergence.kernel.as_deref())
     );
     let _ = writeln!(out, "  verdict {}", divergence.verdict.word());
     let _ = writeln!(out, "  expected {}", divergence.expected);

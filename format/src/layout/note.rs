@@ -35,6 +35,16 @@ pub mod note_kind {
     /// [`super::PythonCodeNote`], then file, function and line table, each as
     /// [`super::TextHead`] and its bytes; only in chunks of stacks.
     pub const PYTHON_CODE: u16 = 14;
+    /// [`super::ZeroedNote`].
+    pub const ZEROED: u16 = 15;
+    /// [`super::DigestSetupNote`].
+    pub const DIGEST_SETUP: u16 = 16;
+    /// [`super::DigestNote`], then `(u64 address, u64 length)` of each range.
+    pub const DIGEST: u16 = 17;
+    /// `(u64 number, u64 digest)` of each range whose digest this call found complete.
+    pub const DIGEST_VALUES: u16 = 18;
+    /// [`super::DigestSkippedNote`].
+    pub const DIGEST_SKIPPED: u16 = 19;
 }
 
 /// Identifies the thread; in its first call.
@@ -173,4 +183,64 @@ pub mod host_skip {
     pub const EXCLUSIVE: u8 = 3;
     /// Its pages could not be read.
     pub const UNREADABLE: u8 = 4;
+}
+
+/// Memory that the recorder has set to zeros after this call had allocated it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ZeroedNote {
+    /// Device address.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+}
+
+/// The recorder has prepared a context for digests, after this call had created it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DigestSetupNote {
+    /// The context.
+    pub context: u64,
+    /// A `CUresult`: 0, or why there are no digests in this context.
+    pub result: i32,
+}
+
+/// The recorder has enqueued the digests of ranges of device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DigestNote {
+    /// Number of the first range; the others follow. Counted from 0 over all contexts.
+    pub first: u64,
+    /// The context that is current for it.
+    pub context: u64,
+    /// 0 if the ranges are as the call left them, 1 if they are as it found them.
+    pub is_before: u8,
+    /// A number of [`digest_reach`].
+    pub reach: u8,
+}
+
+/// Which memory was digested.
+pub mod digest_reach {
+    /// What the parameters of the launched kernel point into.
+    pub const PARAMETERS: u8 = 1;
+    /// All of the context.
+    pub const ALL: u8 = 2;
+}
+
+/// A digest was due in this call and was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DigestSkippedNote {
+    /// A number of [`digest_skip`].
+    pub reason: u8,
+}
+
+/// Why a digest was not taken.
+pub mod digest_skip {
+    /// Another thread was in a call that enqueues work.
+    pub const CONCURRENT: u8 = 1;
+    /// The driver refused a call that the recorder needs.
+    pub const REFUSED: u8 = 2;
+    /// The program lets streams wait for values in memory: they must not wait for one another.
+    pub const WAITS_FOR_MEMORY: u8 = 3;
+    /// The context was not prepared.
+    pub const UNPREPARED: u8 = 4;
+    /// The parameters of the kernel are not known.
+    pub const PARAMETERS: u8 = 5;
 }

@@ -2,7 +2,8 @@
 
 use crate::codec::{self, Decode};
 use crate::layout::{
-    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, note_kind,
+    DigestNote, DigestSetupNote, DigestSkippedNote, HostChangedNote, HostSkippedNote, LayoutNote,
+    OriginNote, ReadbackNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -25,6 +26,16 @@ pub enum Note<'a> {
     Stopped(String),
     /// The address ranges (first, behind the last) that the process had mapped before the call.
     AddressSpace(Vec<(u64, u64)>),
+    /// Memory that the recorder has set to zeros.
+    Zeroed(ZeroedNote),
+    /// The recorder has prepared a context for digests.
+    DigestSetup(DigestSetupNote),
+    /// The recorder has enqueued digests of these ranges: address, length.
+    Digest(DigestNote, Vec<(u64, u64)>),
+    /// Number and value of digests that are complete.
+    DigestValues(Vec<(u64, u64)>),
+    /// A digest was due and was not taken.
+    DigestSkipped(DigestSkippedNote),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
     /// The id of the call's stack; [`crate::Trace::stack`] gives it.
@@ -67,21 +78,28 @@ impl<'a> Note<'a> {
                 Note::HostChanged(head, Snapshots::of(rest).next()?)
             }
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
-            note_kind::ADDRESS_SPACE => {
-                let ranges = bytes.chunks_exact(16);
-                Note::AddressSpace(
-                    ranges
-                        .map(|range| Some(codec::decode(range)?.0))
-                        .collect::<Option<_>>()?,
-                )
+            note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
+            note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),
+            note_kind::DIGEST_SETUP => Note::DigestSetup(head(bytes)?.0),
+            note_kind::DIGEST => {
+                let (head, rest) = head(bytes)?;
+                Note::Digest(head, pairs(rest)?)
             }
             note_kind::STACK => Note::Stack(u64::from_le_bytes(*bytes.first_chunk()?)),
+            note_kind::DIGEST_VALUES => Note::DigestValues(pairs(bytes)?),
+            note_kind::DIGEST_SKIPPED => Note::DigestSkipped(head(bytes)?.0),
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),
             _ => return None,
         })
     }
+}
+
+/// Pairs of numbers, without the padding behind them.
+fn pairs(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let pairs = bytes.chunks_exact(16);
+    pairs.map(|pair| Some(codec::decode(pair)?.0)).collect()
 }
 
 fn head<T: Decode<()>>(bytes: &[u8]) -> Option<(T, &[u8])> {

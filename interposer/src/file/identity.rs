@@ -12,7 +12,7 @@ use super::trace_file;
 use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
 use crate::process::env;
-use crate::process::settings::Backend;
+use crate::process::settings::{Backend, Digests};
 
 /// The devices are written once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -51,7 +51,7 @@ impl Pairs {
 }
 
 /// Writes what is known before the driver is called.
-pub(crate) fn write_program() {
+pub(crate) fn write_program(digests: Digests) {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);
     let mut pairs = Pairs::new();
     pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
@@ -60,6 +60,9 @@ pub(crate) fn write_program() {
     // `pack` reads them as well.
     pairs.put("payloads", payloads.word());
     pairs.put("outputs", outputs.word());
+    if let Some(when) = digests.word() {
+        pairs.put("digests", when);
+    }
     if let Ok(path) = std::env::current_exe() {
         pairs.put("program", path.as_os_str().as_bytes());
     }

@@ -9,6 +9,7 @@ use cutape_registry::{
     Width, attributes, id,
 };
 
+use crate::digests::concern::{Concern, concern};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
 /// Most parameters of any function.
@@ -181,6 +182,8 @@ pub(crate) struct Plan {
     /// A bit for each argument whose memory an override snapshots, so that the roles must not.
     pub(crate) owned: u16,
     pub(crate) family: Family,
+    /// Unless it is nothing, `pre_call` and `leave` are the ones that run overrides.
+    pub(crate) digests: Concern,
     pub(crate) attribute_bytes: AttributeBytes,
     /// The bits of each word that belong to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
@@ -210,6 +213,7 @@ const EMPTY: Plan = Plan {
     function: None,
     owned: 0,
     family: Family::Plain,
+    digests: Concern::Nothing,
     attribute_bytes: AttributeBytes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
@@ -278,7 +282,22 @@ pub(crate) fn make(function: &Function) -> Plan {
     if !has_hook && !plan.writes_later && !traces_function {
         set_leave_form(&mut plan, function);
     }
+    set_digests(&mut plan, concern(function));
     plan
+}
+
+fn set_digests(plan: &mut Plan, concern: Concern) {
+    if concern == Concern::Nothing {
+        return;
+    }
+    plan.digests = concern;
+    plan.pre_call = PreCall::Override;
+    plan.leave = LeaveForm::Generic;
+    plan.may_change_errno = true;
+    if plan.enter == EnterForm::Launch {
+        // Which writes the parameters without an override.
+        plan.enter = EnterForm::Short;
+    }
 }
 
 /// Where the arguments are, by the System V calling convention: six integer registers, eight vector

@@ -12,6 +12,7 @@ use cutape_format::layout::{field, note_kind};
 use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::{graph_copies, launch, origin};
+use crate::digests::{self, concern::is_on};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
@@ -95,6 +96,10 @@ fn note_pointees(thread: &Thread, at: u8, address: u64, size: u64, kind: NodeKin
                 launch::put_parameters(draft, at, function, parameters)?;
                 launch::put_extra(draft, at, extra)
             });
+            if is_on() {
+                let words = launch::words_of_node(function, parameters, extra);
+                digests::name(words.into_iter().flatten());
+            }
         }
         NodeKind::MemoryOps => {
             let count = word(offset_of!(CUDA_BATCH_MEM_OP_NODE_PARAMS, count)) & 0xffff_ffff;

@@ -145,6 +145,26 @@ pub(super) fn look_at_host_memory(thread: &Thread, frame: &Frame, op: LaunchOp) 
     }
 }
 
+/// The 8-byte words of the parameters of all kernels of a launch; `None` if some are not known.
+pub(super) fn words_of_kernels(frame: &Frame, op: LaunchOp) -> Option<Vec<u64>> {
+    let kernels = kernels(frame, op);
+    let words = kernels.iter().map(parameter_words);
+    let words = words.collect::<Option<Vec<_>>>()?.concat();
+    (!kernels.is_empty()).then_some(words)
+}
+
+/// The same for the parameters of a kernel node.
+pub(super) fn words_of_node(function: u64, array: u64, extra: u64) -> Option<Vec<u64>> {
+    parameter_words(&Kernel {
+        function,
+        array,
+        position: 0,
+        extra,
+        extra_position: 0,
+        stream: None,
+    })
+}
+
 /// Writes how a kernel takes its parameters, before its first launch.
 pub(super) fn note_layout(thread: &Thread, function: u64) {
     let Some(layout) = functions::take_unnoted_layout(function) else {

@@ -31,6 +31,7 @@ use cutape_registry::{
 };
 
 use crate::async_readback;
+use crate::digests::{self, concern::Concern};
 use crate::file::identity;
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
@@ -101,6 +102,9 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     if plan.operands != 0 && host_memory::any() {
         host_memory::before_operands(thread, frame);
     }
+    if plan.digests != Concern::Nothing {
+        digests::pre_call(thread, frame, plan.digests);
+    }
 }
 
 /// Compares the host memory that a launch can reach.
@@ -112,6 +116,13 @@ pub(crate) fn look_at_host_memory(thread: &Thread, frame: &Frame, plan: &Plan) {
 
 /// Runs between the driver and the leave record.
 pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
+    if plan.digests != Concern::Nothing {
+        let words = match plan.family {
+            Family::Launch(op) => launch::words_of_kernels(frame, op),
+            _ => Some(digests::operands(frame)),
+        };
+        digests::post_call(thread, frame, plan.digests, words);
+    }
     if !frame.succeeded() {
         return;
     }

@@ -20,6 +20,8 @@ pub(crate) const OUTPUTS: &CStr = c"CUTAPE_OUTPUTS";
 pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
 /// Which calls have call stacks: `off`, `some`, `all`.
 pub(crate) const STACKS: &CStr = c"CUTAPE_STACKS";
+/// When device memory is digested: `end`, `sync`, `launch`. Without it, never.
+pub(crate) const DIGESTS: &CStr = c"CUTAPE_DIGESTS";
 /// Set if the cost of recording is to be measured.
 pub(crate) const COST: &CStr = c"CUTAPE_COST";
 /// The backend: `preload`, `audit`, `gum`.

@@ -29,6 +29,30 @@ pub(crate) enum Stacks {
     All,
 }
 
+/// When device memory is digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digests {
+    Off,
+    /// All memory, when a context or the process ends.
+    End,
+    /// Also when the program has waited for work.
+    Sync,
+    /// What a launch can reach, behind each launch; all memory at the end.
+    Launch,
+}
+
+impl Digests {
+    /// The word of the meta entry; `None` if there is none.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Off => None,
+            Self::End => Some("end"),
+            Self::Sync => Some("sync"),
+            Self::Launch => Some("launch"),
+        }
+    }
+}
+
 /// How calls reach us: see `hook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
@@ -69,6 +93,7 @@ pub(crate) struct Settings {
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
+    pub(crate) digests: Digests,
     pub(crate) measures_cost: bool,
 }
 
@@ -92,6 +117,12 @@ impl Settings {
                 None | Some(b"off") => Stacks::Off,
                 Some(b"all") => Stacks::All,
                 Some(_) => Stacks::Some,
+            },
+            digests: match variable(env::DIGESTS).as_deref().map(CStr::to_bytes) {
+                Some(b"end") => Digests::End,
+                Some(b"sync") => Digests::Sync,
+                Some(b"launch") => Digests::Launch,
+                _ => Digests::Off,
             },
             measures_cost: variable(env::COST).is_some(),
         }

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod compile;
 pub(crate) mod copy;
+pub(crate) mod digest;
 pub(crate) mod host_function;
 pub(crate) mod launch;
 pub(crate) mod launch_attribute;

@@ -1,6 +1,7 @@
 //! What the driver returned, compared with the recording.
 
 pub(crate) mod comparer;
+pub(crate) mod digest_kernel;
 pub(crate) mod outcome;
 pub(crate) mod payload;
 pub(crate) mod readbacks;

@@ -113,6 +113,7 @@ impl<'t> Job<'_, 't> {
             first_differing_byte: bytes.map(|(first, _)| first as u64),
             differing_bytes: bytes.map(|(_, count)| count as u64),
             enqueued_by: enqueued.map(|enqueued| enqueued.by),
+            kernel: None,
             history,
         });
     }

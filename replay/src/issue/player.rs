@@ -12,6 +12,7 @@ use cutape_registry::{Function, Role, Waits};
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
+use crate::compare::digest_kernel::Digests;
 use crate::compare::payload::KeptBlobs;
 use crate::compare::readbacks::Readbacks;
 use crate::guard::position::Position;
@@ -57,6 +58,7 @@ pub(crate) struct Player<'t> {
     pub placement: Placement,
     pub fillers: Fillers,
     pub unavailable: Unavailable,
+    pub digests: Digests,
     pub lent: LentMemory,
     pub machine: Machine,
     pub report: Report,
@@ -285,6 +287,7 @@ impl<'t> Player<'t> {
             placement: Placement::default(),
             fillers: Fillers::new(options.lessons.clone()),
             unavailable: Unavailable::new(plan),
+            digests: Digests::default(),
             lent: LentMemory::default(),
             machine: Machine::default(),
             report: Report {

@@ -48,6 +48,9 @@ pub struct Plan {
     /// makes a context, by the call's index.
     #[serde(skip)]
     pub address_spaces: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// By number: the digests of device memory that the recorder has read.
+    #[serde(skip)]
+    pub digests: HashMap<u64, u64>,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
 }
@@ -121,6 +124,9 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     for call in trace.calls() {
         plan.calls += 1;
+        if call.has_notes() {
+            note_digests(&call, &mut plan.digests);
+        }
         let Some(function) = *functions
             .entry(call.signature.id)
             .or_insert_with(|| function_of(&call))
@@ -217,6 +223,15 @@ pub fn plan(trace: &Trace) -> Plan {
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();
     plan
+}
+
+/// Adds the digests that a call has.
+fn note_digests(call: &Call, digests: &mut HashMap<u64, u64>) {
+    for note in call.notes() {
+        if let Note::DigestValues(values) = note {
+            digests.extend(values);
+        }
+    }
 }
 
 fn makes_context(function: &Function) -> bool {

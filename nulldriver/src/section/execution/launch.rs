@@ -1,4 +1,5 @@
-//! Execution Control: launches. Everything is checked, the parameters are read, and no code runs.
+//! Execution Control: launches. Everything is checked, the parameters are read, and no code runs
+//! (`work::digest` is the exception).
 
 use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUlaunchConfig};
 
@@ -9,7 +10,7 @@ use crate::object::function::Launchable;
 use crate::object::work::{KernelNode, Work};
 use crate::state::{Current, State, lock};
 use crate::work::launch::{Parameters, Shape, find_target};
-use crate::work::launch_attribute;
+use crate::work::{digest, launch_attribute};
 
 entries! {
     cuLaunchKernel: |function: u64, shape: Shape, stream: Stream, parameters: Parameters|
@@ -76,7 +77,10 @@ fn enqueue(
 ) -> Answer<bool> {
     let site = state.capture_of(stream)?;
     match site {
-        None => parameters.read_all(&target.spec)?,
+        None => {
+            parameters.read_all(&target.spec)?;
+            digest::run(state, target, parameters)?;
+        }
         Some(site) => {
             let values = parameters.values(&target.spec)?;
             let [grid_x, grid_y, grid_z] = shape.grid;

@@ -1,0 +1,640 @@
+//! Digests of device memory, for a replay to compare: `record --digests`.
+//!
+//! Behind each launch, each wait, or at the end of a context, the recorder enqueues digests of the
+//! memory that the work can have changed, and writes which ranges they are of (note DIGEST). A
+//! later call that finds them complete writes their values (note DIGEST_VALUES). New memory is set
+//! to zeros, because what nobody has written differs from run to run.
+//!
+//! A digest is worth something only if a replay knows what it saw: all calls that were entered
+//! before, and none after. Work of a context is therefore ordered (`prepared`), and a digest is left
+//! out where a call of another thread overlaps with the one that it belongs to.
+//!
+//! While this is on, a lock is held during calls that the recorder makes for itself, which wait
+//! for nothing that the program does. It is never held during calls of the program.
+
+pub(crate) mod concern;
+mod prepared;
+mod ranges;
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::sync::MutexGuard;
+
+use cutape_driver::types::CUmemAccessDesc;
+use cutape_format::layout::{
+    DigestNote, DigestSetupNote, DigestSkippedNote, ZeroedNote, digest_reach, digest_skip,
+    note_kind,
+};
+use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
+
+use crate::hot::frame::Frame;
+use crate::hot::recording;
+use crate::hot::thread::Thread;
+use crate::process::memory;
+use crate::process::process_lock::ProcessLock;
+use crate::process::settings::Digests;
+use crate::queries::{canonical_stream, current_context};
+use crate::{driver, entry_addresses};
+use concern::{Concern, Work, when};
+use prepared::{Prepared, zero};
+use ranges::{Range, Ranges};
+
+/// Most ranges in a note, and values.
+const MOST_IN_NOTE: usize = 4096;
+/// Values are read during launches, too, when more than this are awaited.
+const MANY: usize = 1 << 14;
+/// Bytes of a struct whose words may be addresses.
+const MOST_STRUCT: u32 = 512;
+
+/// The process exits.
+static EXITING: AtomicBool = AtomicBool::new(false);
+static TABLE: ProcessLock<Table> = ProcessLock::new();
+
+#[derive(Debug, Default)]
+struct Table {
+    ranges: Ranges,
+    contexts: HashMap<u64, Prepared>,
+    /// Primary contexts by device.
+    primary: HashMap<u64, u64>,
+    /// Number of the next range that is digested.
+    next: u64,
+    /// How many calls that enqueue work were entered.
+    entered: u64,
+    /// For each thread that is in such a call, or in one that waits: `entered` behind its own.
+    inside: HashMap<u32, Inside>,
+    /// Memory that calls in progress free, by thread.
+    ending: HashMap<u32, (u64, Range)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    entered: u64,
+    enqueues: bool,
+}
+
+/// In a forked child, whose driver is not initialised.
+pub(crate) fn forget() {
+    TABLE.forget();
+}
+
+/// Runs between the enter record and the driver.
+pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
+    match concern {
+        Concern::Enqueues(work) => {
+            let stream = stream_of(frame);
+            let mut table = TABLE.lock();
+            table.enter(thread, true);
+            if work == Work::FreesInOrder {
+                table.begin_free(thread, frame.word(0));
+            }
+            if let Some(stream) = stream.filter(|&stream| !is_capturing(frame, stream))
+                && let Some(prepared) = table.contexts.get(&current_context())
+            {
+                prepared.hold_back(stream);
+            }
+        }
+        Concern::Waits => TABLE.lock().enter(thread, false),
+        Concern::Frees => {
+            let done = TABLE.lock().begin_free(thread, frame.word(0));
+            wait_for(done);
+        }
+        Concern::Unmaps => {
+            let done = {
+                let mut table = TABLE.lock();
+                let (start, length) = (frame.word(0), frame.word(1));
+                let is_known = table.ranges.is_any_in(start, length);
+                table.ranges.unmap(start, length);
+                table.running(is_known)
+            };
+            done.into_iter().for_each(|event| wait_for(Some(event)));
+        }
+        Concern::DestroysContext => finish_context(thread, frame.word(0)),
+        Concern::ReleasesPrimary => {
+            let context = TABLE.lock().primary.get(&frame.word(0)).copied();
+            if let Some(context) = context {
+                finish_context(thread, context);
+            }
+        }
+        Concern::Nothing
+        | Concern::CreatesContext
+        | Concern::RetainsPrimary
+        | Concern::Allocates
+        | Concern::CreatesPhysical
+        | Concern::Maps
+        | Concern::SetsAccess => {}
+    }
+}
+
+/// Runs between the driver and the leave record, whatever the result. `words` are those that the
+/// call gives to the device, if they are known.
+pub(crate) fn post_call(thread: &Thread, frame: &Frame, concern: Concern, words: Option<Vec<u64>>) {
+    let succeeded = frame.succeeded();
+    match concern {
+        Concern::Nothing => {}
+        Concern::Enqueues(work) => enqueued(thread, frame, work, words),
+        Concern::Waits => waited(thread, frame),
+        Concern::Frees => {
+            TABLE.lock().end_free(thread, succeeded);
+        }
+        _ if !succeeded => {}
+        Concern::CreatesContext => {
+            if let Some(context) = memory::word(frame.word(0)) {
+                // A handle may be used again.
+                TABLE.lock().end_context(context);
+                prepare(thread, context);
+            }
+        }
+        Concern::RetainsPrimary => {
+            if let Some(context) = memory::word(frame.word(0)) {
+                TABLE.lock().primary.insert(frame.word(1), context);
+                in_context(context, || prepare(thread, context));
+            }
+        }
+        Concern::DestroysContext => TABLE.lock().end_context(frame.word(0)),
+        Concern::ReleasesPrimary => primary_released(frame),
+        Concern::Allocates => {
+            if let Some((start, length)) = allocated(frame) {
+                add_new(thread, start, length);
+            }
+        }
+        Concern::CreatesPhysical => {
+            if let Some(handle) = memory::word(frame.word(0)) {
+                TABLE.lock().ranges.created(handle, frame.word(1));
+            }
+        }
+        Concern::Maps => {
+            let [address, length, offset, handle, ..] = frame.words;
+            TABLE.lock().ranges.map(address, length, offset, handle);
+        }
+        Concern::SetsAccess => access_set(thread, frame),
+        Concern::Unmaps => {}
+    }
+}
+
+/// The addresses in the parameters of a kernel node.
+pub(crate) fn name(words: impl Iterator<Item = u64>) {
+    TABLE.lock().ranges.name(words, current_context());
+}
+
+impl Table {
+    fn enter(&mut self, thread: &Thread, enqueues: bool) {
+        self.entered += u64::from(enqueues);
+        let entered = self.entered;
+        self.inside
+            .insert(thread.ordinal.get(), Inside { entered, enqueues });
+    }
+
+    /// A thread's call has returned. Whether no other thread was in a call that enqueues work
+    /// since this one was entered, or still is.
+    fn leave(&mut self, thread: &Thread) -> bool {
+        let own = self.inside.remove(&thread.ordinal.get());
+        let is_last = own.is_some_and(|own| own.entered == self.entered);
+        is_last && !self.inside.values().any(|other| other.enqueues)
+    }
+
+    /// The events behind digests that may be running.
+    fn running(&self, is_wanted: bool) -> Vec<u64> {
+        let running = self.contexts.values().filter(|found| found.is_pending());
+        running
+            .filter(|_| is_wanted)
+            .map(|found| found.done)
+            .collect()
+    }
+
+    /// Takes out memory that a call is about to free; the event to wait for before that.
+    fn begin_free(&mut self, thread: &Thread, start: u64) -> Option<u64> {
+        let range = self.ranges.take(start)?;
+        self.ending.insert(thread.ordinal.get(), (start, range));
+        let prepared = self.contexts.get(&range.context)?;
+        prepared.is_pending().then_some(prepared.done)
+    }
+
+    fn end_free(&mut self, thread: &Thread, succeeded: bool) {
+        let taken = self.ending.remove(&thread.ordinal.get());
+        if let Some((start, range)) = taken.filter(|_| !succeeded) {
+            self.ranges.insert(start, range);
+        }
+    }
+
+    fn end_context(&mut self, context: u64) {
+        self.contexts.remove(&context);
+        self.ranges.end_context(context);
+        self.primary.retain(|_, primary| *primary != context);
+    }
+
+    /// Enqueues digests in the current context, or notes why there are none.
+    fn digest(
+        &mut self,
+        thread: &Thread,
+        context: u64,
+        ranges: &[(u64, u64)],
+        is_before: bool,
+        reach: u8,
+    ) {
+        let Some(prepared) = self.contexts.get_mut(&context) else {
+            return skipped(thread, digest_skip::UNPREPARED);
+        };
+        if prepared.free() < ranges.len() {
+            return skipped(thread, digest_skip::REFUSED);
+        }
+        for ranges in ranges.chunks(MOST_IN_NOTE) {
+            let first = self.next;
+            if prepared.enqueue(first, ranges).is_err() {
+                self.contexts.remove(&context);
+                return skipped(thread, digest_skip::REFUSED);
+            }
+            self.next += ranges.len() as u64;
+            let note = DigestNote {
+                first,
+                context,
+                is_before: is_before.into(),
+                reach,
+            };
+            thread.note(note_kind::DIGEST, |draft| {
+                draft.put_encoded(note)?;
+                for &(address, length) in ranges {
+                    draft.put_number(address, 8)?;
+                    draft.put_number(length, 8)?;
+                }
+                Some(())
+            });
+        }
+    }
+
+    /// Writes the digests that are complete, of all contexts.
+    fn collect(&mut self, thread: &Thread) {
+        for prepared in self.contexts.values_mut() {
+            for values in prepared.take_complete().chunks(MOST_IN_NOTE) {
+                thread.note(note_kind::DIGEST_VALUES, |draft| {
+                    for &(number, value) in values {
+                        draft.put_number(number, 8)?;
+                        draft.put_number(value, 8)?;
+                    }
+                    Some(())
+                });
+            }
+        }
+    }
+}
+
+fn skipped(thread: &Thread, reason: u8) {
+    thread.note(note_kind::DIGEST_SKIPPED, |draft| {
+        draft.put_encoded(DigestSkippedNote { reason })
+    });
+}
+
+/// Waits for an event of ours.
+fn wait_for(event: Option<u64>) {
+    if let Some(event) = event {
+        // SAFETY: an event of a context that has not ended; a failure is one of the program's work,
+        // which its own calls report.
+        let _ = unsafe { driver::call(id::cuEventSynchronize, [event, 0, 0, 0]) };
+    }
+}
+
+/// Does something while a context is current.
+fn in_context(context: u64, act: impl FnOnce()) {
+    if current_context() == context {
+        return act();
+    }
+    // SAFETY: a context of the driver's; the pop writes a handle.
+    unsafe {
+        if driver::call(id::cuCtxPushCurrent_v2, [context, 0, 0, 0]) == Some(0) {
+            act();
+            let mut popped = 0_u64;
+            let popped = (&raw mut popped) as u64;
+            let _ = driver::call(id::cuCtxPopCurrent_v2, [popped, 0, 0, 0]);
+        }
+    }
+}
+
+/// Prepares a context that is current and new.
+fn prepare(thread: &Thread, context: u64) {
+    let mut table = TABLE.lock();
+    if table.contexts.contains_key(&context) {
+        return;
+    }
+    let result = match Prepared::new() {
+        Ok(prepared) => {
+            table.contexts.insert(context, prepared);
+            0
+        }
+        Err(result) => result,
+    };
+    thread.note(note_kind::DIGEST_SETUP, |draft| {
+        draft.put_encoded(DigestSetupNote { context, result })
+    });
+    watch_exit();
+}
+
+/// The stream of a call that enqueues work; `None` if it cannot be read.
+fn stream_of(frame: &Frame) -> Option<u64> {
+    let function = frame.description();
+    let stream = match function.family {
+        Family::Launch(LaunchOp::Config(launch)) => {
+            let offset = core::mem::offset_of!(cutape_driver::types::CUlaunchConfig, hStream);
+            memory::word(frame.word(launch.config).checked_add(offset as u64)?)?
+        }
+        _ => function.stream.map_or(0, |at| frame.word(at)),
+    };
+    Some(canonical_stream(function, stream))
+}
+
+/// Whether a stream is, or may be, captured.
+fn is_capturing(frame: &Frame, stream: u64) -> bool {
+    let query = match frame.description().per_thread {
+        true => id::cuStreamIsCapturing_ptsz,
+        false => id::cuStreamIsCapturing,
+    };
+    // SAFETY: it writes an enum.
+    let status: Option<u32> = unsafe { driver::ask(query, |place| [stream, place, 0, 0]) };
+    status != Some(0)
+}
+
+/// Address and length of what a call has allocated.
+fn allocated(frame: &Frame) -> Option<(u64, u64)> {
+    let function = frame.description();
+    let start = memory::word(frame.word(0))?;
+    let length = match function.family {
+        Family::Memory(MemoryOp::AllocatePitch { pitch }) => {
+            const HEIGHT: u8 = 3;
+            memory::word(frame.word(pitch))?.checked_mul(frame.word(HEIGHT))?
+        }
+        _ => match function.size? {
+            Length::Param(at) => frame.word(at),
+            _ => return None,
+        },
+    };
+    Some((start, length))
+}
+
+/// Sets new memory of the current context to zeros, and knows it from then on.
+fn add_new(thread: &Thread, address: u64, length: u64) {
+    let context = current_context();
+    let zeroing = TABLE
+        .lock()
+        .contexts
+        .get(&context)
+        .map(|found| found.zeroing);
+    // Without the lock, since it waits. The program does not know the memory yet.
+    if zeroing.is_some_and(|stream| zero(address, length, stream, true)) {
+        add_zeroed(thread, &mut TABLE.lock(), (address, length), context);
+    }
+}
+
+fn add_zeroed(
+    thread: &Thread,
+    table: &mut MutexGuard<'static, Table>,
+    (address, length): (u64, u64),
+    context: u64,
+) {
+    thread.note(note_kind::ZEROED, |draft| {
+        draft.put_encoded(ZeroedNote { address, length })
+    });
+    table.ranges.insert(address, Range::new(length, context));
+}
+
+/// After a call that gives devices access to mapped memory.
+fn access_set(thread: &Thread, frame: &Frame) {
+    const READ_WRITE: u64 = 3;
+    const DEVICE: u64 = 1;
+    let [address, length, descriptions, count, ..] = frame.words;
+    // SAFETY: it writes an int.
+    let device = unsafe { driver::ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) };
+    let Some(device) = device else { return };
+    let is_here = (0..count.min(64)).any(|index| {
+        let at = descriptions.wrapping_add(index * size_of::<CUmemAccessDesc>() as u64);
+        // Type and number of the location, then the flags.
+        let location = memory::word(at);
+        let flags = memory::word(at.wrapping_add(4)).map(|word| word >> 32);
+        location == Some(DEVICE | u64::from(device) << 32) && flags == Some(READ_WRITE)
+    });
+    if !is_here {
+        return;
+    }
+    let context = current_context();
+    let fresh = TABLE.lock().ranges.set_access(address, length, context);
+    for (address, length) in fresh {
+        add_new(thread, address, length);
+    }
+}
+
+/// After a primary context was released or reset.
+fn primary_released(frame: &Frame) {
+    let device = frame.word(0);
+    let arguments = |flags| [device, flags, flags + size_of::<i32>() as u64, 0];
+    // SAFETY: it writes two ints, the flags and whether it is active.
+    let state: Option<[i32; 2]> = unsafe { driver::ask(id::cuDevicePrimaryCtxGetState, arguments) };
+    if matches!(state, Some([_, 0])) {
+        let mut table = TABLE.lock();
+        if let Some(&context) = table.primary.get(&device) {
+            table.end_context(context);
+        }
+    }
+}
+
+/// What a call that enqueues work names: operands and members of structs.
+pub(crate) fn operands(frame: &Frame) -> Vec<u64> {
+    let mut named = Vec::new();
+    for (parameter, &word) in frame.description().params.iter().zip(&frame.words) {
+        match parameter.role {
+            Role::DeviceRead(_) | Role::DeviceWrite(_) => named.push(word),
+            Role::In(Length::Fixed(bytes)) if bytes <= MOST_STRUCT && word != 0 => {
+                let at = (0..u64::from(bytes)).step_by(8);
+                named.extend(at.map_while(|at| memory::word(word.wrapping_add(at))));
+            }
+            _ => {}
+        }
+    }
+    named
+}
+
+/// After a call that enqueues work.
+fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>) {
+    let stream = stream_of(frame);
+    let is_captured = stream.is_none_or(|stream| is_capturing(frame, stream));
+    let context = current_context();
+    let mut table = TABLE.lock();
+    let is_alone = table.leave(thread);
+    if work == Work::FreesInOrder {
+        table.end_free(thread, frame.succeeded());
+    }
+    if !frame.succeeded() {
+        return;
+    }
+    table.ranges.name(words.iter().flatten().copied(), context);
+    let Some(stream) = stream.filter(|_| !is_captured) else {
+        return;
+    };
+    if work == Work::AllocatesInOrder
+        && let Some((address, length)) = allocated(frame)
+        && is_of_current_device(address)
+        && table.contexts.contains_key(&context)
+        && zero(address, length, stream, false)
+    {
+        add_zeroed(thread, &mut table, (address, length), context);
+    }
+    let when = when();
+    if when == Digests::End {
+        return;
+    }
+    let is_due = when == Digests::Launch && matches!(work, Work::Kernel | Work::Graph);
+    let Some(prepared) = table.contexts.get_mut(&context) else {
+        if is_due {
+            skipped(thread, digest_skip::UNPREPARED);
+        }
+        return;
+    };
+    prepared.is_changed = true;
+    prepared.waits_for_memory |= work == Work::WaitsForMemory;
+    if prepared.waits_for_memory {
+        if is_due {
+            skipped(thread, digest_skip::WAITS_FOR_MEMORY);
+        }
+        return;
+    }
+    let is_followed = prepared.follow(stream).is_ok();
+    if !is_due {
+        return;
+    }
+    if prepared.awaited() > MANY {
+        table.collect(thread);
+    }
+    if !is_followed {
+        return skipped(thread, digest_skip::REFUSED);
+    }
+    if !is_alone {
+        return skipped(thread, digest_skip::CONCURRENT);
+    }
+    let (ranges, reach) = match (work, words) {
+        (Work::Graph, _) => (table.ranges.all(context, false), digest_reach::ALL),
+        (_, Some(words)) => {
+            let reached = table.ranges.reached(words.into_iter(), context);
+            (reached, digest_reach::PARAMETERS)
+        }
+        (_, None) => return skipped(thread, digest_skip::PARAMETERS),
+    };
+    table.digest(thread, context, &ranges, false, reach);
+}
+
+/// Whether memory of a pool lies on the device of the current context.
+fn is_of_current_device(address: u64) -> bool {
+    const DEVICE_ORDINAL: u64 = 9;
+    // SAFETY: both write an int.
+    unsafe {
+        let here = driver::ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]);
+        let there = driver::ask::<u32>(id::cuPointerGetAttribute, |place| {
+            [place, DEVICE_ORDINAL, address, 0]
+        });
+        here.is_some() && here == there
+    }
+}
+
+/// After a call that has waited for work.
+fn waited(thread: &Thread, frame: &Frame) {
+    let context = current_context();
+    let is_exit = EXITING.load(Ordering::Relaxed);
+    let is_alone = {
+        let mut table = TABLE.lock();
+        let is_alone = table.leave(thread);
+        table.collect(thread);
+        is_alone
+    };
+    if !frame.succeeded() {
+        return;
+    }
+    if is_exit {
+        return finish(thread, context, false);
+    }
+    if when() != Digests::Sync {
+        return;
+    }
+    let mut table = TABLE.lock();
+    let Some(prepared) = table.contexts.get_mut(&context) else {
+        return;
+    };
+    if !prepared.is_changed {
+        return;
+    }
+    if prepared.waits_for_memory {
+        return skipped(thread, digest_skip::WAITS_FOR_MEMORY);
+    }
+    if !is_alone {
+        return skipped(thread, digest_skip::CONCURRENT);
+    }
+    prepared.is_changed = false;
+    let ranges = table.ranges.all(context, false);
+    table.digest(thread, context, &ranges, false, digest_reach::ALL);
+}
+
+/// Before a context may end.
+fn finish_context(thread: &Thread, context: u64) {
+    if TABLE.lock().contexts.contains_key(&context) {
+        in_context(context, || finish(thread, context, true));
+    }
+}
+
+/// Digests all memory of the current context, and waits for all its digests.
+fn finish(thread: &Thread, context: u64, is_before: bool) {
+    // SAFETY: no memory is involved.
+    let waited = unsafe { driver::call(id::cuCtxSynchronize, [0; 4]) };
+    let stream = {
+        let mut table = TABLE.lock();
+        if waited != Some(0) || !table.contexts.contains_key(&context) {
+            return;
+        }
+        if table.inside.values().any(|inside| inside.enqueues) {
+            skipped(thread, digest_skip::CONCURRENT);
+        } else {
+            let ranges = table.ranges.all(context, true);
+            table.digest(thread, context, &ranges, is_before, digest_reach::ALL);
+        }
+        table.contexts.get(&context).map(|found| found.stream)
+    };
+    if let Some(stream) = stream {
+        // SAFETY: a stream of ours; without the lock, since it waits.
+        let _ = unsafe { driver::call(id::cuStreamSynchronize, [stream, 0, 0, 0]) };
+        TABLE.lock().collect(thread);
+    }
+}
+
+/// Has the C library tell us when the process exits. Called when the driver is initialised, so that
+/// our handler runs before those that the driver has registered.
+fn watch_exit() {
+    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
+        // SAFETY: this library is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+}
+
+/// Makes calls on behalf of the program that are recorded: the last digests need a place in the
+/// trace, and a replay does the same there.
+extern "C" fn at_exit() {
+    if !recording::is_recording() {
+        return;
+    }
+    let contexts: Vec<u64> = match TABLE.try_lock() {
+        Some(table) => table.contexts.keys().copied().collect(),
+        // A thread that still runs has it.
+        None => return,
+    };
+    EXITING.store(true, Ordering::Relaxed);
+    // SAFETY: entries of ours, called as the program would call the driver.
+    unsafe {
+        let entry = |function| entry_addresses::of(function);
+        let push: extern "C" fn(u64) -> i32 = core::mem::transmute(entry(id::cuCtxPushCurrent_v2));
+        let wait: extern "C" fn() -> i32 = core::mem::transmute(entry(id::cuCtxSynchronize));
+        let pop: extern "C" fn(*mut *mut c_void) -> i32 =
+            core::mem::transmute(entry(id::cuCtxPopCurrent_v2));
+        for context in contexts {
+            if push(context) == 0 {
+                wait();
+                let mut popped = core::ptr::null_mut();
+                pop(&raw mut popped);
+            }
+        }
+    }
+    EXITING.store(false, Ordering::Relaxed);
+}
