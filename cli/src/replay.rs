@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
-use cutape_replay::{Measuring, Options, Repeat, Selection, Verdict};
+use cutape_registry::{Family, ImageSource};
+use cutape_replay::{Measuring, Options, Repeat, ReplacedImage, Selection, Verdict};
 
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
@@ -79,6 +81,10 @@ pub(crate) struct Arguments {
     /// complement: what changes with the byte was read before it was written.
     #[arg(long, value_name = "BYTE", value_parser = byte, verbatim_doc_comment)]
     fill: Option<u8>,
+    /// Load the image in FILE at this call, which loads one, instead of the
+    /// recorded image: a cubin, a fatbin or PTX. Can be given several times.
+    #[arg(long, value_name = "CALL=FILE", value_parser = image, verbatim_doc_comment)]
+    replace_image: Vec<(u64, PathBuf)>,
     /// Wait for each launch, and name the one that causes an asynchronous error.
     #[arg(long)]
     sync_each: bool,
@@ -134,6 +140,15 @@ fn byte(text: &str) -> Result<u8, String> {
     parsed.map_err(|_| "not a byte, e.g. 0xa5".to_owned())
 }
 
+/// Parses `12=kernels.ptx`.
+fn image(text: &str) -> Result<(u64, PathBuf), String> {
+    let parsed = text.split_once('=').and_then(|(call, file)| {
+        let is_named = !file.is_empty();
+        is_named.then_some((call.parse().ok()?, PathBuf::from(file)))
+    });
+    parsed.ok_or_else(|| "not a call and a file, e.g. 12=kernels.ptx".to_owned())
+}
+
 fn verdict(text: &str) -> Result<Verdict, String> {
     let known = Verdict::ALL.into_iter().find(|known| known.word() == text);
     known.ok_or_else(|| {
@@ -166,6 +181,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--report - and --format both print to stdout; use --report FILE or one of them",
         ));
     }
+    replacements(&trace, &arguments)?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let command = |fill: Option<u8>| {
@@ -216,6 +232,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
         sync_each: arguments.sync_each,
         fill: child.child_fill,
+        images: replacements(&trace, arguments)?,
         timing: match arguments.timing {
             None => Measuring::Nothing,
             Some(Timing::Calls) => Measuring::Calls,
@@ -226,6 +243,33 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     };
     let status = cutape_replay::run_as_child(&trace, &options);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}
+
+/// The images of `--replace-image`, by call.
+fn replacements(trace: &Trace, arguments: &Arguments) -> Result<Vec<ReplacedImage>, Failure> {
+    let mut images = Vec::new();
+    for (call, file) in &arguments.replace_image {
+        let mut calls = trace.calls();
+        let found = calls.find(|found| found.index == *call);
+        let family = found
+            .as_ref()
+            .and_then(|found| function_of(found.signature))
+            .map(|known| known.family);
+        if !matches!(
+            family,
+            Some(Family::ModuleLoad(load) | Family::LibraryLoad(load))
+                if !matches!(load.source, ImageSource::File(_))
+        ) {
+            return Err(Failure::unusable(format!(
+                "--replace-image: call {call} does not load an image from memory; \
+                 cutape dump lists the calls that do, for example with --calls 'cu*LoadData*'"
+            )));
+        }
+        let bytes = std::fs::read(file)
+            .map_err(|error| Failure::unusable(format!("{}: {error}", file.display())))?;
+        images.push((*call, bytes.into()));
+    }
+    Ok(images)
 }
 
 /// The calls of `--calls` by index, because the kernel of a launch is known only in trace order.

@@ -80,7 +80,7 @@ pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
 pub use measure::timing::Measuring;
-pub use options::{Options, Selection};
+pub use options::{Options, ReplacedImage, Selection};
 pub use place::allocator::Allocator;
 pub use place::lesson::{Lesson, Misplaced};
 pub use place::strategy::PlacementStrategy;

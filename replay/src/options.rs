@@ -15,6 +15,9 @@ use crate::place::strategy::PlacementStrategy;
 /// depend on them.
 pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
 
+/// The call that loads an image, and what it loads at replay: a cubin, a fatbin or PTX.
+pub type ReplacedImage = (u64, Arc<[u8]>);
+
 /// How to replay.
 #[derive(Clone)]
 pub struct Options {
@@ -34,6 +37,8 @@ pub struct Options {
     pub sync_each: bool,
     /// Fill new memory with this byte.
     pub fill: Option<u8>,
+    /// Images to load instead of the recorded ones.
+    pub images: Vec<ReplacedImage>,
     /// Go on although the machine does not fit.
     pub force: bool,
     /// How long one call may take before the guard ends the process.
@@ -61,6 +66,7 @@ impl Options {
             threads: false,
             sync_each: false,
             fill: None,
+            images: Vec::new(),
             force: false,
             watchdog: Duration::from_secs(60),
             placement: PlacementStrategy::Granules,

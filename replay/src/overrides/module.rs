@@ -55,6 +55,13 @@ fn image(job: &Job<'_, '_>, position: usize, presets: &mut Presets) -> Result<()
         presets.set(position, range.live.wrapping_add(offset));
         return Ok(());
     }
+    let mut replacements = job.options.images.iter();
+    if let Some((_, other)) = replacements.find(|(call, _)| *call == job.call.index) {
+        // A text needs a NUL at its end.
+        let padded = [other, &[0; 64][..]].concat();
+        presets.point(position, Buffer::of(&padded));
+        return Ok(());
+    }
     let mut bytes = image_piece(job, position, field::POINTEE)?
         .ok_or_else(|| Skip::because("its image is not in the trace"))?;
     match image_piece(job, position, field::FATBIN)? {
