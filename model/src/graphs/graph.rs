@@ -216,6 +216,7 @@ mod tests {
                 function: "cuGraphAddEmptyNode",
                 thread: 0,
                 caller: 0,
+                stack: 0,
                 result: Some(0),
                 stack: 0,
             },
