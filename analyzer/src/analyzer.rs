@@ -7,7 +7,8 @@ use cutape_registry::Kind;
 
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallSite, Finding, ObjectHistory, Severity, own_frame};
+use crate::finding::{CallResult, CallSite, Finding, ObjectHistory, Severity, own_frame};
+use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};
 use crate::rules::{self, Check, Draft, Rules};
@@ -22,6 +23,7 @@ const REMEMBERED: usize = 1 << 16;
 struct Checked {
     plan: Plan,
     rules: Rules,
+    watched: Watched,
 }
 
 /// Finds API misuse in the calls of one process.
@@ -30,6 +32,7 @@ pub struct Analyzer {
     /// By the number that the trace gives the function; `None` inside: not in the registry.
     functions: Vec<Option<Option<Box<Checked>>>>,
     state: State,
+    performance: Performance,
     reported: HashSet<(&'static str, u16, u64, u64)>,
     /// Findings that a later success of the same function cancels, if it is about the same object.
     deferred: Vec<(&'static str, Option<ObjectId>, Finding)>,
@@ -55,7 +58,12 @@ impl Analyzer {
             let same = function.params.len() == call.signature.parameters.len();
             let plan = same.then(|| Plan::new(function))?;
             let rules = rules::rules_of(&plan);
-            Some(Box::new(Checked { plan, rules }))
+            let watched = Watched::of(&plan);
+            Some(Box::new(Checked {
+                plan,
+                rules,
+                watched,
+            }))
         });
         if call.has_notes() {
             self.state.notes(call);
@@ -66,7 +74,10 @@ impl Analyzer {
             return Vec::new();
         };
         let findings = match checked.plan.is_trivial {
-            true => Vec::new(),
+            true => {
+                self.observe(context, call, &checked);
+                Vec::new()
+            }
             false => self.analyze(context, call, &checked),
         };
         self.functions[id] = Some(Some(checked));
@@ -77,8 +88,9 @@ impl Analyzer {
         &mut self,
         context: &dyn TraceContext,
         call: &Call<'_>,
-        Checked { plan, rules }: &Checked,
+        checked: &Checked,
     ) -> Vec<Finding> {
+        let Checked { plan, rules, .. } = checked;
         let site = Site::of(plan.function.name, call);
         let mut reported = false;
         let mut findings = Vec::new();
@@ -98,6 +110,7 @@ impl Analyzer {
         if !self.deferred.is_empty() && call.succeeded() {
             self.cancel_deferred(plan, call);
         }
+        self.observe(context, call, checked);
         self.state.update(plan, call, context, site, reported);
         findings
     }
@@ -110,6 +123,15 @@ impl Analyzer {
         let about = objects.next().flatten();
         self.deferred
             .retain(|entry| entry.0 != plan.function.base || entry.1 != about);
+    }
+
+    #[inline]
+    fn observe(&mut self, context: &dyn TraceContext, call: &Call<'_>, checked: &Checked) {
+        if call.succeeded() {
+            let watched = (&checked.plan, checked.watched);
+            self.performance
+                .observe(watched, call, &self.state, context);
+        }
     }
 
     fn write_all(
@@ -146,6 +168,9 @@ impl Analyzer {
             .map(|entry| entry.2)
             .collect();
         self.state.settle(u64::MAX, 0);
+        for draft in self.performance.finish(context) {
+            findings.extend(self.write(context, None, &draft));
+        }
         // A program that died could not clean up.
         self.killed |= context.meta("exit.signal").is_some();
         if !self.state.in_flight && !self.killed {
@@ -181,6 +206,7 @@ impl Analyzer {
             .or_else(|| entry.map(|entry| entry.severity.into()))
             .unwrap_or(Severity::Error);
         let call = call.map(|(call, _)| self.call_site(context, call));
+        let call = call.or_else(|| Some(self.past_call(context, draft.site?)));
         Some(Finding {
             rule: draft.rule,
             severity,
@@ -217,6 +243,28 @@ impl Analyzer {
                 .map(|stack| context.frames(stack))
                 .unwrap_or_default(),
             result: result_of(call, context.signatures()),
+        }
+    }
+
+    /// A call that passed earlier.
+    fn past_call(&self, context: &dyn TraceContext, site: Site) -> CallSite {
+        let thread = self.state.threads.get(site.thread as usize);
+        CallSite {
+            index: site.index,
+            function: site.function.to_owned(),
+            text: format!("{}(...)", site.function),
+            thread: site.thread,
+            thread_number: thread.map_or(0, |thread| thread.number),
+            place: place(context, site),
+            caller: symbol(context, site.caller),
+            frames: match site.stack {
+                0 => Vec::new(),
+                stack => context.frames(stack),
+            },
+            result: site.result.map(|code| CallResult {
+                code,
+                name: cutape_registry::result_name(code).map(str::to_owned),
+            }),
         }
     }
 

@@ -21,6 +21,8 @@ pub trait TraceContext {
     fn frames(&self, _stack: u64) -> Vec<Frame> {
         Vec::new()
     }
+    /// The rate of the clock; 0 if it is not known.
+    fn ticks_per_second(&self) -> u64;
     /// The signature table.
     fn signatures(&self) -> &Signatures;
 }
@@ -40,6 +42,10 @@ impl TraceContext for Trace {
 
     fn symbol(&self, address: u64) -> Option<String> {
         Trace::symbol(self, address).map(str::to_owned)
+    }
+
+    fn ticks_per_second(&self) -> u64 {
+        Trace::ticks_per_second(self)
     }
 
     fn signatures(&self) -> &Signatures {

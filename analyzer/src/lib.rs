@@ -13,6 +13,7 @@ mod finding;
 pub mod glob;
 mod launch;
 pub mod output;
+mod performance;
 mod plan;
 pub mod render;
 mod rules;

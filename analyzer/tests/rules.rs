@@ -6,6 +6,7 @@ mod tables;
 
 use script::{findings, rules};
 use tables::ALL;
+use tables::performance;
 
 #[test]
 fn every_rule_finds_its_violation_and_nothing_else() {
@@ -36,7 +37,10 @@ fn every_rule_finds_its_violation_and_nothing_else() {
 
 #[test]
 fn every_decidable_rule_has_a_row() {
-    let tested: Vec<&str> = ALL.iter().copied().flatten().map(|row| row.0).collect();
+    let tested = ALL.iter().copied().flatten().map(|row| row.0);
+    let tested: Vec<&str> = tested
+        .chain(performance::rows().iter().map(|row| row.rule))
+        .collect();
     for rule in cutape_registry::RULES {
         assert!(
             !rule.undecidable.is_empty() || tested.contains(&rule.id),
@@ -49,5 +53,17 @@ fn every_decidable_rule_has_a_row() {
             cutape_registry::rule(id).is_some(),
             "{id} is not in the catalogue"
         );
+    }
+}
+
+#[test]
+fn patterns_that_cost_time_are_counted() {
+    for row in performance::rows() {
+        let found = rules(&row.violation);
+        assert_eq!(found, [row.rule]);
+        for control in row.controls {
+            let found = findings(&control);
+            assert!(found.is_empty(), "{}: {found:?}", row.rule);
+        }
     }
 }

@@ -46,6 +46,10 @@ impl TraceContext for SymbolContext<'_> {
         stacks::frames(self.trace, self.resolver, stack).unwrap_or_default()
     }
 
+    fn ticks_per_second(&self) -> u64 {
+        self.trace.ticks_per_second()
+    }
+
     fn signatures(&self) -> &Signatures {
         self.trace.signatures()
     }

@@ -295,6 +295,11 @@ impl<D> Objects<D> {
         self.find(kind, handle).live()
     }
 
+    /// How many objects of that kind there have been: the generation of the newest.
+    pub fn generations(&self, kind: Kind) -> u32 {
+        *self.generations.of(kind)
+    }
+
     /// False if there has never been an object of that kind.
     pub fn has_had(&self, kind: Kind) -> bool {
         self.seen.contains(kind)

@@ -87,6 +87,8 @@ pub(crate) struct Draft {
     pub(crate) deferred: bool,
     /// Where the program makes the mistake, if that is not this call: one finding is enough.
     pub(crate) culprit: Option<u64>,
+    /// The call that a finding at the end is about.
+    pub(crate) site: Option<Site>,
 }
 
 impl Draft {
@@ -105,6 +107,7 @@ impl Draft {
             subject: 0,
             deferred: false,
             culprit: None,
+            site: None,
         }
     }
 
@@ -132,6 +135,11 @@ impl Draft {
         if !self.objects.contains(&id) {
             self.objects.push(id);
         }
+        self
+    }
+
+    pub(crate) fn site(mut self, site: Site) -> Self {
+        self.site = Some(site);
         self
     }
 

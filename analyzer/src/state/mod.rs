@@ -102,6 +102,8 @@ pub(crate) struct State {
     pub(crate) preserving: Vec<ObjectId>,
     /// Tensor maps by content.
     pub(crate) tensor_maps: FxHashMap<[u8; TENSOR_MAP_BYTES], TensorMap>,
+    /// A function or kernel has a cache configuration or a carveout.
+    pub(crate) has_preferences: bool,
     /// There has been a texture or surface object.
     pub(crate) has_textures: bool,
     pub(crate) ordering: Ordering,
@@ -124,6 +126,7 @@ impl Default for State {
             writing_links: Vec::new(),
             preserving: Vec::new(),
             tensor_maps: FxHashMap::default(),
+            has_preferences: false,
             has_textures: false,
             ordering: Ordering::default(),
             peers: false,

@@ -17,6 +17,9 @@ use super::{
 use crate::context::TraceContext;
 use crate::plan::{Ordered, Plan, Step};
 
+/// CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT.
+const CARVEOUT: i32 = 9;
+
 impl State {
     /// Takes in the call's notes; before its checks.
     pub(crate) fn notes(&mut self, call: &Call<'_>) {
@@ -373,6 +376,7 @@ impl State {
         {
             let value = i64::from(value as i32);
             attributes.set.insert((attribute, device), (value, site));
+            self.has_preferences |= matches!(attribute, -1 | CARVEOUT);
         }
     }
 

@@ -1,6 +1,8 @@
 //! A small language for call sequences, so that a test is a few lines: one call a line, `[t1]
 //! function parameter=value ... [-> result]`.
 //!
+//! `at N` sets the clock for the next record, `meta KEY VALUE` adds metadata, and after `looped` all
+//! calls of a function come from one place.
 //! `p=[1,2,0*3]` an array or struct of words that the call reads, `p=[4:1,2]` of four bytes each;
 //! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a
 //! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
@@ -479,6 +481,7 @@ fn special(
 /// Makes the trace that a script describes.
 pub(crate) fn trace(script: &str) -> Trace {
     let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).expect("signatures");
+    let mut looped = false;
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     builder
         .meta("device.0.compute-capability", "9.0")
@@ -500,6 +503,21 @@ pub(crate) fn trace(script: &str) -> Trace {
             continue;
         }
         let mut tokens: Vec<&str> = text.split_whitespace().collect();
+        match tokens.as_slice() {
+            ["at", ticks] => {
+                builder.at(number(ticks));
+                continue;
+            }
+            ["looped"] => {
+                looped = true;
+                continue;
+            }
+            ["meta", key, value] => {
+                builder.meta(key, value);
+                continue;
+            }
+            _ => {}
+        }
         // `t1` enters and leaves; `t1>` only enters, `t1<` leaves what was entered.
         let mut thread = 0;
         let mut only_enter = false;
@@ -533,13 +551,20 @@ pub(crate) fn trace(script: &str) -> Trace {
                 _ => vec![value],
             })
             .collect();
+        let place = match looped {
+            true => signatures
+                .by_name(function)
+                .map_or(0, |signature| signature.id.into()),
+            false => place as u64,
+        };
+        let caller = 0x40_0000 + 16 * place;
         let before: Vec<NewSnapshot<'_>> = line.before.iter().map(Piece::view).collect();
         builder.call(NewCall {
             thread,
             name: function,
             arguments: &words,
             snapshots: &before,
-            caller: 0x40_0000 + 16 * place as u64,
+            caller,
         });
         if let Some((handle, layout)) = &line.layout {
             builder.layout_note(thread, *handle, layout);

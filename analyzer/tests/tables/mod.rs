@@ -6,6 +6,7 @@ pub(crate) mod link;
 pub(crate) mod module;
 pub(crate) mod order;
 pub(crate) mod others;
+pub(crate) mod performance;
 pub(crate) mod stream;
 pub(crate) mod texture;
 

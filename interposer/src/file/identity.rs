@@ -97,12 +97,25 @@ pub(crate) fn write_program(digests: Digests) {
     if let Ok(release) = std::fs::read("/proc/sys/kernel/osrelease") {
         pairs.put("host.kernel", release.trim_ascii());
     }
+    if let Some(bytes) = physical_memory() {
+        pairs.put("host.memory", bytes.to_string());
+    }
     if let Some(path) = driver::path() {
         pairs.put("driver.path", path.to_bytes());
     }
     let is_null = driver::is_null_driver();
     pairs.put("driver.kind", if is_null { "null" } else { "real" });
     pairs.write();
+}
+
+/// Bytes of the machine's memory.
+fn physical_memory() -> Option<u64> {
+    // SAFETY: no memory is involved.
+    let [pages, page] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    u64::try_from(pages)
+        .ok()?
+        .checked_mul(u64::try_from(page).ok()?)
 }
 
 /// Writes that the program has called a function that is not recorded, and which thread did so

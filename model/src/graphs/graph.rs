@@ -218,7 +218,6 @@ mod tests {
                 caller: 0,
                 stack: 0,
                 result: Some(0),
-                stack: 0,
             },
             work: Work::Empty,
             before: before.to_vec(),

@@ -1276,6 +1276,146 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
     },
     Rule {
+        id: "performance-allocation-churn",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Memory, streams, contexts and executable graphs should not be created and ended with every iteration: it costs time and may wait for pending work. Counted from 64 pairs at one place on, with work between creation and end.",
+        manual: "CUDA Driver API, Memory Management, cuMemFree; Stream Ordered Memory Allocator; Graph Management, cuGraphExecUpdate",
+        advice: "Reuse the object, allocate from a pool with cuMemAllocAsync, or update the executable graph.",
+        observed: "driver 580.159, H200, 2026-11-20: the calls succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-cache-config-switch",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Launches that follow each other should have the same cache configuration and carveout: a change may make the device wait between them. Counted from 17 changes at one place on.",
+        manual: "CUDA Driver API, Execution Control, cuFuncSetCacheConfig and cuFuncSetAttribute",
+        advice: "Leave the preferences unset, or set the same for all functions of the loop.",
+        observed: "driver 580.159, H200, 2026-11-20: the launches succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-default-stream-serialization",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Work that could overlap with that of blocking streams should not be in the legacy default stream, which waits for all of them and holds them up. Counted from 32 operations between those of two blocking streams on, if no memory is shared.",
+        manual: "CUDA Driver API, Stream synchronization behavior; Stream Management, cuStreamCreate (CU_STREAM_NON_BLOCKING)",
+        advice: "Use created streams with CU_STREAM_NON_BLOCKING, or the per-thread default stream, and order them with events.",
+        observed: "driver 580.159, H200, 2026-11-20: the launches succeeded and ran one after the other",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-event-timing-unneeded",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "An event that only orders work should be created with CU_EVENT_DISABLE_TIMING. Counted from 64 waits on for the events of one place, if none of their times is asked for.",
+        manual: "CUDA Driver API, Event Management, cuEventCreate",
+        advice: "Pass CU_EVENT_DISABLE_TIMING to cuEventCreate.",
+        observed: "driver 580.159, H200, 2026-11-20: the records and waits succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-implicit-sync",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "A call that is not a wait should not be made where it waits for pending work. Counted from 8 calls of a function on that last 1 ms or more with pending work, and 10 times longer than without.",
+        manual: "CUDA Driver API, API synchronization behavior; Memory Management, cuMemFree",
+        advice: "Allocate, free and load before the work or after a wait, or use cuMemAllocAsync and cuMemFreeAsync.",
+        observed: "",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-jit-at-run-time",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Code for a device that is known in advance should be shipped as machine code: PTX is compiled when it is loaded. Counted from 50 ms a call on.",
+        manual: "CUDA Driver API, Module Management, cuModuleLoadData and cuModuleLoadFatBinary",
+        advice: "Ship a cubin, or a fat binary with one for each device; keep PTX for later devices only.",
+        observed: "driver 580.159, H200, 2026-11-20: the loads succeeded; the driver caches what it compiled on disk",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-lazy-load-in-hot-path",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "A function should be loaded before a measurement: with lazy loading its first launch loads it. Counted are first launches between two events whose time is asked for.",
+        manual: "CUDA Driver API, Execution Control, cuFuncLoad; Module Management, cuModuleGetFunction",
+        advice: "Call cuFuncLoad, or launch the function once, before the first event.",
+        observed: "driver 580.159, H200, 2026-11-20: the launch and the measurement succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-module-reloaded",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "An image should be loaded once into a context. Each load parses it, allocates memory and may compile it. Counted from 8 loads of equal contents on.",
+        manual: "CUDA Driver API, Module Management, cuModuleLoad and cuModuleLoadData",
+        advice: "Keep the module, or load the image once as a library for all contexts.",
+        observed: "driver 580.159, H200, 2026-11-20: each of the repeated loads succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-pageable-copy",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Large repeated copies should use pinned memory: copies of pageable memory go through buffers of the driver and may block the thread even if asynchronous. Counted from 32 copies of 64 KiB or more at one place on.",
+        manual: "CUDA Driver API, Memory Management, cuMemAllocHost, cuMemHostRegister and cuMemcpyHtoDAsync; API synchronization behavior",
+        advice: "Allocate the buffer with cuMemAllocHost, or register it with cuMemHostRegister, and reuse it.",
+        observed: "driver 580.159, H200, 2026-11-20: the copies succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-pinned-excess",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "Pinned memory should be used sparingly: it is taken away from the system. Counted from half of the machine's memory on.",
+        manual: "CUDA Driver API, Memory Management, cuMemAllocHost and cuMemHostRegister",
+        advice: "Use a few pinned buffers as staging areas, and reuse them.",
+        observed: "driver 580.159, H200, 2026-11-20: pinning 1 GiB after the other took so long that the program was stopped",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-query-storm",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "An answer that does not change should be asked for once. Counted from 2,000 calls of one function with the same arguments in a second on.",
+        manual: "CUDA Driver API, Device Management, Context Management and Occupancy",
+        advice: "Keep the answer in the program.",
+        observed: "driver 580.159, H200, 2026-11-20: five training steps of PyTorch called cuCtxGetDevice 1,230 times",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-symbol-lookup-per-launch",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "A function or variable should be looked up once for each module: its handle stays valid until the unload. Counted from 32 look-ups of one name on, each after other work.",
+        manual: "CUDA Driver API, Module Management, cuModuleGetFunction and cuModuleGetGlobal",
+        advice: "Keep the handle beside the module.",
+        observed: "driver 580.159, H200, 2026-11-20: each of the repeated look-ups succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-sync-in-hot-loop",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "The host should wait only when it needs a result: a wait after every launch keeps the device idle between launches. Counted from 64 in a row on, if nothing else is called between the wait and the next launch.",
+        manual: "CUDA Driver API, Context Management, cuCtxSynchronize; Stream Management, cuStreamSynchronize",
+        advice: "Wait once after the loop, on the stream or event whose result is needed.",
+        observed: "driver 580.159, H200, 2026-11-20: the waits succeeded",
+        undecidable: "",
+    },
+    Rule {
+        id: "performance-tiny-launches",
+        area: "performance",
+        severity: Severity::Advice,
+        statement: "A long sequence of short operations that repeats should be captured into a graph. Counted from 20 repetitions of 8 or more operations on that take less than 20 us each, measured from the first operation to the end of the next wait.",
+        manual: "CUDA Driver API, Graph Management, cuGraphInstantiate and cuGraphLaunch",
+        advice: "Capture the sequence once and launch the executable graph, or merge the kernels.",
+        observed: "driver 580.159, H200, 2026-11-20: the launches succeeded",
+        undecidable: "",
+    },
+    Rule {
         id: "stream-capture-bracket",
         area: "stream",
         severity: Severity::Error,
@@ -1767,6 +1907,48 @@ pub const MODULE_UNRESOLVED_SYMBOL: &str = "module-unresolved-symbol";
 
 /// Its id.
 pub const MODULE_USE_AFTER_UNLOAD: &str = "module-use-after-unload";
+
+/// Its id.
+pub const PERFORMANCE_ALLOCATION_CHURN: &str = "performance-allocation-churn";
+
+/// Its id.
+pub const PERFORMANCE_CACHE_CONFIG_SWITCH: &str = "performance-cache-config-switch";
+
+/// Its id.
+pub const PERFORMANCE_DEFAULT_STREAM_SERIALIZATION: &str = "performance-default-stream-serialization";
+
+/// Its id.
+pub const PERFORMANCE_EVENT_TIMING_UNNEEDED: &str = "performance-event-timing-unneeded";
+
+/// Its id.
+pub const PERFORMANCE_IMPLICIT_SYNC: &str = "performance-implicit-sync";
+
+/// Its id.
+pub const PERFORMANCE_JIT_AT_RUN_TIME: &str = "performance-jit-at-run-time";
+
+/// Its id.
+pub const PERFORMANCE_LAZY_LOAD_IN_HOT_PATH: &str = "performance-lazy-load-in-hot-path";
+
+/// Its id.
+pub const PERFORMANCE_MODULE_RELOADED: &str = "performance-module-reloaded";
+
+/// Its id.
+pub const PERFORMANCE_PAGEABLE_COPY: &str = "performance-pageable-copy";
+
+/// Its id.
+pub const PERFORMANCE_PINNED_EXCESS: &str = "performance-pinned-excess";
+
+/// Its id.
+pub const PERFORMANCE_QUERY_STORM: &str = "performance-query-storm";
+
+/// Its id.
+pub const PERFORMANCE_SYMBOL_LOOKUP_PER_LAUNCH: &str = "performance-symbol-lookup-per-launch";
+
+/// Its id.
+pub const PERFORMANCE_SYNC_IN_HOT_LOOP: &str = "performance-sync-in-hot-loop";
+
+/// Its id.
+pub const PERFORMANCE_TINY_LAUNCHES: &str = "performance-tiny-launches";
 
 /// Its id.
 pub const STREAM_CAPTURE_BRACKET: &str = "stream-capture-bracket";

@@ -1,4 +1,5 @@
 /* Events: recorded, queried, waited for, elapsed time between two; destroyed while pending. */
+// may: performance-lazy-load-in-hot-path
 #include "program.h"
 
 int main(void)

@@ -2,6 +2,7 @@
  * operations, freed, given out again, registered, managed, seen by graphs and by every form of
  * launch. What the device saw is read back with copies from device addresses. Long ranges are
  * changed in a few places only; one is longer than the recorder's limit. */
+// may: performance-pageable-copy
 #include "program.h"
 
 #include <sys/mman.h>

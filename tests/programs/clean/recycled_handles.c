@@ -1,5 +1,6 @@
 /* The same handles over and over: modules, streams, events, link states and memory made and given
  * back a hundred times. */
+// may: performance-module-reloaded performance-allocation-churn
 #include "program.h"
 
 int main(void)

@@ -1,6 +1,7 @@
 /* Objects that one thread creates and another uses and destroys, and two threads that create and
  * destroy at the same time, so that each gets handles and addresses that the other has just
  * released. */
+// may: performance-allocation-churn
 #include "program.h"
 
 #include <pthread.h>
