@@ -44,21 +44,6 @@ impl Recorded {
         let built = target.join("shim/libcutape_interposer.so");
         std::fs::copy(&built, folder.join("libcuda.so.1")).expect("what was just built is there");
         let (driver, program) = (bare.join("libcuda.so.1"), folder.join("call_cost"));
-        let compile = |source: &str, file: &Path, more: &[&OsStr]| {
-            let mut command = Command::new("cc");
-            command
-                .current_dir(&root)
-                .args([
-                    "-std=gnu11",
-                    "-O2",
-                    "-Itests/programs/include",
-                    source,
-                    "-o",
-                ])
-                .arg(file)
-                .args(more);
-            run(&mut command);
-        };
         let shared = ["-fPIC", "-shared", "-Wl,-soname,libcuda.so.1"].map(OsStr::new);
         compile("benches/programs/stub_driver.c", &driver, &shared);
         let linked = [driver.as_os_str(), "-pthread".as_ref()];
@@ -71,11 +56,31 @@ impl Recorded {
         self.folder.join("trace.cutape")
     }
 
+    /// Another program, compiled for the driver that does next to nothing.
+    ///
+    /// # Panics
+    /// If it cannot be compiled.
+    pub fn compile(&self, source: &str, name: &str) -> PathBuf {
+        let program = self.folder.join(name);
+        let driver = self.folder.join("bare/libcuda.so.1");
+        compile(
+            source,
+            &program,
+            &[driver.as_ref(), "-fno-omit-frame-pointer".as_ref()],
+        );
+        program
+    }
+
     /// The program with those arguments, bare or recorded.
     pub fn command(&self, is_recorded: bool, arguments: &[&str]) -> Command {
-        let _ = std::fs::remove_file(self.trace());
         let mut command = Command::new(&self.program);
-        command.args(arguments);
+        self.prepare(command.args(arguments), is_recorded);
+        command
+    }
+
+    /// Has a program run bare or recorded.
+    pub fn prepare(&self, command: &mut Command, is_recorded: bool) {
+        let _ = std::fs::remove_file(self.trace());
         if is_recorded {
             command
                 .env("LD_LIBRARY_PATH", &self.folder)
@@ -84,7 +89,6 @@ impl Recorded {
         } else {
             command.env("LD_LIBRARY_PATH", self.folder.join("bare"));
         }
-        command
     }
 
     /// To be called after a recorded run.
@@ -126,6 +130,17 @@ impl Recorded {
             figures.into_iter().map(of_one).collect()
         })
     }
+}
+
+fn compile(source: &str, file: &Path, more: &[&OsStr]) {
+    let mut command = Command::new("cc");
+    command
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .args(["-std=gnu11", "-O2", "-Itests/programs/include", source])
+        .arg("-o")
+        .arg(file)
+        .args(more);
+    run(&mut command);
 }
 
 impl Drop for Recorded {

@@ -70,7 +70,7 @@ fn load() -> bool {
 /// Creates the trace. Returns the state of the recording from now on.
 fn create_trace() -> u8 {
     let settings = Settings::read();
-    let Some(trace) = settings.trace else {
+    let Some(trace) = &settings.trace else {
         return PASSING;
     };
     digests::concern::configure(settings.digests);
@@ -81,10 +81,10 @@ fn create_trace() -> u8 {
     host_memory::configure(settings.host_memory);
     trace_file::close();
     let clock = clock::choose();
-    if !trace_file::create(&trace, clock) {
+    if !trace_file::create(trace, clock) {
         return PASSING;
     }
-    identity::write_program(settings.digests);
+    identity::write_program(&settings);
     maps::write();
     cost::forget();
     stack::configure(settings.stacks);

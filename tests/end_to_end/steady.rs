@@ -20,6 +20,8 @@ cutape_tests::suite![
 /// Calls of the shorter and of the longer run, which both fit into one thread buffer.
 const FEW: u64 = 20;
 const MORE: u64 = 170;
+/// Call stacks of no call, and of every call.
+const STACKS: [&str; 2] = ["off", "all"];
 /// Call, and bytes of its records.
 const LOOPS: [(&str, u64); 11] = [
     ("get", 48),
@@ -73,7 +75,7 @@ fn build(folder: &Path) -> Built {
 
 impl Built {
     /// The program in a loop of calls, recorded by the interposer without `cutape record`.
-    fn command(&self, call: &str, calls: u64) -> (Command, PathBuf) {
+    fn command(&self, call: &str, calls: u64, stacks: &str) -> (Command, PathBuf) {
         let trace = self.folder.join(format!("{call}-{calls}.cutape"));
         let _ = fs::remove_file(&trace);
         let mut command = Command::new(&self.program);
@@ -81,6 +83,7 @@ impl Built {
             .args(["loop", call, &calls.to_string()])
             .env("CUTAPE_TRACE", &trace)
             .env("CUTAPE_DRIVER", &self.driver)
+            .env("CUTAPE_STACKS", stacks)
             .env("LD_LIBRARY_PATH", &self.folder)
             .stdin(Stdio::null());
         (command, trace)
@@ -131,11 +134,16 @@ fn system_calls(command: &mut Command) -> Option<u64> {
     }
 }
 
+fn cases() -> impl Iterator<Item = ((&'static str, u64), &'static str)> {
+    let stacks = STACKS.into_iter();
+    stacks.flat_map(|stacks| LOOPS.into_iter().map(move |call| (call, stacks)))
+}
+
 fn recorded_calls_make_no_system_calls(folder: &Path) -> Verdict {
     let built = build(folder);
-    for (call, _) in LOOPS {
+    for ((call, _), stacks) in cases() {
         let count = |calls| {
-            let (mut command, trace) = built.command(call, calls);
+            let (mut command, trace) = built.command(call, calls, stacks);
             let made = system_calls(&mut command)?;
             let trace = Trace::open(&trace).unwrap();
             assert_eq!(trace.verify(), []);
@@ -148,17 +156,25 @@ fn recorded_calls_make_no_system_calls(folder: &Path) -> Verdict {
         let (Some((few, before, _)), Some((more, after, _))) = (count(FEW), count(MORE)) else {
             return Verdict::Ignored("ptrace is not permitted".to_owned());
         };
-        assert_eq!(after - before, MORE - FEW, "{call}");
-        assert_eq!(more, few, "{call}: {} calls more", MORE - FEW);
+        assert_eq!(after - before, MORE - FEW, "{call} with stacks {stacks}");
+        assert_eq!(
+            more,
+            few,
+            "{call} with stacks {stacks}: {} calls more",
+            MORE - FEW
+        );
         // A full thread buffer costs a fixed number of system calls.
         const MANY: u64 = 20_000;
         let Some((many, _, buffers)) = count(MANY) else {
             panic!("ptrace was permitted before");
         };
-        assert!(buffers > 5, "{call}: {buffers} buffers");
+        assert!(
+            buffers > 5,
+            "{call} with stacks {stacks}: {buffers} buffers"
+        );
         assert!(
             many - few <= 8 * buffers,
-            "{call}: {} system calls for {buffers} buffers",
+            "{call} with stacks {stacks}: {} system calls for {buffers} buffers",
             many - few
         );
     }
@@ -167,9 +183,9 @@ fn recorded_calls_make_no_system_calls(folder: &Path) -> Verdict {
 
 fn recorded_calls_allocate_nothing(folder: &Path) {
     let built = build(folder);
-    for (call, _) in LOOPS {
+    for ((call, _), stacks) in cases() {
         let count = |calls| {
-            let (mut command, _) = built.command(call, calls);
+            let (mut command, _) = built.command(call, calls, stacks);
             let output = command.env("LD_PRELOAD", &built.counter).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             let printed = String::from_utf8(output.stdout).unwrap();
@@ -182,22 +198,27 @@ fn recorded_calls_allocate_nothing(folder: &Path) {
         };
         let few = count(FEW);
         assert!(few > 0, "the counter counts nothing");
-        assert_eq!(count(20_000), few, "{call}");
+        assert_eq!(count(20_000), few, "{call} with stacks {stacks}");
     }
 }
 
 fn calls_take_no_more_bytes_than_promised(folder: &Path) {
     let built = build(folder);
-    for (call, bytes) in LOOPS {
+    for ((call, bytes), stacks) in cases() {
+        // The id of the stack.
+        let bytes = bytes + if stacks == "all" { 16 } else { 0 };
         let size = |calls| {
-            let (mut command, trace) = built.command(call, calls);
+            let (mut command, trace) = built.command(call, calls, stacks);
             assert!(command.status().unwrap().success());
             Trace::open(&trace).unwrap().record_sizes().bytes
         };
         // The size of a LEAVE record depends on the duration of the call: one in a hundred may have
         // been interrupted.
         let each = (size(10_000 + FEW) - size(FEW)) as f64 / 10_000.0;
-        assert!(each <= bytes as f64 * 1.01, "{call}: {each} bytes");
+        assert!(
+            each <= bytes as f64 * 1.01,
+            "{call} with stacks {stacks}: {each} bytes"
+        );
     }
 }
 

@@ -71,6 +71,10 @@ pub(crate) struct TraceFacts {
     pub(crate) payloads: Option<String>,
     /// The policy for bytes copied from devices.
     pub(crate) outputs: Option<String>,
+    /// Which calls have call stacks: `off`, `some` or `all`; `None` if the recorder knew none.
+    pub(crate) stacks: Option<String>,
+    /// How many of them are distinct.
+    pub(crate) distinct_stacks: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -473,6 +477,8 @@ impl TraceFacts {
             recorder_version: text(trace, "recorder.version"),
             payloads: text(trace, "payloads"),
             outputs: text(trace, "outputs"),
+            stacks: text(trace, "stacks"),
+            distinct_stacks: trace.stack_count() as u64,
         })
     }
 }

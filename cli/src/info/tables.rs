@@ -79,6 +79,16 @@ fn payloads(trace: &TraceFacts) -> String {
     }
 }
 
+/// Which calls have a call stack.
+fn stacks(trace: &TraceFacts) -> String {
+    let which = match trace.stacks.as_deref() {
+        Some("some") => "of calls that create, destroy, load, unload, wait or fail",
+        Some("all") => "of all calls",
+        _ => return "none; `record --stacks` keeps them".to_owned(),
+    };
+    format!("{which}; {} distinct", trace.distinct_stacks)
+}
+
 fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
     let Summary {
         trace,
@@ -147,6 +157,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     let recorder = trace.recorder_version.clone().unwrap_or_else(unknown);
     rows.push(("recorder", format!("version {recorder}")));
     rows.push(("payloads", payloads(trace)));
+    rows.push(("call stacks", stacks(trace)));
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),

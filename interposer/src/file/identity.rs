@@ -12,7 +12,7 @@ use super::trace_file;
 use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
 use crate::process::env;
-use crate::process::settings::{Backend, Digests};
+use crate::process::settings::{Backend, Settings};
 
 /// The devices are written once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -51,7 +51,7 @@ impl Pairs {
 }
 
 /// Writes what is known before the driver is called.
-pub(crate) fn write_program(digests: Digests) {
+pub(crate) fn write_program(settings: &Settings) {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);
     let mut pairs = Pairs::new();
     pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
@@ -60,9 +60,10 @@ pub(crate) fn write_program(digests: Digests) {
     // `pack` reads them as well.
     pairs.put("payloads", payloads.word());
     pairs.put("outputs", outputs.word());
-    if let Some(when) = digests.word() {
+    if let Some(when) = settings.digests.word() {
         pairs.put("digests", when);
     }
+    pairs.put("stacks", settings.stacks.word());
     if let Ok(path) = std::env::current_exe() {
         pairs.put("program", path.as_os_str().as_bytes());
     }

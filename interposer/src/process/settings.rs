@@ -29,6 +29,17 @@ pub(crate) enum Stacks {
     All,
 }
 
+impl Stacks {
+    /// Its word in the environment and in the trace.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Some => "some",
+            Self::All => "all",
+        }
+    }
+}
+
 /// When device memory is digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digests {
