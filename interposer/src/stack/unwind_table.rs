@@ -8,6 +8,8 @@ use super::rules::{Cfa, Rule};
 
 /// Deeper nesting of saved states than compilers produce.
 const MOST_STATES: usize = 8;
+/// More instructions than a function has: what is read is no table any more.
+const MOST_INSTRUCTIONS: u32 = 1 << 16;
 /// Numbers of registers in DWARF.
 const RBP: u64 = 6;
 const RSP: u64 = 7;
@@ -180,6 +182,7 @@ struct Machine<'c> {
     initial: Row,
     saved: [Option<Row>; MOST_STATES],
     depth: usize,
+    instructions: u32,
 }
 
 impl<'c> Machine<'c> {
@@ -198,12 +201,14 @@ impl<'c> Machine<'c> {
             initial: row,
             saved: [None; MOST_STATES],
             depth: 0,
+            instructions: 0,
         }
     }
 
     /// Runs instructions up to `end`, or to the row of the address.
     fn run(&mut self, mut view: View, end: u64) -> Option<()> {
-        while view.position() < end {
+        while view.position() < end && self.instructions < MOST_INSTRUCTIONS {
+            self.instructions += 1;
             let opcode = view.u8()?;
             let low = u64::from(opcode & 0x3f);
             match (opcode >> 6, opcode) {
@@ -370,4 +375,74 @@ fn expression_cfa(view: &mut View) -> Option<Cfa> {
         Some(offset) if opcode == BREG_BASE && is_dereferenced => Cfa::AtBase(offset),
         _ => Cfa::Unsupported,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules;
+    use super::*;
+
+    fn header() -> u64 {
+        let own = header as *const () as u64;
+        modules::begin();
+        modules::around(own).expect("this program").unwind_header
+    }
+
+    #[test]
+    fn every_function_has_a_rule() {
+        let header = header();
+        let count = View::new(header + 8).u32().unwrap();
+        let (mut known, mut total) = (0, 0);
+        for index in (0..u64::from(count)).step_by(7) {
+            let distance = View::new(header + 12 + 8 * index).i32().unwrap();
+            let start = header.wrapping_add_signed(distance.into());
+            total += 1;
+            // None for the procedure linkage table. At a function's first instruction, only the
+            // return address lies on the stack.
+            if let Some(found) = rule(header, start) {
+                known += 1;
+                let entry = Rule::Frame(Cfa::Stack(8), 0);
+                assert!(found == entry || found == Rule::End, "{found:?}");
+            }
+        }
+        assert!(
+            total > 100 && known * 100 > total * 98,
+            "{known} of {total}"
+        );
+    }
+
+    #[test]
+    fn no_bytes_panic() {
+        let mut state = 7_u64;
+        let mut random = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 33
+        };
+        let mut bytes = [0_u8; 4096];
+        for _ in 0..3000 {
+            bytes.fill_with(|| random() as u8);
+            // A header that leads to the bytes behind it.
+            bytes[..4].copy_from_slice(&[1, 0x1b, 3, TABLE_ENCODING]);
+            bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+            bytes[12..16].copy_from_slice(&0_i32.to_le_bytes());
+            bytes[16..20].copy_from_slice(&64_i32.to_le_bytes());
+            bytes[64..68].copy_from_slice(&(random() as u32 % 64).to_le_bytes());
+            let common = 512 + random() as u32 % 64;
+            bytes[68..72].copy_from_slice(&68_u32.wrapping_sub(common).to_le_bytes());
+            let start = bytes.as_ptr() as u64;
+            let _ = rule(start, start + random() % 64);
+            let common = Common {
+                code_factor: 1,
+                data_factor: -8,
+                encoding: 0x1b,
+                has_augmentation: true,
+                is_signal_frame: false,
+                instructions: (0, 0),
+            };
+            let mut machine = Machine::new(&common, start + 100, start);
+            let _ = machine.run(View::new(start + 128), start + 512);
+        }
+    }
 }
