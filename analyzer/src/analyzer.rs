@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cutape_format::Call;
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind};
 
 use crate::context::TraceContext;
 use crate::decode::Names;
@@ -115,14 +115,18 @@ impl Analyzer {
         findings
     }
 
-    /// A call succeeded: what was a try before it is no misuse.
+    /// A call succeeded: what was a try before it is no misuse. A launch shows that the program did
+    /// without.
     fn cancel_deferred(&mut self, plan: &Plan, call: &Call<'_>) {
         let kinds = [Kind::Function, Kind::Kernel].into_iter();
-        let handles = kinds.filter_map(|kind| Some((kind, plan.handle_of(call, kind)?)));
-        let mut objects = handles.map(|(kind, handle)| self.state.objects.live(kind, handle));
-        let about = objects.next().flatten();
-        self.deferred
-            .retain(|entry| entry.0 != plan.function.base || entry.1 != about);
+        let mut handles = kinds.filter_map(|kind| Some((kind, plan.handle_of(call, kind)?)));
+        let about = handles
+            .next()
+            .and_then(|(kind, handle)| self.state.objects.resolve(kind, handle).live());
+        let is_launch = about.is_some() && matches!(plan.function.family, Family::Launch(_));
+        self.deferred.retain(|(base, object, _)| {
+            *object != about || !(is_launch || *base == plan.function.base)
+        });
     }
 
     #[inline]
@@ -149,6 +153,12 @@ impl Analyzer {
             {
                 data.options_reported = true;
             }
+            if !self.deferred.is_empty() && matches!(plan.function.family, Family::Launch(_)) {
+                // It says what the deferred finding would say.
+                let explained =
+                    |id: Option<ObjectId>| id.is_some_and(|id| draft.objects.contains(&id));
+                self.deferred.retain(|entry| !explained(entry.1));
+            }
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
                 if draft.deferred {
                     let about = draft.objects.first().copied();
@@ -163,9 +173,16 @@ impl Analyzer {
 
     /// What is missing after the last call.
     pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
+        // A program that ended well may have tried on purpose.
+        let ended_well = context.meta("exit.status") == Some("0");
         let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
             .into_iter()
-            .map(|entry| entry.2)
+            .map(|(_, about, mut finding)| {
+                if about.is_some() && ended_well {
+                    finding.severity = Severity::Advice;
+                }
+                finding
+            })
             .collect();
         self.state.settle(u64::MAX, 0);
         for draft in self.performance.finish(context) {

@@ -143,6 +143,17 @@ static inline void launch(CUfunction function, unsigned grid, unsigned block, CU
     CHECK(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
 }
 
+/* The configuration of a one-dimensional launch with attributes. */
+static inline CUlaunchConfig configuration(unsigned grid, unsigned block, CUstream stream,
+                                           CUlaunchAttribute *attributes, unsigned count)
+{
+    CUlaunchConfig config = {
+        .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = block, .blockDimY = 1,
+        .blockDimZ = 1, .hStream = stream, .attrs = attributes, .numAttrs = count,
+    };
+    return config;
+}
+
 /* Whether a launch changes memory: asked once, in the current context, with a module and memory of
  * its own. Call it before other threads start. */
 static inline int driver_runs_kernels(void)

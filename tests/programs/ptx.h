@@ -29,6 +29,11 @@ PTX_TEXT PTX_MARK[] = PTX_HEAD
 /* nothing(): no parameters, no effect. */
 PTX_TEXT PTX_NOTHING[] = PTX_HEAD ".visible .entry nothing()\n{\n ret;\n}\n";
 
+/* The head of kernels that use clusters or grid dependencies, which need sm_90, and the body of one
+ * that does nothing. */
+#define PTX_HEAD_90 ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define PTX_EMPTY_BODY "{\n ret;\n}\n"
+
 /* fill(out, value, n): out[i] = value + i. */
 #define PTX_FILL_BODY                        \
     ".visible .entry fill(.param .u64 out, .param .u32 value, .param .u32 n)\n{\n" \

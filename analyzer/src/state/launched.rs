@@ -33,9 +33,10 @@ impl State {
 
     #[cold]
     fn overwrite_old_state(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        if let Family::Launch(LaunchOp::Legacy { .. }) = plan.function.family {
+        let Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) = plan.function.family
+        else {
             return;
-        }
+        };
         let handle = plan.launched.map(|position| call.argument(position));
         let id = handle.and_then(|handle| self.objects.live(Kind::Function, handle));
         if let Some(overwritten) = id.and_then(|id| self.launches.old_state.get_mut(&id)) {

@@ -164,6 +164,11 @@ pub(crate) const EXEC: &[Row] = &[
         concat!(find!("shared"), "cuFuncSetAttribute hfunc=0x202 attrib=8 value=232448 -> 1"),
         &[
             concat!(find!("shared"), "cuFuncSetAttribute hfunc=0x202 attrib=8 value=231424"),
+            // A program that does without.
+            concat!(
+                find!("shared"), "cuFuncSetAttribute hfunc=0x202 attrib=8 value=232448 -> 1\n",
+                launch!("0x202", "1", "32", ""),
+            ),
             // A program that looks for the largest size.
             "cuFuncSetAttribute hfunc=0x200 attrib=8 value=262144 -> 1\n\
              cuFuncSetAttribute hfunc=0x200 attrib=8 value=131072",
@@ -332,7 +337,7 @@ pub(crate) const EXEC: &[Row] = &[
         &[concat!(
             launch!("0x200", "1", "32", "params=0x10000 layout=8"),
             "cuFuncSetBlockShape hfunc=0x200 x=32 y=1 z=1\n cuParamSetSize hfunc=0x200 numbytes=8\n\
-             cuLaunchGrid f=0x200 grid_width=1 grid_height=1",
+             cuFuncGetAttribute pi:=32 attrib=4 hfunc=0x200\n cuLaunchGrid f=0x200 grid_width=1 grid_height=1",
         )],
     ),
 ];

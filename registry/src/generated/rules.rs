@@ -129,7 +129,7 @@ pub static RULES: &[Rule] = &[
         id: "exec-attribute-dynamic-smem-over-limit",
         area: "exec",
         severity: Severity::Error,
-        statement: "The maximum dynamic shared memory of a function, plus its static shared memory, is at most what a block can have on the device after opt-in. Reported if no later call for that function succeeds: programs try sizes.",
+        statement: "The maximum dynamic shared memory of a function, plus its static shared memory, is at most what a block can have on the device after opt-in. Programs try sizes, so it is reported at the end, if no later call set a size for that function or launched it; as advice if the program ended with status 0.",
         manual: "CUDA Driver API, Execution Control, cuFuncSetAttribute",
         advice: "Take CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN less CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as the limit.",
         observed: "driver 580.159, H200, 2026-11-20: one byte more than the limit returned CUDA_ERROR_INVALID_VALUE",

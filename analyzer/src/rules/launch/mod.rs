@@ -99,8 +99,7 @@ impl<'c, 't> Refused<'c, 't> {
                 .or_else(|| parameters::wrong_size(self))
                 .or_else(|| cluster::misconfigured(self))
                 .or_else(|| cooperative::unsupported(self))
-                .or_else(|| attributes::refused(self))
-                .or_else(|| context::elsewhere(self)),
+                .or_else(|| attributes::refused(self)),
             Some(code::INVALID_CLUSTER_SIZE) => cluster::misconfigured(self),
             Some(code::NOT_SUPPORTED) => {
                 attributes::refused(self).or_else(|| cooperative::unsupported(self))

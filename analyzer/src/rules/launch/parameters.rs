@@ -7,7 +7,7 @@ use cutape_registry::{Kind, rules};
 use super::{Check, Refused};
 use crate::finding::Severity;
 use crate::launch::Launch;
-use crate::rules::{Draft, at};
+use crate::rules::{Draft, at, code};
 
 /// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
 const END: u64 = 0;
@@ -104,8 +104,8 @@ pub(super) fn unreadable(refused: &Refused<'_, '_>) -> Option<Draft> {
     Some(refused.draft(rules::EXEC_PARAMS_ARRAY_SHAPE, title, what))
 }
 
-/// SIGBUS and SIGSEGV, as a trace names them.
-const SIGNALS_OF_FAULTS: [&str; 4] = ["7", "11", "SIGBUS", "SIGSEGV"];
+/// SIGBUS and SIGSEGV, as a trace has them.
+const SIGNALS_OF_FAULTS: [&str; 2] = ["7", "11"];
 
 /// The image does not say how the kernel takes its parameters.
 pub(super) fn no_metadata(refused: &Refused<'_, '_>) -> Option<Draft> {
@@ -137,7 +137,11 @@ pub(super) fn wrong_size(refused: &Refused<'_, '_>) -> Option<Draft> {
         .iter()
         .map(|&(offset, size)| u64::from(offset) + u64::from(size));
     let needed = last.max().unwrap_or(0);
-    let too_long = check.went_wrong() && size > needed.next_multiple_of(PADDING);
+    let refused_here = matches!(
+        check.call.result(),
+        Some(code::INVALID_VALUE | code::LAUNCH_OUT_OF_RESOURCES)
+    );
+    let too_long = refused_here && size > needed.next_multiple_of(PADDING);
     if size >= needed && !too_long {
         return None;
     }
@@ -215,7 +219,10 @@ fn malformed(refused: &Refused<'_, '_>) -> Option<Draft> {
             ),
         );
     }
+    // A kernel without parameters takes any.
+    let takes_none = layout(refused).is_some_and(|layout| layout.is_empty());
     match (buffer, size) {
+        _ if takes_none && check.call.succeeded() => {}
         (Some(0), _) | (_, Some(0)) => {
             return draft(
                 "extra with a value of NULL",

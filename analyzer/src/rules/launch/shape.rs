@@ -137,8 +137,11 @@ pub(super) fn shared_memory(refused: &Refused<'_, '_>) -> Option<Draft> {
                     bytes.saturating_sub(fixed)
                 )
             });
-            let source =
-                format!("{basic}, {source}, less {fixed} bytes of static shared memory{opt_in}");
+            let less = match fixed {
+                0 => String::new(),
+                fixed => format!(" is {basic}, less {fixed} bytes of static shared memory"),
+            };
+            let source = format!("{source}{less}{opt_in}");
             (basic.saturating_sub(fixed), source)
         }
     };

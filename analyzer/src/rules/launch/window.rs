@@ -60,7 +60,7 @@ pub(super) fn check(check: &Check<'_, '_>, value: &[u8], device: i32) -> Option<
     Some(
         check
             .draft(rule, title, what)
-            .severity(Severity::Warning)
+            .severity(Severity::Advice)
             .object(memory),
     )
 }
