@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
 use crate::semantics::{self, Rule};
@@ -135,22 +136,42 @@ fn broken_by(text: &str) -> Vec<String> {
     ids.filter(|_| text.contains("VIOLATE")).collect()
 }
 
-/// Rows of tests: tuples of a rule's id, texts, and an array of correct relatives.
+/// Rows of tests: tuples, or arguments of a call, of a rule's id, texts, and an array of correct
+/// relatives.
 struct Rows<'e>(&'e mut Evidence);
 
-impl<'ast> Visit<'ast> for Rows<'_> {
-    fn visit_expr_tuple(&mut self, tuple: &'ast syn::ExprTuple) {
-        let first = tuple.elems.first().and_then(text_of);
-        let relatives = tuple.elems.last().and_then(elements_of);
-        if let (Some(id), Some(relatives)) = (first, relatives)
-            && tuple.elems.len() > 2
-        {
+impl Rows<'_> {
+    fn row<'ast>(&mut self, mut parts: impl DoubleEndedIterator<Item = &'ast syn::Expr>) {
+        let id = parts.next().and_then(text_of);
+        let relatives = parts.next_back().and_then(elements_of);
+        // The violation is between them.
+        if let (Some(id), Some(relatives), Some(_)) = (id, relatives, parts.next()) {
             self.0.unit_violation.insert(id.clone());
             if relatives > 0 {
                 self.0.unit_correct.insert(id);
             }
         }
+    }
+}
+
+impl<'ast> Visit<'ast> for Rows<'_> {
+    fn visit_expr_tuple(&mut self, tuple: &'ast syn::ExprTuple) {
+        self.row(tuple.elems.iter());
         visit::visit_expr_tuple(self, tuple);
+    }
+
+    /// The elements of `vec![..]`.
+    fn visit_macro(&mut self, list: &'ast syn::Macro) {
+        let elements =
+            list.parse_body_with(Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated);
+        for element in elements.iter().flatten() {
+            Rows(self.0).visit_expr(element);
+        }
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        self.row(call.args.iter());
+        visit::visit_expr_call(self, call);
     }
 }
 
@@ -211,7 +232,8 @@ mod tests {
         let table = "const ROWS: &[Row] = &[\
             (\"a-tested\", START, \"cuInit\", &[\"cuInit\"]),\
             (\"a-one-sided\", START, \"cuInit\", &[]),\
-            (\"a-program\", START)];";
+            (\"a-program\", START)];\
+            fn rows() -> Vec<Row> { vec![row(\"a-called\", one(2), &[two()])] }";
         let mut evidence = Evidence::default();
         Rows(&mut evidence).visit_file(&syn::parse_file(table).unwrap());
         let header = "// What it does.\n// expect: a-program a-second\nint x;\n";
@@ -220,6 +242,7 @@ mod tests {
             "{header}#ifdef VIOLATE\n#endif\n// expect: a-late\n"
         )));
         evidence.named = [
+            "A_CALLED",
             "A_TESTED",
             "A_ONE_SIDED",
             "A_PROGRAM",
@@ -230,6 +253,7 @@ mod tests {
         .into();
         for (id, undecidable, gap) in [
             ("a-tested", "", None),
+            ("a-called", "", None),
             ("a-program", "", None),
             ("a-one-sided", "", Some("no test of a correct relative")),
             ("a-untested", "", Some("no test breaks it")),
