@@ -1,5 +1,6 @@
 // A launch outside a capture asks for a node that the device may update; the control does not.
 // expect: launch-config-device-updatable-not-capturing
+// replay-skips: cuLaunchKernelEx
 #include "program.h"
 
 int main(void)
