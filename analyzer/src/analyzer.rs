@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use cutape_format::Call;
 use cutape_registry::{Family, Kind};
 
+use crate::class::{Class, class_of};
 use crate::context::TraceContext;
 use crate::decode::Names;
 use crate::finding::{CallResult, CallSite, Finding, ObjectHistory, Severity, own_frame};
@@ -222,10 +223,20 @@ impl Analyzer {
             .severity
             .or_else(|| entry.map(|entry| entry.severity.into()))
             .unwrap_or(Severity::Error);
-        let call = call.map(|(call, _)| self.call_site(context, call));
+        let site = call.map(|(call, _)| self.call_site(context, call));
+        let class = match (call, &site) {
+            (Some((call, plan)), Some(site)) => {
+                let may_be_late = !draft.rule.contains("pending");
+                class_of(plan, call, &site.frames, may_be_late)
+            }
+            _ => Class::Misuse,
+        };
+        let call = site;
         let call = call.or_else(|| Some(self.past_call(context, draft.site?)));
         Some(Finding {
             rule: draft.rule,
+            class,
+            repeats: 0,
             severity,
             title: draft.title.clone(),
             call,

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::class::Class;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -179,6 +181,10 @@ pub struct ObjectHistory {
 pub struct Finding {
     /// Id in the catalogue of rules.
     pub rule: &'static str,
+    /// What sort of event it is.
+    pub class: Class,
+    /// How many more of this rule at this place were left out.
+    pub repeats: u64,
     /// How bad it is here.
     pub severity: Severity,
     /// A short statement for the first line.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod analyzer;
+mod class;
 mod context;
 pub mod decode;
 mod finding;
@@ -21,6 +22,7 @@ mod state;
 mod suppress;
 
 pub use analyzer::Analyzer;
+pub use class::Class;
 pub use context::TraceContext;
 pub use finding::{CallResult, CallSite, Finding, Frame, ObjectHistory, Severity, own_frame};
 pub use render::result_of;

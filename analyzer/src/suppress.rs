@@ -6,11 +6,84 @@ use std::fmt;
 use crate::finding::Finding;
 use crate::glob;
 
-/// Findings to leave out, one pattern a line: `rule [function] [# comment]`, each a
-/// [glob](crate::glob).
+/// Findings to leave out, one entry a line: `rule [function] [key:pattern...] [# comment]`, each a
+/// [glob](crate::glob). All words of a line must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressions {
-    patterns: Vec<(String, Option<String>)>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    rule: String,
+    function: Option<String>,
+    keys: Vec<(Key, String)>,
+}
+
+/// What a pattern is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    /// The name of a function or kernel that the finding is about.
+    Kernel,
+    /// A module that the finding is about, or the file that makes the call.
+    Module,
+    /// As `Module`, of a library.
+    Library,
+    /// A frame of the call stack, its function or its file; the caller if there is no stack.
+    Frame,
+    /// The name of the result.
+    Result,
+    /// The class.
+    Class,
+}
+
+const KEYS: [(&str, Key); 6] = [
+    ("kernel", Key::Kernel),
+    ("module", Key::Module),
+    ("library", Key::Library),
+    ("frame", Key::Frame),
+    ("result", Key::Result),
+    ("class", Key::Class),
+];
+
+impl Key {
+    fn matches(self, pattern: &str, finding: &Finding) -> bool {
+        let is = |text: &str| glob::matches(pattern, text);
+        let call = finding.call.as_ref();
+        let object = |kinds: &[&str]| {
+            let own = finding.objects.iter();
+            let own = own.filter(|object| kinds.contains(&object.kind.as_str()));
+            let own = own.map(|object| object.label.as_str());
+            let parents = finding.objects.iter().flat_map(|object| &object.parents);
+            let parents = parents.map(String::as_str).filter(|label| {
+                kinds
+                    .iter()
+                    .any(|kind| label.starts_with(&format!("{kind}#")))
+            });
+            // A label is kind, generation, handle and name.
+            own.chain(parents)
+                .any(|label| is(label) || label.split('"').nth(1).is_some_and(is))
+        };
+        let of_file = || {
+            let file = |path: &str| is(path) || path.rsplit('/').next().is_some_and(is);
+            call.is_some_and(|call| {
+                let caller = call.caller.rsplit_once(" in ");
+                caller.is_some_and(|(_, name)| file(name))
+                    || call.frames.first().is_some_and(|frame| file(&frame.module))
+            })
+        };
+        match self {
+            Self::Kernel => object(&["function", "kernel"]),
+            Self::Module => object(&["module"]) || of_file(),
+            Self::Library => object(&["library"]) || of_file(),
+            Self::Frame => call.is_some_and(|call| {
+                let mut frames = call.frames.iter();
+                frames.any(|frame| is(&frame.function) || is(&frame.file)) || is(&call.caller)
+            }),
+            Self::Result => call.is_some_and(|call| is(&call.result_text())),
+            Self::Class => is(finding.class.word()),
+        }
+    }
 }
 
 /// A line of a suppression file that cannot be read.
@@ -33,27 +106,47 @@ impl std::error::Error for SuppressionError {}
 impl Suppressions {
     /// Reads a suppression file; the error names the line.
     pub fn parse(text: &str) -> Result<Self, SuppressionError> {
-        let mut patterns = Vec::new();
+        let mut entries = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let words = line.split('#').next().unwrap_or_default();
             let mut words = words.split_whitespace();
             let Some(rule) = words.next() else { continue };
-            let function = words.next().map(str::to_owned);
             let error = |what: String| SuppressionError {
                 line: number + 1,
                 what,
             };
-            if let Some(extra) = words.next() {
-                return Err(error(format!(
-                    "unexpected word \"{extra}\": write `rule [function] [# comment]`"
-                )));
-            }
             if !rule.contains(['*', '?']) && cutape_registry::rule(rule).is_none() {
                 return Err(error(format!("there is no rule \"{rule}\"")));
             }
-            patterns.push((rule.to_owned(), function));
+            let mut entry = Entry {
+                rule: rule.to_owned(),
+                function: None,
+                keys: Vec::new(),
+            };
+            for word in words {
+                match word.split_once(':') {
+                    Some((name, pattern)) => {
+                        let key = KEYS.iter().find(|(known, _)| *known == name);
+                        let names = || KEYS.map(|(name, _)| name).join(", ");
+                        let (_, key) = key.ok_or_else(|| {
+                            error(format!("there is no \"{name}:\"; write one of {}", names()))
+                        })?;
+                        entry.keys.push((*key, pattern.to_owned()));
+                    }
+                    None if entry.function.is_none() && entry.keys.is_empty() => {
+                        entry.function = Some(word.to_owned());
+                    }
+                    None => {
+                        return Err(error(format!(
+                            "unexpected word \"{word}\": write `rule [function] [key:pattern...] \
+                             [# comment]`"
+                        )));
+                    }
+                }
+            }
+            entries.push(entry);
         }
-        Ok(Self { patterns })
+        Ok(Self { entries })
     }
 
     /// True if the finding is to be left out.
@@ -62,11 +155,12 @@ impl Suppressions {
             .call
             .as_ref()
             .map_or("", |call| call.function.as_str());
-        self.patterns.iter().any(|(rule, pattern)| {
-            glob::matches(rule, finding.rule)
-                && pattern
-                    .as_ref()
-                    .is_none_or(|pattern| glob::matches(pattern, function))
+        self.entries.iter().any(|entry| {
+            let pattern = entry.function.as_ref();
+            let mut keys = entry.keys.iter();
+            glob::matches(&entry.rule, finding.rule)
+                && pattern.is_none_or(|pattern| glob::matches(pattern, function))
+                && keys.all(|(key, pattern)| key.matches(pattern, finding))
         })
     }
 
@@ -149,7 +243,10 @@ mod tests {
     fn files() {
         assert!(Suppressions::parse("# nothing\n\n* cuLink*  # all of them\n").is_ok());
         assert_eq!(Suppressions::parse("*\nno-such-rule").unwrap_err().line, 2);
-        assert_eq!(Suppressions::parse("* a b").unwrap_err().line, 1);
+        for wrong in ["* a b", "* a nothing:b", "* kernel:a b"] {
+            assert_eq!(Suppressions::parse(wrong).unwrap_err().line, 1, "{wrong}");
+        }
+        assert!(Suppressions::parse("* cuLaunch* kernel:saxpy* result:CUDA_SUCCESS").is_ok());
         assert!(Baseline::parse("{}").is_err());
         assert!(Baseline::parse("[{}]").is_err());
         assert!(Baseline::parse("not json").is_err());

@@ -4,6 +4,9 @@
 mod script;
 mod tables;
 
+use std::path::Path;
+
+use cutape_analyzer::output::{Style, text};
 use script::{findings, rules};
 use tables::ALL;
 use tables::performance;
@@ -65,5 +68,44 @@ fn patterns_that_cost_time_are_counted() {
             let found = findings(&control);
             assert!(found.is_empty(), "{}: {found:?}", row.rule);
         }
+    }
+}
+
+/// Findings as text, which `cargo xtask codegen` puts into the rules' pages and into `cutape
+/// explain`. UPDATE_GOLDEN=1 writes them.
+#[test]
+fn examples_are_what_the_rules_print() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../registry/examples");
+    let style = Style {
+        width: 100,
+        ..Style::PLAIN
+    };
+    let updates = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let loops = performance::rows();
+    let mut scripts: Vec<(&str, String)> = ALL
+        .iter()
+        .copied()
+        .flatten()
+        .map(|(rule, start, violation, _)| (*rule, format!("{start}\n{violation}")))
+        .collect();
+    scripts.extend(loops.into_iter().map(|row| (row.rule, row.violation)));
+    let mut seen = std::collections::HashSet::new();
+    for (rule, script) in scripts {
+        if !seen.insert(rule) {
+            continue;
+        }
+        let found = findings(&script);
+        let example = text(&found[0], &style);
+        let path = folder.join(format!("{rule}.txt"));
+        if updates {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &example).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            example, kept,
+            "{rule}: UPDATE_GOLDEN=1 cargo test -p cutape-analyzer --test rules examples, then \
+             cargo xtask codegen"
+        );
     }
 }

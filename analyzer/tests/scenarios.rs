@@ -4,7 +4,7 @@
 mod script;
 
 use cutape_analyzer::decode::Nameless;
-use cutape_analyzer::output::{Style, json, junit_cases, sarif, text};
+use cutape_analyzer::output::{Omitted, Style, json, junit_cases, sarif, text};
 use cutape_analyzer::render::render_call;
 use cutape_analyzer::{Analyzer, Baseline, Severity, Suppressions};
 use proptest::prelude::*;
@@ -206,7 +206,7 @@ fn a_finding_explains_itself() {
 #[test]
 fn outputs_agree() {
     let found = findings(MISUSE);
-    let value = json(&found);
+    let value = json(&found, &Omitted::default());
     assert_eq!(value["findings"][0]["rule"], "link-cubin-after-destroy");
     assert_eq!(value["findings"][0]["call"]["call"], 4);
     let log = sarif(&found, "a b.cutape");

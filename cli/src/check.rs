@@ -13,7 +13,7 @@ use cutape_analyzer::Severity;
 use cutape_analyzer::output::Style;
 use cutape_format::Damage;
 
-use self::filter::FindingFilter;
+use self::filter::{Choice, FindingFilter};
 use self::report::Format;
 use crate::failure::{FOUND, Failure};
 use crate::input;
@@ -34,13 +34,28 @@ pub(crate) struct Arguments {
     format: Format,
     /// Leave out findings that this file lists.
     ///
-    /// Each line names a rule, optionally a function, optionally # and a
-    /// comment; * stands for any characters, ? for one.
+    /// Each line names a rule, optionally a function, optionally more of what
+    /// must match: kernel:NAME, module:FILE, library:FILE, frame:NAME,
+    /// result:NAME, class:NAME; * stands for any characters, ? for one, and
+    /// # begins a comment.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     suppress: Option<PathBuf>,
     /// Leave out findings that an earlier `--format json` contains.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Write the findings to this file, for --baseline of later runs.
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+    /// Print findings of every class: also probes, expected errors, teardown.
+    #[arg(long)]
+    all: bool,
+    /// The program tests errors: hide findings about calls that failed.
+    #[arg(long)]
+    expect_errors: bool,
+    /// How many findings of one rule at one place to print; the rest is counted.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    most_repeats: u64,
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
@@ -76,13 +91,22 @@ enum Level {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = arguments.report.as_deref().map(ReportFile::prepare);
     let file = file.transpose()?;
+    let baseline = arguments.write_baseline.as_deref();
+    let baseline = baseline.map(ReportFile::prepare).transpose()?;
     let format = arguments.format;
+    let choice = Choice {
+        suppress: arguments.suppress.as_deref(),
+        baseline: arguments.baseline.as_deref(),
+        all: arguments.all,
+        expects_errors: arguments.expect_errors,
+        most_repeats: arguments.most_repeats,
+    };
     let mut filter = FindingFilter::new(
-        arguments.suppress.as_deref(),
-        arguments.baseline.as_deref(),
+        &choice,
         format == Format::Text && file.is_none(),
         Style {
             stacks: arguments.show_stacks,
+            width: output::columns(),
             ..match output::coloured(arguments.no_color) {
                 true => Style::COLOUR,
                 false => Style::PLAIN,
@@ -118,11 +142,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     };
     match &file {
-        Some(file) => file.write(&report::whole(format, &name, &filter.findings)?)?,
+        Some(file) => file.write(&report::whole(format, &name, &filter)?)?,
         None => {
-            filter.print(&report::trailer(format, &name, &filter.findings)?);
+            filter.print(&report::trailer(format, &name, &filter)?);
             filter.finish()?;
         }
+    }
+    if let Some(baseline) = baseline {
+        baseline.write(&report::whole(Format::Json, &name, &filter)?)?;
     }
     let level = match arguments.fail_on {
         Level::Error => Some(Severity::Error),

@@ -14,6 +14,7 @@ mod debug_file;
 mod demangle;
 mod doctor;
 mod dump;
+mod explain;
 mod failure;
 mod guarded;
 mod info;
@@ -83,6 +84,8 @@ enum Verb {
     Replay(replay::Arguments),
     /// Find API misuse in a trace, or in a program while it runs.
     Check(check::Arguments),
+    /// Explain a rule of `check`, or list all rules.
+    Explain(explain::Arguments),
     /// Measure a trace's calls repeatedly, and compare.
     Bench(bench::Arguments),
     /// Print calls with their arguments, one per line.
@@ -134,6 +137,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Record(arguments) => record::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
+        Verb::Explain(arguments) => explain::run(arguments),
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),

@@ -97,6 +97,36 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
+/// Prints a text to stdout; a closed pipe is fine.
+///
+/// # Errors
+/// If writing fails.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Lines of at most `width` columns, broken at blanks.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The width of stdout: the terminal's, at least 60; 100 if it is not a terminal.
 pub(crate) fn columns() -> usize {
     // SAFETY: an all-zero winsize is a value of that type.

@@ -360,4 +360,6 @@ pub struct Rule {
     pub observed: &'static str,
     /// Why a trace cannot decide it; empty if it can.
     pub undecidable: &'static str,
+    /// A finding as `cutape check` prints it; empty if there is none.
+    pub example: &'static str,
 }

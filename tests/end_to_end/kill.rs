@@ -1,7 +1,9 @@
 //! Programs that die, are stopped, or get errors: what they had called is in the trace.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ cutape_tests::suite![
     errors_of_the_driver_are_recorded_and_replayed,
     a_signal_to_the_recorder_reaches_the_program,
     a_recorder_that_is_killed_or_stopped_costs_no_call,
+    a_program_that_never_ends_is_checked_while_it_runs,
 ];
 
 /// Every call's name and result.
@@ -232,4 +235,72 @@ fn a_recorder_that_is_killed_or_stopped_costs_no_call(folder: &Path) {
         assert_eq!(calls_of(&trace, "cuCtxSynchronize"), CALLS, "{signal}");
         assert!(length() > at_once, "{signal}: sent after the last call");
     }
+}
+
+/// The anonymous memory of a process in KiB, which mapped traces are not part of.
+fn anonymous_memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let number = line
+        .and_then(|line| line.split_whitespace().next())
+        .unwrap();
+    number.parse().unwrap()
+}
+
+fn a_program_that_never_ends_is_checked_while_it_runs(folder: &Path) {
+    let mut command = parts().cutape(&[
+        &"check",
+        &"--driver",
+        &"null",
+        &"--",
+        &ending(),
+        &"misuse",
+        &"200",
+    ]);
+    let mut checker = command
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (sender, lines) = mpsc::channel();
+    let output = BufReader::new(checker.stdout.take().unwrap());
+    let reader = thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            if sender.send((Instant::now(), line)).is_err() {
+                break;
+            }
+        }
+    });
+    let next = |what: &str| loop {
+        let (time, line) = lines
+            .recv_timeout(Duration::from_secs(60))
+            .unwrap_or_else(|_| panic!("waited in vain: {what}"));
+        if line.contains(what) {
+            return time;
+        }
+    };
+    let begun = next("begun");
+    let found = next("error[memory-double-free]");
+    // Findings come within a second; the machine may be busy.
+    assert!(
+        found - begun < Duration::from_secs(10),
+        "{:?}",
+        found - begun
+    );
+    let before = anonymous_memory(checker.id());
+    thread::sleep(Duration::from_secs(3));
+    let after = anonymous_memory(checker.id());
+    send("INT", checker.id());
+    let status = checker.wait().unwrap();
+    // Thousands of findings are counted, not kept.
+    next("repeated");
+    reader.join().unwrap();
+    assert!(
+        after < before + (16 << 10),
+        "{before} KiB, then {after} KiB"
+    );
+    assert!(status.code().is_some(), "{status}");
 }

@@ -223,6 +223,7 @@ mod tests {
             manual: String::new(),
             advice: String::new(),
             observed: String::new(),
+            example: String::new(),
             undecidable: undecidable.to_owned(),
         }
     }

@@ -11,6 +11,8 @@ use crate::roles::{self, Role};
 use crate::signatures::{Function, Shape, Signatures, Types, without_per_thread};
 use crate::{families, files};
 
+/// Findings as text, by rule.
+const EXAMPLES: &str = "registry/examples";
 const KINDS: &str = "kinds.toml";
 /// Enums that cuda.h has as macros which begin with that name.
 pub(crate) const MACRO_ENUMS: [&str; 2] = ["CU_MEMHOSTALLOC", "CU_MEMHOSTREGISTER"];
@@ -95,6 +97,9 @@ pub(crate) struct Rule {
     pub(crate) observed: String,
     #[serde(default)]
     pub(crate) undecidable: String,
+    /// A finding as text, which the analyzer's tests write; empty if there is none.
+    #[serde(skip)]
+    pub(crate) example: String,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +196,10 @@ pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
         }
     }
     rules.sort_by(|a, b| a.id.cmp(&b.id));
+    for rule in &mut rules {
+        let example = root.join(EXAMPLES).join(format!("{}.txt", rule.id));
+        rule.example = std::fs::read_to_string(example).unwrap_or_default();
+    }
     for pair in rules.windows(2) {
         if pair[0].id == pair[1].id {
             errors.push(format!("{RULES}: two rules have the id {}", pair[0].id));

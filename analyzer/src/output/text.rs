@@ -21,7 +21,14 @@ pub struct Style {
     pub reset: &'static str,
     /// Whether the whole call stack is written.
     pub stacks: bool,
+    /// Columns of a line.
+    pub width: usize,
 }
+
+/// Columns where nobody says how many there are.
+const WIDTH: usize = 115;
+/// Columns that text has beside its margin, however narrow the terminal is.
+const NARROWEST: usize = 40;
 
 impl Style {
     /// No emphasis.
@@ -33,6 +40,7 @@ impl Style {
         dim: "",
         reset: "",
         stacks: false,
+        width: WIDTH,
     };
     /// The usual terminal colours.
     pub const COLOUR: Style = Style {
@@ -43,6 +51,7 @@ impl Style {
         dim: "\u{1b}[34m",
         reset: "\u{1b}[0m",
         stacks: false,
+        width: WIDTH,
     };
 }
 
@@ -56,6 +65,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
         Severity::Warning => style.warning,
         Severity::Advice => style.advice,
     };
+    let inner = style.width.saturating_sub(5).max(NARROWEST);
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -71,15 +81,19 @@ pub fn text(finding: &Finding, style: &Style) -> String {
                 0 => String::new(),
                 number => format!(" ({number})"),
             };
-            let _ = writeln!(
-                out,
-                " {dim}-->{reset} call {}: {} = {}  thread {}{number} at {}",
+            let line = format!(
+                "call {}: {} = {}  thread {}{number} at {}",
                 call.index,
                 call.text,
                 call.result_text(),
                 call.thread,
                 call.place
             );
+            let mut mark = format!(" {dim}-->{reset}");
+            for line in wrap(&line, inner - 1) {
+                let _ = writeln!(out, "{mark} {line}");
+                mark = format!("  {dim}|{reset}  ");
+            }
             for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
                 let _ = writeln!(out, "  {dim}|{reset} #{number} {}", frame.in_full());
             }
@@ -88,7 +102,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             let _ = writeln!(out, " {dim}-->{reset} end of the trace");
         }
     }
-    for line in wrap(&finding.message, 110) {
+    for line in wrap(&finding.message, inner) {
         let _ = writeln!(out, "  {dim}|{reset} {line}");
     }
     for object in &finding.objects {
@@ -107,7 +121,10 @@ pub fn text(finding: &Finding, style: &Style) -> String {
     }
     let mut part = |mark: &str, content: &str| {
         if !content.is_empty() {
-            for (position, line) in wrap(content, 100).into_iter().enumerate() {
+            for (position, line) in wrap(content, inner.saturating_sub(10).max(NARROWEST))
+                .into_iter()
+                .enumerate()
+            {
                 let lead = if position == 0 {
                     format!("= {strong}{mark}{reset}: ")
                 } else {
@@ -117,6 +134,12 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             }
         }
     };
+    if finding.repeats > 0 {
+        part(
+            "repeated",
+            &format!("{} more times at this place", finding.repeats),
+        );
+    }
     part("chain", &finding.chain.join(" -> "));
     part("help", &finding.advice);
     part("manual", &finding.manual);

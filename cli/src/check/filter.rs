@@ -1,19 +1,42 @@
 //! Which findings count, and how they reach stdout.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Baseline, Finding, Suppressions};
+use cutape_analyzer::output::{self as analyzer, Omitted, Style};
+use cutape_analyzer::{Baseline, Class, Finding, Suppressions};
 use cutape_format::{Call, Trace};
 
 use crate::failure::Failure;
+
+/// How many places are told apart when repeats are counted.
+const MOST_PLACES: usize = 1 << 16;
+
+/// Which findings count, as the user says.
+pub(super) struct Choice<'a> {
+    /// `--suppress`.
+    pub(super) suppress: Option<&'a Path>,
+    /// `--baseline`.
+    pub(super) baseline: Option<&'a Path>,
+    /// `--all`: those of every class.
+    pub(super) all: bool,
+    /// `--expect-errors`: the program tests errors.
+    pub(super) expects_errors: bool,
+    /// `--most-repeats`: findings of one rule at one place.
+    pub(super) most_repeats: u64,
+}
 
 /// Drops findings that the user suppressed or that a baseline contains, and prints the others.
 pub(super) struct FindingFilter {
     suppressions: Option<Suppressions>,
     baseline: Option<Baseline>,
+    all: bool,
+    expects_errors: bool,
+    most_repeats: u64,
+    /// By rule, function and caller: how many there were, and which of `findings` was the first.
+    places: HashMap<(&'static str, String, String), (u64, usize)>,
     /// Prints text findings immediately, not in a report at the end.
     prints: bool,
     style: Style,
@@ -23,6 +46,8 @@ pub(super) struct FindingFilter {
     error: Option<io::Error>,
     /// The findings that count.
     pub(super) findings: Vec<Finding>,
+    /// Those that do not.
+    pub(super) omitted: Omitted,
 }
 
 impl FindingFilter {
@@ -30,22 +55,22 @@ impl FindingFilter {
     ///
     /// # Errors
     /// If a file cannot be read or parsed.
-    pub(super) fn new(
-        suppress: Option<&Path>,
-        baseline: Option<&Path>,
-        prints: bool,
-        style: Style,
-    ) -> Result<Self, Failure> {
-        let suppressions = suppress.map(|path| parse(path, Suppressions::parse));
-        let baseline = baseline.map(|path| parse(path, Baseline::parse));
+    pub(super) fn new(choice: &Choice<'_>, prints: bool, style: Style) -> Result<Self, Failure> {
+        let suppressions = choice.suppress.map(|path| parse(path, Suppressions::parse));
+        let baseline = choice.baseline.map(|path| parse(path, Baseline::parse));
         Ok(Self {
             suppressions: suppressions.transpose()?,
             baseline: baseline.transpose()?,
+            all: choice.all,
+            expects_errors: choice.expects_errors,
+            most_repeats: choice.most_repeats,
+            places: HashMap::new(),
             prints,
             style,
             held: None,
             error: None,
             findings: Vec::new(),
+            omitted: Omitted::default(),
         })
     }
 
@@ -86,20 +111,58 @@ impl FindingFilter {
 
     /// Keeps and prints the findings that count.
     pub(super) fn add(&mut self, found: Vec<Finding>) {
-        for finding in found {
-            let suppressions = self.suppressions.as_ref();
-            let baseline = self.baseline.as_ref();
-            if suppressions.is_some_and(|list| list.matches(&finding))
-                || baseline.is_some_and(|list| list.contains(&finding))
+        for mut finding in found {
+            let was_refused = |finding: &Finding| {
+                let result = finding.call.as_ref().and_then(|call| call.result.as_ref());
+                result.is_some_and(|result| result.code != 0)
+            };
+            if self.expects_errors && finding.class == Class::Misuse && was_refused(&finding) {
+                finding.class = Class::ExpectedError;
+            }
+            if self
+                .suppressions
+                .as_ref()
+                .is_some_and(|list| list.matches(&finding))
             {
-                continue;
+                self.omitted.suppressed += 1;
+            } else if self
+                .baseline
+                .as_ref()
+                .is_some_and(|list| list.contains(&finding))
+            {
+                self.omitted.known += 1;
+            } else if finding.class != Class::Misuse && !self.all {
+                *self.omitted.hidden.entry(finding.class).or_default() += 1;
+            } else if !self.is_repeated(&finding) {
+                if self.prints {
+                    let text = analyzer::text(&finding, &self.style);
+                    self.print(&text);
+                }
+                self.findings.push(finding);
             }
-            if self.prints {
-                let text = analyzer::text(&finding, &self.style);
-                self.print(&text);
-            }
-            self.findings.push(finding);
         }
+    }
+
+    /// Counts the findings of a rule at a place; true beyond the limit.
+    fn is_repeated(&mut self, finding: &Finding) -> bool {
+        let Some(call) = &finding.call else {
+            return false;
+        };
+        let key = (finding.rule, call.function.clone(), call.caller.clone());
+        if self.places.len() >= MOST_PLACES && !self.places.contains_key(&key) {
+            self.omitted.repeated += 1;
+            return true;
+        }
+        let (count, first) = self.places.entry(key).or_insert((0, self.findings.len()));
+        *count += 1;
+        if *count <= self.most_repeats {
+            return false;
+        }
+        self.omitted.repeated += 1;
+        if let Some(first) = self.findings.get_mut(*first) {
+            first.repeats += 1;
+        }
+        true
     }
 
     /// Names a call in flight at the end, whether or not a rule explains it.

@@ -3,6 +3,7 @@
 use cutape_analyzer::output::{self as analyzer, Style};
 use cutape_analyzer::{Finding, Severity};
 
+use super::filter::FindingFilter;
 use crate::failure::Failure;
 
 /// The value of `--format`.
@@ -19,30 +20,36 @@ pub(super) enum Format {
 }
 
 /// The end of the output: for text the summary, otherwise everything.
-pub(super) fn trailer(format: Format, name: &str, findings: &[Finding]) -> Result<String, Failure> {
+pub(super) fn trailer(
+    format: Format,
+    name: &str,
+    filter: &FindingFilter,
+) -> Result<String, Failure> {
+    let findings = &filter.findings;
     Ok(match format {
-        Format::Text => summary(name, findings),
-        Format::Json => format!("{:#}", analyzer::json(findings)),
+        Format::Text => summary(name, filter),
+        Format::Json => format!("{:#}", analyzer::json(findings, &filter.omitted)),
         Format::Sarif => format!("{:#}", analyzer::sarif(findings, name)),
         Format::Junit => junit(name, findings)?,
     })
 }
 
 /// The content of a report file.
-pub(super) fn whole(format: Format, name: &str, findings: &[Finding]) -> Result<String, Failure> {
+pub(super) fn whole(format: Format, name: &str, filter: &FindingFilter) -> Result<String, Failure> {
     let mut text = String::new();
     if format == Format::Text {
-        for finding in findings {
+        for finding in &filter.findings {
             text += &analyzer::text(finding, &Style::PLAIN);
             text.push('\n');
         }
     }
-    text += &trailer(format, name, findings)?;
+    text += &trailer(format, name, filter)?;
     text.push('\n');
     Ok(text)
 }
 
-fn summary(name: &str, findings: &[Finding]) -> String {
+fn summary(name: &str, filter: &FindingFilter) -> String {
+    let findings = &filter.findings;
     let kinds = [
         (Severity::Error, "error", "errors"),
         (Severity::Warning, "warning", "warnings"),
@@ -56,9 +63,13 @@ fn summary(name: &str, findings: &[Finding]) -> String {
         }
     });
     let parts: Vec<String> = parts.collect();
-    match parts.is_empty() {
-        true => format!("{name}: no findings"),
-        false => format!("{name}: {}", parts.join(", ")),
+    let found = match parts.is_empty() {
+        true => "no findings".to_owned(),
+        false => parts.join(", "),
+    };
+    match filter.omitted.text().as_str() {
+        "" => format!("{name}: {found}"),
+        omitted => format!("{name}: {found}; not shown: {omitted}"),
     }
 }
 

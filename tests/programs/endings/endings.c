@@ -90,6 +90,14 @@ int main(int argc, char **argv)
                 raise(SIGSEGV);
             CHECK(cuCtxSynchronize());
         }
+    } else if (strcmp(how, "misuse") == 0) {
+        /* frees memory twice, again and again, and never ends */
+        for (CUdeviceptr memory = 0;; memory = 0) {
+            CHECK(cuMemAlloc(&memory, 4096));
+            CHECK(cuMemFree(memory));
+            MISUSE(cuMemFree(memory));
+            usleep(count);
+        }
     } else {
         synchronise(count);
     }

@@ -189,6 +189,13 @@ fn page(rule: &Rule, programs: &[String]) -> String {
             let _ = write!(text, "\n## {title}\n\n{}", wrapped(&escaped(body), ""));
         }
     }
+    if !rule.example.is_empty() {
+        text.push_str(
+            "\n## Example\n\nWhat `cutape check` prints, from a test of the rule:\n\n```text\n",
+        );
+        text.push_str(&rule.example);
+        text.push_str("```\n");
+    }
     if !programs.is_empty() {
         text.push_str(
             "\n## Test programs\n\n\
@@ -256,6 +263,7 @@ mod tests {
             manual: "the manual".to_owned(),
             advice: "Do not.".to_owned(),
             observed: String::new(),
+            example: String::new(),
             undecidable: undecidable.to_owned(),
         }
     }

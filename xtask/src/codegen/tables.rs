@@ -317,6 +317,7 @@ pub(super) fn rules(input: &Input<'_>) -> String {
             ("advice", &rule.advice),
             ("observed", &rule.observed),
             ("undecidable", &rule.undecidable),
+            ("example", &rule.example),
         ] {
             let _ = writeln!(text, "        {key}: {:?},", value.trim());
         }

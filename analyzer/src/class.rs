@@ -1,0 +1,76 @@
+//! What sort of event a finding is: misuse, or a call of which an error is part of the plan.
+
+use cutape_format::Call;
+use cutape_registry::{Family, FunctionOp, StreamOp};
+use serde::Serialize;
+
+use crate::finding::Frame;
+use crate::plan::Plan;
+
+/// What sort of event a finding is. All but misuse is hidden unless the user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// A mistake, as far as the trace shows.
+    Misuse,
+    /// A question that was refused: programs ask beyond the last parameter, about host memory, or
+    /// for a function of a later driver, and go by the answer.
+    Probe,
+    /// A call that the driver refused, in a program that tests errors: only the user can say so.
+    ExpectedError,
+    /// A call while the process exits, when destructors run in an order that the program does not
+    /// choose.
+    Teardown,
+}
+
+impl Class {
+    /// The word in messages and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Misuse => "misuse",
+            Self::Probe => "probe",
+            Self::ExpectedError => "expected-error",
+            Self::Teardown => "teardown",
+        }
+    }
+}
+
+/// Functions in which a process exits: those of glibc and of the Python interpreter.
+const EXITS: [&str; 6] = [
+    "exit",
+    "__run_exit_handlers",
+    "__cxa_finalize",
+    "_dl_fini",
+    "Py_FinalizeEx",
+    "Py_Finalize",
+];
+
+/// True if the call only asks.
+fn asks(plan: &Plan) -> bool {
+    matches!(
+        plan.function.family,
+        Family::ProcAddress { .. }
+            | Family::ExportTable
+            | Family::Pointer(_)
+            | Family::Function(FunctionOp::ParameterInfo)
+            | Family::Kernel(FunctionOp::ParameterInfo)
+            | Family::Stream(StreamOp::Query)
+    )
+}
+
+/// The class of a finding about a call. `may_be_late` is false for a rule about pending work, which
+/// counts at exit as well.
+pub(crate) fn class_of(plan: &Plan, call: &Call<'_>, frames: &[Frame], may_be_late: bool) -> Class {
+    let exits = frames
+        .iter()
+        .any(|frame| !frame.is_python && EXITS.contains(&frame.function.as_str()));
+    if exits && may_be_late {
+        return Class::Teardown;
+    }
+    // A call that did not return is no answer.
+    let refused = call.result().is_some_and(|result| result != 0);
+    match refused && asks(plan) {
+        true => Class::Probe,
+        false => Class::Misuse,
+    }
+}

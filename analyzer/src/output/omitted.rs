@@ -1,0 +1,42 @@
+//! What is not among the printed findings, by reason.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::class::Class;
+
+/// How many findings were left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Omitted {
+    /// By class: not misuse.
+    pub hidden: BTreeMap<Class, u64>,
+    /// Matched by the suppression file.
+    pub suppressed: u64,
+    /// In the baseline.
+    pub known: u64,
+    /// As others of the same rule at the same place, beyond the limit.
+    pub repeated: u64,
+}
+
+impl Omitted {
+    /// `3 probes, 2 suppressed`; empty if nothing was left out.
+    pub fn text(&self) -> String {
+        let classes = self.hidden.iter().map(|(class, count)| {
+            (
+                format!("of class {} (--all shows them)", class.word()),
+                *count,
+            )
+        });
+        let others = [
+            ("suppressed".to_owned(), self.suppressed),
+            ("in the baseline".to_owned(), self.known),
+            ("repeated".to_owned(), self.repeated),
+        ];
+        let parts = classes.chain(others).filter(|(_, count)| *count > 0);
+        let parts: Vec<String> = parts
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,130 @@
+//! `cutape explain`: what a rule of `check` is about.
+
+use std::process::ExitCode;
+
+use cutape_analyzer::Severity;
+use cutape_registry::{RULES, Rule};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// How alike a rule's id and what was typed must be to be suggested; 1 is equal.
+const ALIKE: f64 = 0.7;
+/// How many rules are suggested.
+const MOST: usize = 3;
+
+/// What `explain` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The rule's id, as findings print it in brackets; without it, lists all rules.
+    #[arg(value_name = "RULE")]
+    rule: Option<String>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let text = match &arguments.rule {
+        None => list(),
+        Some(id) => match cutape_registry::rule(id) {
+            Some(rule) => explanation(rule, output::columns()),
+            None => return Err(Failure::unusable(unknown(id))),
+        },
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> String {
+    let longest = RULES.iter().map(|rule| rule.id.len()).max().unwrap_or(0);
+    let lines = RULES.iter().map(|rule| {
+        let severity = match rule.undecidable {
+            "" => Severity::from(rule.severity).word(),
+            _ => "undecidable",
+        };
+        format!("{:longest$}  {severity}\n", rule.id)
+    });
+    lines.collect()
+}
+
+fn explanation(rule: &Rule, width: usize) -> String {
+    let severity = Severity::from(rule.severity).word();
+    let mut text = format!("{} ({severity})\n\n", rule.id);
+    for (title, body) in [
+        ("", rule.statement),
+        ("What to do", rule.advice),
+        ("In the manual", rule.manual),
+        ("Observed", rule.observed),
+        ("Not decidable from a trace", rule.undecidable),
+    ] {
+        if body.is_empty() {
+            continue;
+        }
+        let body = match title {
+            "" => body.to_owned(),
+            title => format!("{title}: {body}"),
+        };
+        for line in output::wrapped(&body, width) {
+            text += &line;
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    if !rule.example.is_empty() {
+        text += "A finding of this rule:\n\n";
+        text += rule.example;
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+/// The message about an id that no rule has, with the rules that are most like it.
+fn unknown(id: &str) -> String {
+    let mut alike: Vec<(f64, &str)> = RULES
+        .iter()
+        .map(|rule| (strsim::jaro_winkler(id, rule.id), rule.id))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let alike: Vec<&str> = alike.iter().take(MOST).map(|(_, id)| *id).collect();
+    match alike.is_empty() {
+        true => format!("there is no rule \"{id}\"; `cutape explain` lists all"),
+        false => format!(
+            "there is no rule \"{id}\"; did you mean {}?",
+            alike.join(" or ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_rules_are_suggested() {
+        for (typed, expected) in [
+            ("module-doubleunload", "did you mean module-double-unload"),
+            ("memory-double-fre", "did you mean memory-double-free"),
+            ("graph-user-after-destroy", "graph-use-after-destroy"),
+            ("@", "`cutape explain` lists all"),
+        ] {
+            let message = unknown(typed);
+            assert!(message.contains(expected), "{typed}: {message}");
+        }
+    }
+
+    #[test]
+    fn every_rule_is_explained() {
+        for rule in RULES {
+            let text = explanation(rule, 60);
+            assert!(text.starts_with(rule.id), "{}", rule.id);
+            let statement = text
+                .split("A finding of this rule")
+                .next()
+                .unwrap_or_default();
+            for line in statement.lines() {
+                assert!(line.chars().count() <= 60 || !line.contains(' '), "{line}");
+            }
+            assert!(list().contains(rule.id));
+        }
+    }
+}
