@@ -287,6 +287,9 @@ fn own_info(function: &FunctionSpec) -> Vec<u8> {
     if let Some(shape) = &function.required_cluster {
         record(&mut out, info::REQUIRED_CLUSTER, shape);
     }
+    if let Some(most) = function.max_cluster_blocks {
+        record(&mut out, info::MAX_CLUSTER, &[most]);
+    }
     out
 }
 

@@ -39,7 +39,7 @@ pub struct Function {
     pub required_cluster: Option<[u32; 3]>,
     /// A launch must have a cluster shape, by the image or by attribute (`.explicitcluster`).
     pub needs_cluster: bool,
-    /// The most blocks of a cluster (`.maxclusterrank`); a cubin does not say.
+    /// The most blocks of a cluster (`.maxclusterrank`).
     pub max_cluster_blocks: Option<u32>,
     /// What its instructions use, as far as PTX names it; a cubin does not say.
     pub uses: Uses,

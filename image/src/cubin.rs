@@ -356,6 +356,7 @@ fn own_records(data: &[u8], function: &mut Function) {
             info::REQUIRED_THREADS => function.required_threads = record.shape(),
             info::REQUIRED_CLUSTER => function.required_cluster = record.shape(),
             info::NEEDS_CLUSTER => function.needs_cluster = true,
+            info::MAX_CLUSTER => function.max_cluster_blocks = record.number(),
             _ => {}
         }
     }

@@ -12,6 +12,8 @@ pub(crate) const REGISTERS: u8 = 0x2f;
 pub(crate) const REQUIRED_CLUSTER: u8 = 0x3d;
 /// Has no value.
 pub(crate) const NEEDS_CLUSTER: u8 = 0x3e;
+/// The most blocks of a cluster, as ptxas 12.9 writes it.
+pub(crate) const MAX_CLUSTER: u8 = 0x3f;
 /// For parameters too large for the 14 bits of [`PARAMETER`] (sm_70 on, PTX 8.1 on).
 pub(crate) const PARAMETER_WIDE: u8 = 0x45;
 
@@ -73,6 +75,11 @@ impl Record<'_> {
             u32_at(self.value, 4)?,
             u32_at(self.value, 8)?,
         ])
+    }
+
+    /// A number.
+    pub(crate) fn number(&self) -> Option<u32> {
+        u32_at(self.value, 0)
     }
 
     /// Symbol index and number of a record about one function.

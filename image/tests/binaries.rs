@@ -26,6 +26,7 @@ fn functions() -> Vec<Function> {
             max_threads: Some(256),
             required_threads: Some([32, 4, 2]),
             required_cluster: Some([2, 1, 4]),
+            max_cluster_blocks: Some(8),
             needs_cluster: true,
             ..Function::default()
         },
