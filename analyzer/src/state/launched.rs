@@ -109,7 +109,7 @@ impl State {
     /// Remembers the last kernel of a stream, while it matters.
     #[inline]
     pub(super) fn note_kernel(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        if !self.launches.uses.is_empty() && self.launches.has_early_triggers() {
+        if self.launches.has_early_triggers {
             self.note_last_kernel(plan, call, site);
         }
     }
@@ -179,6 +179,7 @@ impl State {
                 if let Some(id) = id {
                     let uses = self.uses_in_ptx(id, context);
                     if uses != Uses::default() {
+                        self.launches.has_early_triggers |= uses.early_trigger;
                         self.launches.uses.insert(id, uses);
                     }
                 }

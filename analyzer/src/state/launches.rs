@@ -51,6 +51,8 @@ pub(crate) struct Launches {
     pub(crate) written: FxHashMap<ObjectId, Site>,
     /// By stream, while there are kernels that let others start early.
     pub(super) last_kernels: FxHashMap<StreamName, LastKernel>,
+    /// Some kernel lets the next one in its stream start early.
+    pub(super) has_early_triggers: bool,
     /// A launch passed an array of attributes with a count of zero.
     pub(crate) has_uncounted: bool,
 }
@@ -68,10 +70,5 @@ impl Launches {
         remove(&mut self.events, id);
         remove(&mut self.updatable, id);
         remove(&mut self.written, id);
-    }
-
-    /// True if some kernel lets the next one in its stream start early.
-    pub(super) fn has_early_triggers(&self) -> bool {
-        self.uses.values().any(|uses| uses.early_trigger)
     }
 }

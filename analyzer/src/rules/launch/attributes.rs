@@ -5,7 +5,7 @@ use cutape_registry::{AttributeTarget, Family, GraphOp, Kind, LaunchAttribute, S
 
 use super::{Check, Refused, window};
 use crate::finding::Severity;
-use crate::launch::{Launch, pointee, u32_at, u64_at};
+use crate::launch::{Launch, LaunchAttributes, pointee, u32_at, u64_at};
 use crate::rules::{Draft, at, code};
 use crate::state::data::Data;
 use crate::state::launches::EventTrigger;
@@ -216,7 +216,14 @@ pub(super) fn on_node(check: &Check<'_, '_>) -> Option<Draft> {
 
 /// Attributes that the driver takes, but that do not do what the program may expect.
 pub(super) fn passed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !drafts.is_empty() || check.went_wrong() {
+    use LaunchAttribute::{AccessPolicyWindow, ProgrammaticSerialization};
+    let Some(config) = check.plan.config.filter(|_| drafts.is_empty()) else {
+        return;
+    };
+    let passed = LaunchAttributes::of(check.call, config);
+    let mut numbers = passed.iter().map(|(id, _)| id);
+    let matters = |id| [AccessPolicyWindow as u32, ProgrammaticSerialization as u32].contains(&id);
+    if check.went_wrong() || !(passed.count == 0 || numbers.any(matters)) {
         return;
     }
     for launch in Launch::of(check.family(), check.call) {

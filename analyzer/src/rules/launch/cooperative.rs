@@ -1,6 +1,6 @@
 //! Cooperative launches, and kernels that need them.
 
-use cutape_registry::rules;
+use cutape_registry::{Kind, rules};
 
 use super::{Check, Refused};
 use crate::finding::Severity;
@@ -53,7 +53,11 @@ pub(super) fn too_large(refused: &Refused<'_, '_>) -> Draft {
 
 /// What the kernel's PTX says that it needs of its launch.
 pub(super) fn by_use(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if !drafts.is_empty() {
+    let handle = check.plan.launched.map(|at| check.call.argument(at));
+    let id = handle.and_then(|handle| check.state.objects.resolve(Kind::Function, handle).live());
+    let uses = id.and_then(|id| check.state.launches.uses.get(&id));
+    let matters = uses.is_some_and(|uses| uses.device_launch || uses.grid_barrier);
+    if !matters || !drafts.is_empty() {
         return;
     }
     for launch in Launch::of(check.family(), check.call) {
