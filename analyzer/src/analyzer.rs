@@ -74,7 +74,8 @@ impl Analyzer {
         let Some(checked) = checked.take() else {
             return Vec::new();
         };
-        let findings = match checked.plan.is_trivial {
+        let is_irrelevant = checked.plan.is_trivial && checked.rules.is_empty();
+        let findings = match is_irrelevant && !rules::is_uninitialized(call) {
             true => {
                 self.observe(context, call, &checked);
                 Vec::new()
@@ -96,7 +97,7 @@ impl Analyzer {
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
-        if rules::may_find(rules, &self.state, plan, call) {
+        if rules::may_find(rules, &self.state, plan, call) || rules::is_uninitialized(call) {
             let check = Check {
                 state: &self.state,
                 context,
@@ -160,6 +161,9 @@ impl Analyzer {
                     |id: Option<ObjectId>| id.is_some_and(|id| draft.objects.contains(&id));
                 self.deferred.retain(|entry| !explained(entry.1));
             }
+            self.state.init_reported |= rules::is_uninitialized(call);
+            self.state.uses.host_parameter_reported |=
+                draft.rule == cutape_registry::rules::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
                 if draft.deferred {
                     let about = draft.objects.first().copied();

@@ -92,6 +92,8 @@ pub(crate) struct Plan {
     pub(crate) destroys: bool,
     /// It frees memory of the device or the host.
     pub(crate) frees_memory: bool,
+    /// Positions of host addresses that it copies from or to.
+    pub(crate) host_operands: Box<[usize]>,
     /// It takes functions, and a kernel cannot stand for one.
     pub(crate) takes_functions_only: bool,
     /// It takes arrays of graph nodes.
@@ -182,6 +184,11 @@ impl Plan {
             uses_elsewhere: matches!(family, Family::Launch(LaunchOp::Config(_)))
                 || has(|step| matches!(step, Step::UseMany(_) | Step::Name)),
             takes_addresses: has(|step| matches!(step, Step::Device(_))),
+            host_operands: params()
+                .enumerate()
+                .filter(|(_, param)| matches!(param.role, Role::HostRead(_) | Role::HostWrite(_)))
+                .map(|(position, _)| position)
+                .collect(),
             destroys: has(|step| matches!(step, Step::Destroy(_))),
             frees_memory: has(|step| {
                 matches!(
@@ -208,7 +215,8 @@ impl Plan {
             is_trivial: steps.is_empty()
                 && effects.is_empty()
                 && name_out.is_none()
-                && !matches!(family, Family::Launch(_)),
+                && !matches!(family, Family::Launch(_))
+                && !is_learnt_from(family),
             only_submits: effects.only_submits
                 && name_out.is_none()
                 && options.is_none()
@@ -258,7 +266,12 @@ fn touched(function: &Function) -> Box<[(usize, Length, AccessEffect)]> {
 /// True if a successful call tells rules something that the model does not keep.
 fn is_learnt_from(family: Family) -> bool {
     match family {
-        Family::Context(operation) => operation == ContextOp::EnablePeer,
+        Family::Context(operation) => {
+            matches!(operation, ContextOp::EnablePeer | ContextOp::DisablePeer)
+        }
+        Family::Init | Family::Checkpoint(_) | Family::VirtualMemory(_) | Family::Multicast(_) => {
+            true
+        }
         Family::Function(_) | Family::Kernel(_) | Family::Link(_) => true,
         Family::Graph(operation) => matches!(
             operation,

@@ -121,6 +121,7 @@ fn watch_forks() {
 /// In a forked child, whose only thread is the one that forked: trace, objects and memory are the
 /// parent's.
 extern "C" fn in_child() {
+    identity::forget();
     recording::forget();
     async_readback::forget();
     host_memory::forget();

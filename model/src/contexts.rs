@@ -59,6 +59,13 @@ impl Contexts {
         self.primaries.contains_key(&device)
     }
 
+    /// How often the primary context of a device is retained, as far as was seen.
+    pub fn retained(&self, device: i32) -> u32 {
+        self.primaries
+            .get(&device)
+            .map_or(0, |primary| primary.retained)
+    }
+
     /// The primary context of a device, as far as was seen.
     pub fn primary(&self, device: i32) -> Option<ObjectId> {
         Some(self.primaries.get(&device)?.context)

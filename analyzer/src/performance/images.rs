@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::tally::{Rate, Tallies};
 use crate::context::{TraceContext, bytes_of};
 use crate::plan::Plan;
+use crate::rules::growth::is_live_growth;
 use crate::rules::{Draft, at};
 use crate::state::{State, image_snapshot};
 
@@ -90,7 +91,11 @@ impl Images {
         if let Some(content) = content(snapshot.bytes) {
             let current = state.contexts.current(call.thread).handle;
             if let Some(tally) = self.loads.of((content, current), site) {
-                tally.count += 1;
+                // Modules that are never unloaded are worse than reloads, and a finding themselves.
+                tally.count = match is_live_growth(state, plan, call) {
+                    true => 0,
+                    false => tally.count + 1,
+                };
                 tally.ticks += ticks;
             }
         }

@@ -197,7 +197,7 @@ fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
     {
         return Some(elsewhere(check, function, home, target, "is launched"));
     }
-    if check.state.peers || !objects.has_had(Kind::Global) {
+    if !check.state.peers.is_empty() || !objects.has_had(Kind::Global) {
         return None;
     }
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);

@@ -63,12 +63,22 @@ fn used(
     if check.family() == Family::Context(ContextOp::Pop) {
         return;
     }
-    if !check.went_wrong() && (check.state.objects.may_be_reused(id) || check.only_released(id)) {
+    let is_uncertain =
+        || check.state.objects.may_be_reused(id) || check.only_released(id) || is_shared(check, id);
+    if !check.went_wrong() && is_uncertain() {
         return;
     }
     if let Some(rule) = rule_for(check, id, destroys) {
         drafts.extend(ended_object(check, rule, id, position, destroys));
     }
+}
+
+/// True for what may live on although the program has ended it: an allocation of which it has other
+/// references, and what belongs to a green context.
+fn is_shared(check: &Check<'_, '_>, id: ObjectId) -> bool {
+    let root = check.state.objects.root_of_end(id);
+    let root = root.and_then(|root| check.kind(root));
+    matches!(root, Some(Kind::Allocation | Kind::GreenContext))
 }
 
 /// The rule against the use of an ended object, by what was destroyed.
@@ -85,6 +95,11 @@ fn rule_for(check: &Check<'_, '_>, id: ObjectId, destroys: bool) -> Option<&'sta
         (Kind::Link, _) => rules::LINK_USE_AFTER_DESTROY,
         (Kind::Graph | Kind::GraphNode | Kind::GraphExec, _) => rules::GRAPH_USE_AFTER_DESTROY,
         (Kind::Stream, _) => rules::STREAM_USE_AFTER_DESTROY,
+        (Kind::GreenContext, Kind::GreenContext | Kind::Context | Kind::Stream) => {
+            rules::CONTEXT_GREEN_MISUSE
+        }
+        (Kind::MemoryPool, Kind::MemoryPool) => rules::MEMORY_POOL_MISUSE,
+        (Kind::Allocation, Kind::Allocation) => rules::MEMORY_VMM_MAP_ORDER,
         (Kind::Event, _) => rules::EVENT_USE_AFTER_DESTROY,
         (Kind::Memory | Kind::HostMemory, _) if destroys => rules::MEMORY_DOUBLE_FREE,
         _ => return None,

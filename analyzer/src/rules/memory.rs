@@ -3,11 +3,18 @@
 
 use cutape_format::layout::field;
 use cutape_model::{CallArguments, ObjectId};
-use cutape_registry::{Kind, Length, MemoryType, rules};
+use cutape_registry::{Family, Kind, Length, MemoryType, Waits, rules};
 
-use super::{Check, Draft, at};
+use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
-use crate::plan::Step;
+use crate::plan::{Plan, Step};
+
+/// For calls that wait for work, which report its errors.
+pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
+    let applies =
+        plan.function.waits != Waits::No || matches!(plan.function.family, Family::Copy(_));
+    applies.then_some((When::Wrong, Rule::Consequence(host_pointer_fault)))
+}
 
 /// Whether live memory is long enough, and of the kind that is freed.
 pub(super) fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -207,6 +214,41 @@ pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         }
         drafts.push(draft);
     }
+}
+
+/// An illegal address, after a kernel was passed host memory that the driver does not know.
+pub(super) fn host_pointer_fault(check: &Check<'_, '_>) -> Option<Draft> {
+    let uses = &check.state.uses;
+    let passed = uses
+        .host_parameter
+        .filter(|_| !uses.host_parameter_reported)?;
+    if check.call.result() != Some(code::ILLEGAL_ADDRESS) {
+        return None;
+    }
+    let address = passed.address;
+    let message = format!(
+        "{} reports that a kernel used an illegal address. {} passed {address:#x} as parameter {} \
+         of its kernel: host memory, which {} used as such, and which is neither page-locked nor \
+         managed. {}",
+        check.function(),
+        at(passed.launch),
+        passed.number,
+        at(passed.copy),
+        check.answer(),
+    );
+    let title = "host memory passed to a kernel";
+    Some(
+        Draft::new(
+            rules::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT,
+            title,
+            message,
+        )
+        .chain(vec![
+            format!("{address:#x} used as host memory by {}", at(passed.copy)),
+            format!("passed to a kernel by {}", at(passed.launch)),
+            format!("illegal address reported by {}", at(check.site)),
+        ]),
+    )
 }
 
 /// A copy that a struct describes: the device addresses in it.

@@ -1,11 +1,15 @@
 //! The rules: what is checked before a call changes the model.
 
 mod capture;
+mod context;
+mod copy;
 mod events;
 mod function;
 mod graph;
 mod graph_structure;
+pub(crate) mod growth;
 mod image;
+mod init;
 mod jit_options;
 mod launch;
 mod library;
@@ -14,16 +18,20 @@ mod link;
 mod link_inputs;
 mod memory;
 mod module;
+mod peer;
+mod pool;
 mod race;
 mod tensor_map;
 mod texture;
 mod usage;
+mod virtual_memory;
+mod when;
 
 use std::fmt::Display;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_model::{Kinds, Object, ObjectId, Origin, Site};
+use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
     MemoryOp, PrimaryOp, StreamOp,
@@ -31,18 +39,21 @@ use cutape_registry::{
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
-use crate::launch::LaunchAttributes;
 use crate::plan::{Ordered, Plan};
 use crate::state::State;
 use crate::state::data::Data;
+pub(crate) use when::When;
 
 /// Result codes of cuda.h that rules speak of.
 pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const NOT_INITIALIZED: i32 = 3;
     pub(crate) const DEINITIALIZED: i32 = 4;
     pub(crate) const INVALID_IMAGE: i32 = 200;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
     pub(crate) const NO_BINARY_FOR_GPU: i32 = 209;
+    pub(crate) const UNSUPPORTED_LIMIT: i32 = 215;
+    pub(crate) const PEER_ACCESS_UNSUPPORTED: i32 = 217;
     pub(crate) const INVALID_PTX: i32 = 218;
     pub(crate) const JIT_COMPILER_NOT_FOUND: i32 = 221;
     pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
@@ -54,7 +65,10 @@ pub(crate) mod code {
     pub(crate) const ILLEGAL_STATE: i32 = 401;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
+    pub(crate) const ILLEGAL_ADDRESS: i32 = 700;
     pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
+    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+    pub(crate) const PEER_ACCESS_NOT_ENABLED: i32 = 705;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
     pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
     pub(crate) const NOT_PERMITTED: i32 = 800;
@@ -333,100 +347,6 @@ pub(crate) fn result_name(result: Option<i32>) -> String {
     name.map_or_else(|| format!("result {code}"), str::to_owned)
 }
 
-/// Textures and surfaces, and what they are created for.
-const TEXTURES: Kinds = Kinds::of(&[
-    Kind::TextureObject,
-    Kind::SurfaceObject,
-    Kind::Array,
-    Kind::MipmappedArray,
-]);
-
-/// When a rule can find something.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum When {
-    Always,
-    /// The call failed or did not return.
-    Wrong,
-    /// An object of a kind that the call uses has ended. Most programs destroy little while they
-    /// run.
-    Ended,
-    /// Memory was freed.
-    Freed,
-    /// A call of the thread left its output undefined.
-    Undefined,
-    /// The program uses libraries.
-    Libraries,
-    /// The call failed in a way that a stream capture explains.
-    Captured,
-    /// A stream captures.
-    Capturing,
-    /// Live objects rely on memory of the program.
-    Lent,
-    /// Texture or surface objects exist, and they or their memory may have ended.
-    Textures,
-    /// There are tensor maps, and memory was freed.
-    TensorMaps,
-    /// A launch passes parameters through `extra`.
-    PassesExtra,
-    /// A launch passes an array of attributes.
-    PassesAttributes,
-    /// The PTX of some kernel uses something of its launches.
-    KernelUses,
-    /// The last record of some event is by an attribute of a launch.
-    LaunchEvents,
-    /// The call accesses memory, and so does work that may still run.
-    Accessing,
-    /// The call accesses memory, and nothing has written some.
-    Fresh,
-    /// Work on memory may still run.
-    Busy,
-    /// Work may still use memory that was freed in the order of a stream.
-    FreedBusy,
-}
-
-impl When {
-    #[inline]
-    fn holds(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
-        let objects = &state.objects;
-        match self {
-            Self::Always => true,
-            Self::Wrong => call.result() != Some(0),
-            Self::Ended => objects.any_has_ended(plan.used),
-            Self::Freed => state.memory.any_freed(),
-            Self::Undefined => {
-                let thread = state.threads.get(call.thread as usize);
-                thread.is_some_and(|thread| !thread.failures.is_empty())
-            }
-            Self::Libraries => objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library),
-            Self::Textures => {
-                state.has_textures && (state.memory.any_freed() || objects.any_has_ended(TEXTURES))
-            }
-            Self::TensorMaps => !state.tensor_maps.is_empty() && state.memory.any_freed(),
-            Self::Captured => call.result().is_some_and(|result| {
-                matches!(result, 900..=908 | code::ILLEGAL_STATE)
-                    || (result == code::INVALID_VALUE && !state.captures.is_empty())
-            }),
-            Self::Capturing => !state.captures.is_empty(),
-            Self::Accessing => {
-                !state.ordering.current.is_empty() && !state.ordering.accesses.is_empty()
-            }
-            Self::Fresh => !state.ordering.current.is_empty() && !state.ordering.fresh.is_empty(),
-            Self::Busy => !state.ordering.accesses.is_empty(),
-            Self::FreedBusy => !state.ordering.freed.is_empty(),
-            Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
-            Self::PassesExtra => {
-                let extra = plan.launch_parameters[1];
-                extra.is_some_and(|position| call.argument(position) != 0)
-            }
-            Self::PassesAttributes => plan
-                .config
-                .is_some_and(|config| LaunchAttributes::of(call, config).address != 0),
-            Self::KernelUses => !state.launches.uses.is_empty(),
-            Self::LaunchEvents => !state.launches.events.is_empty(),
-        }
-    }
-}
-
 /// What is checked about calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
@@ -443,14 +363,15 @@ pub(crate) type Rules = Vec<(When, Rule)>;
 pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use Rule::{Cause, Consequence};
     use When::{
-        Accessing, Always, Busy, Captured, Capturing, Ended, Freed, FreedBusy, Fresh, Lent,
-        Libraries, TensorMaps, Textures, Undefined, Wrong,
+        Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh,
+        Lent, Libraries, TensorMaps, Textures, Unaccessed, Undefined, Wrong,
     };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => &[
             (Always, Cause(link::cubin_after_destroy)),
             (Always, Cause(library::preserved)),
+            (Always, Cause(growth::modules)),
             (Always, Cause(jit_options::check)),
             (Always, Cause(image::check)),
         ],
@@ -470,16 +391,32 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             (Wrong, Consequence(link_inputs::completed)),
             (Wrong, Cause(image::failed_input)),
         ],
-        Family::Context(ContextOp::Destroy)
-        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {
-            &[(Always, Cause(link::leaked_in_context))]
-        }
+        Family::PrimaryContext(PrimaryOp::Reset) => &[
+            (Always, Cause(link::leaked_in_context)),
+            (Always, Cause(context::reset_shared)),
+            (Always, Cause(growth::in_context)),
+        ],
+        Family::Context(ContextOp::Destroy) | Family::PrimaryContext(PrimaryOp::Release) => &[
+            (Always, Cause(link::leaked_in_context)),
+            (Always, Cause(growth::in_context)),
+        ],
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => &[
             (Freed, Cause(memory::parameters)),
             (Textures, Cause(texture::launched)),
             (TensorMaps, Cause(tensor_map::launched)),
+            (Devices, Cause(peer::access_missing)),
+            (Unaccessed, Cause(virtual_memory::parameter_access)),
         ],
-        Family::Copy(CopyOp::Described(_)) => &[(Freed, Cause(memory::described_copy))],
+        Family::Copy(CopyOp::Described(_)) => &[
+            (Freed, Cause(memory::described_copy)),
+            (Wrong, Consequence(copy::descriptor)),
+        ],
+        Family::Copy(CopyOp::Batch { .. }) => &[(Always, Cause(copy::batch))],
+        Family::Copy(CopyOp::Peer(_)) => &[(Always, Consequence(peer::copy_context))],
+        Family::Memset => &[(Wrong, Consequence(copy::memset))],
+        Family::Context(ContextOp::EnablePeer | ContextOp::DisablePeer) => {
+            &[(Wrong, Consequence(peer::enable_state))]
+        }
         Family::ModuleUnload => &[
             (Always, Cause(module::unload)),
             (Capturing, Cause(graph::unload)),
@@ -499,6 +436,11 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::UserObject { .. } | Family::UserReferences(_) => {
             &[(Always, Consequence(graph_structure::user_objects))]
         }
+        Family::Context(ContextOp::SetLimit) => &[(Wrong, Consequence(context::limit))],
+        Family::Checkpoint(_) => &[(Wrong, Consequence(context::checkpoint))],
+        Family::VirtualMemory(_) => &[(Wrong, Consequence(virtual_memory::refused))],
+        Family::Multicast(_) => &[(Always, Cause(virtual_memory::multicast))],
+        Family::ProcAddress { .. } => &[(Always, Consequence(init::proc_address))],
         Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {
             &[(Always, Cause(module::enumerate))]
         }
@@ -596,6 +538,10 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Always,
             Cause(events::waited_early),
         ),
+        pool::rule_of(plan),
+        context::rule_of(plan),
+        virtual_memory::rule_of(plan),
+        memory::rule_of(plan),
         usage.map(|rule| (Wrong, rule)),
         rule(plan.describes, Wrong, Consequence(texture::descriptor)),
         rule(
@@ -633,12 +579,22 @@ pub(crate) fn may_find(rules: &Rules, state: &State, plan: &Plan, call: &Call<'_
     rules.iter().any(|(when, _)| when.holds(state, plan, call))
 }
 
+/// True if the driver refused the call because it is not initialized. Every function can be refused
+/// so.
+#[inline]
+pub(crate) fn is_uninitialized(call: &Call<'_>) -> bool {
+    call.result() == Some(code::NOT_INITIALIZED)
+}
+
 /// All that is wrong with a call.
 pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
     let mut drafts = Vec::new();
     if check.call.result() == Some(code::DEINITIALIZED) {
         // The driver is shutting down; rules do not cover what destructors do then.
         return drafts;
+    }
+    if is_uninitialized(check.call) {
+        return init::not_initialized(check).into_iter().collect();
     }
     for (when, rule) in rules {
         match rule {
@@ -656,5 +612,6 @@ pub(crate) fn at_end(state: &State) -> Vec<Draft> {
     let mut drafts = link::leaked_at_end(state);
     drafts.extend(capture::open_at_end(state));
     drafts.extend(events::waited_early_at_end(state));
+    drafts.extend(growth::at_end(state));
     drafts
 }

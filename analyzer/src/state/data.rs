@@ -113,6 +113,8 @@ pub(crate) struct ImageData {
     /// Addresses and lengths in the program's memory: what the call was given, and the container
     /// behind a wrapper.
     pub(crate) places: Vec<(u64, u64)>,
+    /// The same for images of the same bytes; 0 if they are not known.
+    pub(crate) fingerprint: u64,
     /// Loaded with CU_LIBRARY_BINARY_IS_PRESERVED.
     pub(crate) preserved: bool,
     pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
@@ -129,6 +131,7 @@ impl Default for ImageData {
         Self {
             source: ImageBytes::Unknown,
             places: Vec::new(),
+            fingerprint: 0,
             preserved: false,
             parsed: OnceLock::new(),
             may_have_ptx: OnceLock::new(),
@@ -229,4 +232,17 @@ pub(crate) struct Cubin {
     pub(crate) source: ImageBytes,
     /// The call that destroyed its link state.
     pub(crate) freed: Option<Site>,
+}
+
+/// A multicast object that the program created.
+#[derive(Debug, Default)]
+pub(crate) struct Multicast {
+    /// How many devices it needs.
+    pub(crate) wanted: usize,
+    /// Those that this process added.
+    pub(crate) devices: Vec<i32>,
+    /// Another process may add devices.
+    pub(crate) is_shared: bool,
+    /// Offset and size of each piece that is bound.
+    pub(crate) bound: Vec<(u64, u64)>,
 }

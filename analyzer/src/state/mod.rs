@@ -1,14 +1,20 @@
 //! The model of the driver's state with what rules look at beside it.
 
+mod creations;
 pub(crate) mod data;
 mod graph_memory;
+pub(crate) mod growth;
+mod host_addresses;
 mod image_facts;
 mod launched;
 pub(crate) mod launches;
 pub(crate) mod links;
+mod multicast;
 pub(crate) mod options;
 pub(crate) mod ordering;
 mod update;
+mod uses;
+pub(crate) mod virtual_memory;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,9 +28,12 @@ use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
-use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Options, Own, TensorMap};
+use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
+use growth::Growth;
+use host_addresses::HostAddresses;
 use launches::Launches;
 use ordering::Ordering;
+use virtual_memory::VirtualMemory;
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -107,8 +116,23 @@ pub(crate) struct State {
     /// There has been a texture or surface object.
     pub(crate) has_textures: bool,
     pub(crate) ordering: Ordering,
-    /// A context has access to another's memory.
-    pub(crate) peers: bool,
+    /// The calls by which a context got access to another's memory: handles of both.
+    pub(crate) peers: FxHashMap<(u64, u64), Site>,
+    pub(crate) growth: Growth,
+    pub(crate) uses: HostAddresses,
+    /// The devices that have had contexts.
+    pub(crate) devices: Vec<i32>,
+    pub(crate) virtual_memory: VirtualMemory,
+    /// By handle.
+    pub(crate) multicasts: FxHashMap<u64, Multicast>,
+    /// The last call that changed the checkpointing state of a process.
+    pub(crate) checkpoints: FxHashMap<i32, Site>,
+    /// cuInit has succeeded.
+    pub(crate) initialized: bool,
+    /// There is a finding about the driver's initialization.
+    pub(crate) init_reported: bool,
+    /// A kernel was launched.
+    pub(crate) has_launched: bool,
     /// Some call did not return.
     pub(crate) in_flight: bool,
 }
@@ -129,7 +153,16 @@ impl Default for State {
             has_preferences: false,
             has_textures: false,
             ordering: Ordering::default(),
-            peers: false,
+            peers: FxHashMap::default(),
+            growth: Growth::default(),
+            uses: HostAddresses::default(),
+            devices: Vec::new(),
+            virtual_memory: VirtualMemory::default(),
+            multicasts: FxHashMap::default(),
+            checkpoints: FxHashMap::default(),
+            initialized: false,
+            init_reported: false,
+            has_launched: false,
             in_flight: false,
         }
     }

@@ -5,10 +5,11 @@ use cutape_format::layout::field;
 use cutape_format::{Call, Note};
 use cutape_model::{Changes, Effect, ObjectId, Site};
 use cutape_registry::{
-    ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, MemoryOp, NodeKind, NodeParams,
+    Class, ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, MemoryOp, NodeKind, NodeParams,
 };
 
 use super::data::{Data, ImageBytes, ImageData, LinkData, MemoryOrigin, Own, Resource, TensorMap};
+use super::growth::fingerprint;
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
     ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
@@ -63,6 +64,13 @@ impl State {
             self.link_values(plan, call);
             return;
         }
+        self.note_uses(plan, call);
+        if plan.launched.is_some() {
+            self.has_launched = true;
+            self.note_host_parameters(plan, call, site);
+        } else if !plan.host_operands.is_empty() {
+            self.note_host_operands(plan, call, site);
+        }
         // Handles are looked up before the call ends any of them.
         self.note_initialised(plan, call);
         if let Some(work) = self.model.submit(&plan.effects, call) {
@@ -110,17 +118,22 @@ impl State {
         for &id in &changes.created {
             self.created(id);
             self.ordering_created(id);
+            self.grow(id);
+            self.use_created(id);
         }
         for id in changes.ended.iter().chain(&changes.superseded) {
             self.writing_links.retain(|link| link != id);
             self.preserving.retain(|library| library != id);
             self.ordering_ended(*id);
+            self.shrink(*id);
+            self.use_ended(*id);
         }
         for &id in changes.ended.iter().chain(&changes.superseded) {
             self.launches.forget(id);
         }
         for &id in &changes.ended {
             self.free_cubins(id);
+            self.forget_beside(id);
         }
     }
 
@@ -129,6 +142,12 @@ impl State {
             return;
         };
         match &object.data {
+            Data::Context(data) => {
+                let device = data.device;
+                if !self.devices.contains(&device) {
+                    self.devices.push(device);
+                }
+            }
             Data::Other(Own::Image(data)) if data.preserved => self.preserving.push(id),
             Data::Other(Own::Link(data)) if data.options.has_outputs() => {
                 self.writing_links.push(id);
@@ -137,6 +156,24 @@ impl State {
                 if let Some(size) = self.size_in_image(id) {
                     self.model.set_size(id, size);
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets what is kept by handle of an object that has ended.
+    fn forget_beside(&mut self, id: ObjectId) {
+        let Some(object) = self.model.objects.get(id) else {
+            return;
+        };
+        match object.kind {
+            Kind::Context => {
+                let handle = object.handle;
+                self.peers
+                    .retain(|&(current, peer), _| current != handle && peer != handle);
+            }
+            Kind::Allocation => {
+                self.multicasts.remove(&object.handle);
             }
             _ => {}
         }
@@ -285,8 +322,32 @@ impl State {
 
     fn special(&mut self, plan: &Plan, call: &Call<'_>, context: &dyn TraceContext, site: Site) {
         self.learn_of_launches(plan, call, context, site);
+        // What is not replayable about an allocation is that it goes to another process.
+        if plan.function.class == Class::Unreplayable
+            && let Some(handle) = plan.handle_of(call, Kind::Allocation)
+            && let Some(group) = self.multicasts.get_mut(&handle)
+        {
+            group.is_shared = true;
+        }
         match plan.function.family {
-            Family::Context(ContextOp::EnablePeer) => self.peers = true,
+            Family::Init => self.initialized = true,
+            Family::Context(ContextOp::EnablePeer | ContextOp::DisablePeer) => {
+                let current = self.contexts.current(call.thread).handle;
+                let key = (current, call.argument(0));
+                match plan.function.family {
+                    Family::Context(ContextOp::EnablePeer) => self.peers.insert(key, site),
+                    _ => self.peers.remove(&key),
+                };
+            }
+            Family::Checkpoint(_) => {
+                if let Some(at) = plan.at("pid") {
+                    self.checkpoints.insert(call.argument(at) as i32, site);
+                }
+            }
+            Family::VirtualMemory(operation) => {
+                (self.virtual_memory).follow(plan, call, context, site, operation);
+            }
+            Family::Multicast(operation) => self.multicast(plan, call, context, operation),
             Family::Function(FunctionOp::Count) | Family::Kernel(FunctionOp::Count) => {
                 let owner = self.image_owner(plan, call);
                 let count = plan.at("count").and_then(|position| call.out(position));
@@ -439,6 +500,7 @@ fn image_data(plan: &Plan, call: &Call<'_>) -> ImageData {
     let mut data = ImageData::default();
     if let Some(snapshot) = image_snapshot(plan, call) {
         data.source = ImageBytes::of(snapshot.bytes);
+        data.fingerprint = fingerprint(snapshot.bytes);
     }
     data.places = image_places(plan, call);
     data.preserved = plan.image.is_some()

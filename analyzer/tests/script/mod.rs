@@ -10,10 +10,11 @@
 //! `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
 //! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array
 //! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
-//! options; `p%1,2` 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with
-//! the words of their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length
-//! of the buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
-//! entered.
+//! options; `p%1,2` 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes
+//! with the words of their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the
+//! length of the buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves
+//! what thread 1 has entered. `loop 20 call; call` repeats calls, with the round, from 1, for each
+//! `$`. A line `meta KEY VALUE` is metadata.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -478,6 +479,29 @@ fn special(
     }
 }
 
+/// The lines of a script with their callers; loops are unrolled.
+fn lines(script: &str) -> Vec<(u64, String)> {
+    let mut lines = Vec::new();
+    for (place, text) in script.lines().enumerate() {
+        let caller = 0x40_0000 + 16 * place as u64;
+        let Some((count, body)) = text.trim().strip_prefix("loop ").map(|rest| {
+            let (count, body) = rest.split_once(' ').expect("a count and a body");
+            (number(count), body)
+        }) else {
+            lines.push((caller, text.to_owned()));
+            continue;
+        };
+        for round in 1..=count {
+            let calls = body.split(';').enumerate();
+            lines.extend(calls.map(|(at, call)| {
+                let text = call.replace('$', &format!("{round:x}"));
+                (caller + at as u64, text)
+            }));
+        }
+    }
+    lines
+}
+
 /// Makes the trace that a script describes.
 pub(crate) fn trace(script: &str) -> Trace {
     let signatures = Signatures::parse(cutape_registry::SIGNATURE_TEXT).expect("signatures");
@@ -497,7 +521,7 @@ pub(crate) fn trace(script: &str) -> Trace {
         }
     }
     let mut open: std::collections::HashMap<u32, (i32, Vec<Piece>)> = Default::default();
-    for (place, text) in script.lines().enumerate() {
+    for (caller, text) in lines(script) {
         let text = text.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             continue;
@@ -551,13 +575,11 @@ pub(crate) fn trace(script: &str) -> Trace {
                 _ => vec![value],
             })
             .collect();
-        let place = match looped {
-            true => signatures
-                .by_name(function)
-                .map_or(0, |signature| signature.id.into()),
-            false => place as u64,
+        let function_id = signatures.by_name(function).map(|signature| signature.id);
+        let caller = match function_id.filter(|_| looped) {
+            Some(id) => 0x40_0000 + 16 * u64::from(id),
+            None => caller,
         };
-        let caller = 0x40_0000 + 16 * place;
         let before: Vec<NewSnapshot<'_>> = line.before.iter().map(Piece::view).collect();
         builder.call(NewCall {
             thread,

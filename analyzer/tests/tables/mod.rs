@@ -1,8 +1,10 @@
 //! The sequences, by area.
 
+pub(crate) mod context;
 pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod link;
+pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod order;
 pub(crate) mod others;
@@ -31,11 +33,13 @@ pub(crate) type Row = (
 
 /// All of them.
 pub(crate) const ALL: &[&[Row]] = &[
+    context::CONTEXTS,
     graph::GRAPHS,
     launch::ATTRIBUTES,
     launch::EXEC,
     launch::SHAPES,
     link::LINKS,
+    memory::MEMORY,
     module::MODULE,
     order::ORDER,
     others::LIBRARIES,

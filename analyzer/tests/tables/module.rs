@@ -4,6 +4,17 @@ use super::{Row, START};
 
 pub(crate) const MODULE: &[Row] = &[
     (
+        "module-live-growth",
+        START,
+        "loop 40 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_OTHER",
+        &[
+            "loop 7 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_OTHER; \
+             cuModuleUnload hmod=0x$0000000",
+            "loop 7 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_OTHER\n\
+             loop 7 cuModuleLoadData module:=0x$00000000 image@0x6000:CUBIN",
+        ],
+    ),
+    (
         "module-use-after-unload",
         START,
         "cuModuleUnload hmod=0x100\n cuModuleGetFunction hfunc:=0x201 hmod=0x100 name=\"k\" -> 400",

@@ -16,6 +16,8 @@ use crate::process::settings::{Backend, Settings};
 
 /// The devices are written once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
+/// The process was forked after its parent had initialized the driver.
+static FORKED_AFTER_INIT: AtomicBool = AtomicBool::new(false);
 
 /// Pairs of texts in their encoded form.
 struct Pairs {
@@ -47,6 +49,13 @@ impl Pairs {
             *place = self.count.to_le_bytes();
         }
         trace_file::document(chunk_kind::META, &self.bytes);
+    }
+}
+
+/// In a forked child: whether its parent has initialized the driver, which makes it useless here.
+pub(crate) fn forget() {
+    if DEVICES_WRITTEN.load(Ordering::Relaxed) {
+        FORKED_AFTER_INIT.store(true, Ordering::Relaxed);
     }
 }
 
@@ -87,6 +96,9 @@ pub(crate) fn write_program(settings: &Settings) {
     pairs.put("process", std::process::id().to_string());
     // SAFETY: no memory is involved.
     pairs.put("parent", unsafe { libc::getppid() }.to_string());
+    if FORKED_AFTER_INIT.load(Ordering::Relaxed) {
+        pairs.put("fork.after-init", "1");
+    }
     for (key, value) in [
         ("rank", rank::rank(env::bytes)),
         ("rank.local", rank::local_rank(env::bytes)),

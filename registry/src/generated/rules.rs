@@ -6,6 +6,39 @@ use crate::model::{Rule, Severity};
 /// Sorted by id.
 pub static RULES: &[Rule] = &[
     Rule {
+        id: "context-checkpoint-state",
+        area: "context",
+        severity: Severity::Error,
+        statement: "A process is checkpointed in the order lock, checkpoint, restore, unlock, and each step needs the state that the one before left.",
+        manual: "CUDA Driver API, CUDA Checkpointing",
+        advice: "Ask cuCheckpointProcessGetState before each step, and stop at the first that fails.",
+        observed: "",
+        undecidable: "",
+        example: "error[context-checkpoint-state]: checkpointing steps out of order\n --> call 1: cuCheckpointProcessCheckpoint(pid: 77, args: NULL) = CUDA_ERROR_ILLEGAL_STATE thread 0\n  |   at 0x400010\n  | cuCheckpointProcessCheckpoint works on process 77, which must be locked: it belongs after\n  | cuCheckpointProcessLock. No call in this trace has changed its state. The driver returned\n  | CUDA_ERROR_ILLEGAL_STATE.\n  = help: Ask cuCheckpointProcessGetState before each step, and stop at the first that fails.\n  = manual: CUDA Driver API, CUDA Checkpointing",
+    },
+    Rule {
+        id: "context-green-misuse",
+        area: "context",
+        severity: Severity::Error,
+        statement: "A green context is created with CU_GREEN_CTX_DEFAULT_STREAM and its streams with CU_STREAM_NON_BLOCKING; it is converted before it is used as a context; it and its streams are not used after it is destroyed.",
+        manual: "CUDA Driver API, Green Contexts, cuGreenCtxCreate, cuGreenCtxStreamCreate, cuCtxFromGreenCtx and cuGreenCtxDestroy",
+        advice: "Pass the required flags, use the context that cuCtxFromGreenCtx returns, and destroy the streams before the green context.",
+        observed: "",
+        undecidable: "",
+        example: "error[context-green-misuse]: green context without a required flag\n --> call 3: cuGreenCtxStreamCreate(phStream: NULL, greenCtx: 0xe0, flags: 0, priority: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400050\n  | cuGreenCtxStreamCreate creates a stream of a green context without CU_STREAM_NON_BLOCKING,\n  | which is required. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pass the required flags, use the context that cuCtxFromGreenCtx returns, and destroy\n      the streams before the green context.\n  = manual: CUDA Driver API, Green Contexts, cuGreenCtxCreate, cuGreenCtxStreamCreate,\n      cuCtxFromGreenCtx and cuGreenCtxDestroy",
+    },
+    Rule {
+        id: "context-limit-order",
+        area: "context",
+        severity: Severity::Error,
+        statement: "The sizes of the printf buffer and of the device heap are set before the first launch of a kernel that uses them, and a limit is set only on devices that have it.",
+        manual: "CUDA Driver API, Context Management, cuCtxSetLimit",
+        advice: "Set the limits right after the context was created, and read them back.",
+        observed: "",
+        undecidable: "",
+        example: "error[context-limit-order]: limit set where it has no effect\n --> call 8: cuCtxSetLimit(limit: CU_LIMIT_PRINTF_FIFO_SIZE, value: 16777216) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuCtxSetLimit sets CU_LIMIT_PRINTF_FIFO_SIZE after kernels were launched. That size is fixed as\n  | soon as a kernel that uses it is launched. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Set the limits right after the context was created, and read them back.\n  = manual: CUDA Driver API, Context Management, cuCtxSetLimit",
+    },
+    Rule {
         id: "context-none-current",
         area: "context",
         severity: Severity::Error,
@@ -15,6 +48,28 @@ pub static RULES: &[Rule] = &[
         observed: "",
         undecidable: "",
         example: "error[context-none-current]: no context is current\n --> call 1: cuMemAlloc_v2(dptr: 0x7ff000000000, bytesize: 4) = CUDA_ERROR_INVALID_CONTEXT thread 0\n  |   at 0x400010\n  | cuMemAlloc_v2 works on the current context, but thread 0 has none: no call made one current\n  | there, or a call popped it. The driver returned CUDA_ERROR_INVALID_CONTEXT.\n  = help: Call cuCtxSetCurrent or cuCtxPushCurrent in every thread before its first such call.\n  = manual: CUDA Driver API, Context Management, cuCtxSetCurrent; Primary Context Management,\n      cuDevicePrimaryCtxRetain",
+    },
+    Rule {
+        id: "context-objects-left-behind",
+        area: "context",
+        severity: Severity::Advice,
+        statement: "Streams, events, graphs, arrays, textures and surfaces are destroyed when they are no longer needed. Reported are many objects of one place of the program, of which none was destroyed and none was used once the next one existed.",
+        manual: "CUDA Driver API, Context Management, cuCtxDestroy; Event Management, cuEventDestroy",
+        advice: "Destroy each object where its last use ends, or create a fixed number and reuse them.",
+        observed: "driver 580.159, H200, 2026-11-20: 1,000 events that were never destroyed returned no error",
+        undecidable: "",
+        example: "advice[context-objects-left-behind]: objects created again and again, and never destroyed\n --> call 307: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | 100 objects of the kind event were still alive when cuCtxDestroy_v2 (call 307) ended their\n  | context. cuEventCreate created all of them at one place of the program, the first in call 7.\n  | None was ever ended, and none was used once the next one existed.\n  = chain: the first of 100 created by cuEventCreate (call 7) -> still alive when\n      cuCtxDestroy_v2 (call 307) ended their context\n  = help: Destroy each object where its last use ends, or create a fixed number and reuse them.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Event Management, cuEventDestroy",
+    },
+    Rule {
+        id: "context-primary-reset-shared",
+        area: "context",
+        severity: Severity::Warning,
+        statement: "A primary context is reset only by its sole user: a reset destroys what all users in the process have in it.",
+        manual: "CUDA Driver API, Primary Context Management, cuDevicePrimaryCtxReset",
+        advice: "Release the context instead, and destroy your own objects before that.",
+        observed: "driver 580.159, H200, 2026-11-20: a reset of a context that was retained twice returned CUDA_SUCCESS",
+        undecidable: "",
+        example: "warning[context-primary-reset-shared]: primary context reset while others hold it\n --> call 4: cuDevicePrimaryCtxReset_v2(dev: 0) = CUDA_SUCCESS thread 0 at 0x400040\n  | cuDevicePrimaryCtxReset_v2 destroys everything in context#1 0xc0, which is retained 2 times,\n  | and in which 1 objects live, the newest of them stream#1 0x300. A reset does not count as a\n  | release.\n  | context#1 0xc0\n  |   created: looked up: cuDevicePrimaryCtxRetain, call 0, thread 0, at 0x400000\n  | stream#1 0x300\n  |   created: cuStreamCreate, call 3, thread 0, at 0x400030\n  |   part of: context#1 0xc0\n  = help: Release the context instead, and destroy your own objects before that.\n  = manual: CUDA Driver API, Primary Context Management, cuDevicePrimaryCtxReset",
     },
     Rule {
         id: "context-resource-after-destroy",
@@ -433,6 +488,39 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuUserObjectRelease of a reference that had been moved to a graph returned CUDA_SUCCESS",
         undecidable: "",
         example: "error[graph-user-object-references]: user object released by code that holds no reference\n --> call 14: cuUserObjectRelease(object: 0xb00, count: 1) = CUDA_SUCCESS thread 0 at 0x400100\n  | cuUserObjectRelease takes 1 references to the user object from cuUserObjectCreate (call 12), of\n  | which the program holds 0; cuGraphRetainUserObject (call 13) moved references to a graph, which\n  | owns them since. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  = help: Release as many references as you created and retained, less those that were moved\n      with CU_GRAPH_USER_OBJECT_MOVE.\n  = manual: CUDA Driver API, Graph Management, cuUserObjectCreate, cuUserObjectRelease and\n      cuGraphRetainUserObject",
+    },
+    Rule {
+        id: "init-call-outside-driver-lifetime",
+        area: "init",
+        severity: Severity::Error,
+        statement: "cuInit must have succeeded in the process before any call that needs the driver. Queries of the current context are no violation, because libraries ask that to find out whether the driver is in use; nor are calls of exit handlers after the driver has shut down, which do no harm.",
+        manual: "CUDA Driver API, Initialization, cuInit; Data types, CUDA_ERROR_NOT_INITIALIZED",
+        advice: "Call cuInit(0) first. It may be called several times.",
+        observed: "",
+        undecidable: "",
+        example: "advice[init-call-outside-driver-lifetime]: call before cuInit\n --> call 0: cuDevicePrimaryCtxRetain(pctx: NULL, dev: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0 at\n  |   0x400010\n  | cuDevicePrimaryCtxRetain is called before cuInit has succeeded. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Call cuInit(0) first. It may be called several times.\n  = manual: CUDA Driver API, Initialization, cuInit; Data types, CUDA_ERROR_NOT_INITIALIZED",
+    },
+    Rule {
+        id: "init-fork-child-use",
+        area: "init",
+        severity: Severity::Error,
+        statement: "A child that was forked after its parent had initialized the driver must not use the driver.",
+        manual: "CUDA Driver API, Initialization, cuInit (the current process)",
+        advice: "Fork before the first cuInit, or start the child with exec. In Python, use the start method \"spawn\".",
+        observed: "driver 580.159, H200, 2026-11-20: in the child, cuDeviceGet and cuDevicePrimaryCtxRetain returned CUDA_ERROR_NOT_INITIALIZED",
+        undecidable: "",
+        example: "error[init-fork-child-use]: driver used in a forked child\n --> call 0: cuDeviceGet(device: 0x7ff000000000, ordinal: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0\n  |   at 0x400010\n  | cuDeviceGet is called in a child that was forked after its parent had initialized the driver.\n  | The child has inherited a driver that it cannot use. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Fork before the first cuInit, or start the child with exec. In Python, use the start\n      method \"spawn\".\n  = manual: CUDA Driver API, Initialization, cuInit (the current process)",
+    },
+    Rule {
+        id: "init-proc-address-unusable",
+        area: "init",
+        severity: Severity::Warning,
+        statement: "cuGetProcAddress is asked for documented names, without the suffix of a variant, and for one kind of default stream.",
+        manual: "CUDA Driver API, Driver Entry Point Access, cuGetProcAddress",
+        advice: "Ask for the documented name with the CUDA version of your headers, and check the pointer or `symbolStatus`.",
+        observed: "driver 580.159, H200, 2026-11-20: an unknown name returned CUDA_SUCCESS and a NULL pointer",
+        undecidable: "",
+        example: "warning[init-proc-address-unusable]: lookup of a driver function that cannot succeed\n --> call 7: cuGetProcAddress_v2(symbol: 0x7ff000000000 \"cuMemAlloc_v2\", pfn: 0x7ff000000100 ->\n  |   NULL, cudaVersion: 13000, flags: CU_GET_PROC_ADDRESS_DEFAULT, symbolStatus: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400090\n  | cuGetProcAddress_v2 asks for \"cuMemAlloc_v2\", the name of an exported symbol. It knows\n  | \"cuMemAlloc\", and chooses the variant by `cudaVersion` and `flags`. The driver returned\n  | CUDA_SUCCESS and a NULL pointer.\n  = help: Ask for the documented name with the CUDA version of your headers, and check the\n      pointer or `symbolStatus`.\n  = manual: CUDA Driver API, Driver Entry Point Access, cuGetProcAddress",
     },
     Rule {
         id: "launch-config-access-policy-window",
@@ -996,6 +1084,28 @@ pub static RULES: &[Rule] = &[
         example: "error[link-use-after-destroy]: link state used after cuLinkDestroy\n --> call 4: cuLinkComplete(state: 0x600 (link state#1), cubinOut: NULL, sizeOut: NULL) = did not\n  |   return thread 0 at 0x400060\n  | cuLinkComplete gets link state#1 0x600 as `state`. cuLinkCreate_v2 (call 1) created it,\n  | cuLinkDestroy (call 3) ended it, and no call has returned that handle again. The call did not\n  | return: the program died inside it.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuLinkDestroy, call 3, thread 0, at 0x400050\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 (created by cuLinkCreate_v2 (call 1)) -> link state#1 0x600 ended\n      by cuLinkDestroy (call 3) -> used by cuLinkComplete (call 4)\n  = help: Destroy the state once, after its last use, and create a new one for the next link.\n  = manual: CUDA Driver API, Module Management, cuLinkDestroy, cuLinkAddData and cuLinkComplete",
     },
     Rule {
+        id: "memory-batch-copy-invalid",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "No copy of a batch writes what another one of it reads or writes, since they have no order. Indices of attributes begin at 0 and rise, and the batch is not put into the legacy default stream.",
+        manual: "CUDA Driver API, Memory Management, cuMemcpyBatchAsync",
+        advice: "Put copies that depend on each other into different batches of one stream.",
+        observed: "driver 580.159, H200, 2026-11-20: a batch that exchanged two buffers returned CUDA_SUCCESS",
+        undecidable: "",
+        example: "error[memory-batch-copy-invalid]: batch of copies that depend on each other\n --> call 7: cuMemcpyBatchAsync_v2(dsts: 0x7ff000000000 [0x10000, 0x10400], srcs: 0x7ff000000100\n  |   [0x10400, 0x10000], sizes: 0x7ff000000200 [64, 64], count: 2, attrs: NULL, attrsIdxs:\n  |   0x7ff000000500 0, numAttrs: 1, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpyBatchAsync_v2 has copies that depend on each other: copy 0 writes 0x10000..0x10040, and\n  | copy 1 reads 0x10000..0x10040. The copies of a batch have no order among themselves, so the\n  | result is undefined. The driver returned CUDA_SUCCESS, but does not promise to detect this\n  | misuse.\n  = help: Put copies that depend on each other into different batches of one stream.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyBatchAsync",
+    },
+    Rule {
+        id: "memory-copy-descriptor",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "The arguments of a copy or memset agree with each other: a pitch is at least as long as a row, a height at least as large as the rows, a level of detail is 0, memory types are those of the pointers, and words are set at multiples of their size.",
+        manual: "CUDA Driver API, Memory Management, cuMemcpy2D, cuMemcpy3D, cuMemsetD16 and cuMemsetD32",
+        advice: "Initialize the whole struct, state pitches in bytes, and use CU_MEMORYTYPE_UNIFIED where either kind of pointer may come.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemcpy2D with a pitch below the row, and cuMemsetD32 at an address not divisible by 4, returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+        example: "error[memory-copy-descriptor]: copy or memset with inconsistent arguments\n --> call 7: cuMemcpy2D_v2(pCopy: 0x7ff000000000 {srcMemoryType: CU_MEMORYTYPE_HOST, srcHost:\n  |   0x7000, srcPitch: 16, dstMemoryType: CU_MEMORYTYPE_DEVICE, dstDevice: 0x10000, dstPitch: 64,\n  |   WidthInBytes: 32, Height: 4}) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuMemcpy2D_v2 describes a copy in which `srcPitch` is 16, less than the 32 bytes that\n  | `srcXInBytes` 0 and `WidthInBytes` 32 need in a row. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Initialize the whole struct, state pitches in bytes, and use CU_MEMORYTYPE_UNIFIED\n      where either kind of pointer may come.\n  = manual: CUDA Driver API, Memory Management, cuMemcpy2D, cuMemcpy3D, cuMemsetD16 and\n      cuMemsetD32",
+    },
+    Rule {
         id: "memory-copy-out-of-bounds",
         area: "memory",
         severity: Severity::Error,
@@ -1062,6 +1172,28 @@ pub static RULES: &[Rule] = &[
         example: "error[memory-host-buffer-freed-while-pending]: host memory released while work may still use it\n --> call 15: cuMemFreeHost(p: 0x7000000) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemFreeHost releases host memory#1 0x7000000 while cuMemcpyDtoHAsync_v2 (call 14), which\n  | writes it, may not be complete: no call since then has waited for that work. The device may\n  | read or write memory that belongs to something else by then.\n  | host memory#1 0x7000000\n  |   created: cuMemAllocHost_v2, call 11, thread 0, at 0x4000c0\n  |   part of: context#1 0xc1\n  = chain: host memory#1 0x7000000 -> written by cuMemcpyDtoHAsync_v2 (call 14) -> released by\n      cuMemFreeHost (call 15)\n  = help: Wait for the copy (cuStreamSynchronize, or an event behind it) before you free its\n      buffer.\n  = manual: CUDA Driver API, Memory Management, cuMemFreeHost and cuMemHostUnregister",
     },
     Rule {
+        id: "memory-host-pointer-as-kernel-argument",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "A kernel gets a host address only of memory that is page-locked, registered or managed, unless the device can access pageable memory. Reported is a launch with host memory that was followed by an illegal address.",
+        manual: "CUDA Driver API, Unified Addressing; Memory Management, cuMemHostGetDevicePointer",
+        advice: "Copy the data to device memory, or allocate it with cuMemHostAlloc.",
+        observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS, the synchronization after it CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+        example: "error[memory-host-pointer-as-kernel-argument]: host memory passed to a kernel\n --> call 9: cuStreamSynchronize(hStream: 0x300 (stream#1)) = CUDA_ERROR_ILLEGAL_ADDRESS thread 0\n  |   at 0x4000b0\n  | cuStreamSynchronize reports that a kernel used an illegal address. cuLaunchKernel (call 8)\n  | passed 0x7700000 as parameter 0 of its kernel: host memory, which cuMemcpyHtoD_v2 (call 7) used\n  | as such, and which is neither page-locked nor managed. The driver returned\n  | CUDA_ERROR_ILLEGAL_ADDRESS.\n  = chain: 0x7700000 used as host memory by cuMemcpyHtoD_v2 (call 7) -> passed to a kernel by\n      cuLaunchKernel (call 8) -> illegal address reported by cuStreamSynchronize (call 9)\n  = help: Copy the data to device memory, or allocate it with cuMemHostAlloc.\n  = manual: CUDA Driver API, Unified Addressing; Memory Management, cuMemHostGetDevicePointer",
+    },
+    Rule {
+        id: "memory-leak",
+        area: "memory",
+        severity: Severity::Warning,
+        statement: "Memory is freed before the context that it was allocated in ends. Reported is memory that the program has lost: many allocations of one place of the program, of which none was freed and none was used once the next one existed.",
+        manual: "CUDA Driver API, Memory Management, cuMemFree; Context Management, cuCtxDestroy",
+        advice: "Free each allocation where its last use ends, or allocate once and reuse it.",
+        observed: "driver 580.159, H200, 2026-11-20: neither the allocations nor the end of the context returned an error",
+        undecidable: "",
+        example: "warning[memory-leak]: memory never freed\n --> call 47: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | 20 objects of the kind memory of 1280 bytes together were still alive when cuCtxDestroy_v2\n  | (call 47) ended their context. cuMemAlloc_v2 created all of them at one place of the program,\n  | the first in call 7. None was ever ended, and none was used once the next one existed.\n  = chain: the first of 20 created by cuMemAlloc_v2 (call 7) -> still alive when cuCtxDestroy_v2\n      (call 47) ended their context\n  = help: Free each allocation where its last use ends, or allocate once and reuse it.\n  = manual: CUDA Driver API, Memory Management, cuMemFree; Context Management, cuCtxDestroy",
+    },
+    Rule {
         id: "memory-managed-stream-attachment",
         area: "memory",
         severity: Severity::Error,
@@ -1071,6 +1203,17 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: an attachment to one stream returned CUDA_SUCCESS, and so did a launch in another; this device has concurrent managed access",
         undecidable: "",
         example: "error[memory-managed-stream-attachment]: managed memory attached to a stream in a way that is not possible\n --> call 7: cuStreamAttachMemAsync(hStream: NULL, dptr: 0x30000, length: 0, flags:\n  |   CU_MEM_ATTACH_SINGLE) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuStreamAttachMemAsync attaches managed memory to the NULL stream alone. Only a stream of the\n  | program can have memory for itself. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x30000\n  |   created: cuMemAllocManaged, call 6, thread 0, at 0x400080\n  |   part of: context#1 0xc1\n  = help: Pass length 0 and a stream of the program. Which streams then use the memory matters\n      only on devices without concurrent managed access.\n  = manual: CUDA Driver API, Stream Management, cuStreamAttachMemAsync",
+    },
+    Rule {
+        id: "memory-multicast-order",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "All devices are added to a multicast object before memory is bound to it, and memory is unbound with the offset and size with which it was bound.",
+        manual: "CUDA Driver API, Multicast Object Management, cuMulticastAddDevice, cuMulticastBindMem and cuMulticastUnbind",
+        advice: "Call cuMulticastAddDevice once for each of the `numDevices` devices first.",
+        observed: "",
+        undecidable: "",
+        example: "error[memory-multicast-order]: memory bound to a multicast object that lacks devices\n --> call 4: cuMulticastBindAddr(mcHandle: 0x910, mcOffset: 0, memptr: 0x40000000, size: 2097152,\n  |   flags: 0) = did not return thread 0 at 0x400060\n  | cuMulticastBindAddr binds memory to allocation#1 0x910, to which 1 of its 2 devices were added.\n  | The call waits until all are, and no other process can add them. The call did not return: the\n  | program died inside it.\n  | allocation#1 0x910\n  |   created: cuMulticastCreate, call 2, thread 0, at 0x400030\n  = help: Call cuMulticastAddDevice once for each of the `numDevices` devices first.\n  = manual: CUDA Driver API, Multicast Object Management, cuMulticastAddDevice,\n      cuMulticastBindMem and cuMulticastUnbind",
     },
     Rule {
         id: "memory-pageable-h2d-unordered",
@@ -1093,6 +1236,17 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: allocation in one stream, launch in another, free in the first: all returned CUDA_SUCCESS",
         undecidable: "",
         example: "error[memory-pool-access-unordered]: stream-ordered memory used in a stream that does not wait for its allocation\n --> call 15: cuMemsetD8Async(dstDevice: 0x2000000, uc: 0, N: 64, hStream: 0x302 (stream#2)) =\n  |   CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemAllocAsync (call 14) allocates memory#2 0x2000000 in the order of its stream.\n  | cuMemsetD8Async (call 15) writes it in another stream, which does not wait for the allocation.\n  | No event, wait of the host or default stream orders the two, so they may run in either order or\n  | at once.\n  | memory#2 0x2000000\n  |   created: cuMemAllocAsync, call 14, thread 0, at 0x400100\n  = chain: memory#2 0x2000000 -> allocated by cuMemAllocAsync (call 14) -> written by\n      cuMemsetD8Async (call 15), without a wait between\n  = help: Let other streams wait for an event behind the allocation, and let the stream of\n      cuMemFreeAsync wait for an event behind their last use.\n  = manual: CUDA Driver API, Stream Ordered Memory Allocator, cuMemAllocAsync and cuMemFreeAsync",
+    },
+    Rule {
+        id: "memory-pool-misuse",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "A device's default pool is not destroyed, a destroyed pool is not used, an imported pool neither allocates nor becomes current, and a high-water mark is only set to 0.",
+        manual: "CUDA Driver API, Stream Ordered Memory Allocator, cuMemPoolDestroy, cuMemPoolSetAttribute and cuMemPoolImportFromShareableHandle",
+        advice: "Destroy only pools from cuMemPoolCreate, after their last use.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemPoolDestroy of the default pool returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+        example: "error[memory-pool-misuse]: operation that the memory pool does not allow\n --> call 8: cuMemPoolDestroy(pool: 0xa00) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemPoolDestroy destroys memory pool#1 0xa00, which cuDeviceGetDefaultMemPool (call 7)\n  | returned: a device's default pool, which belongs to the driver. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | memory pool#1 0xa00\n  |   created: looked up: cuDeviceGetDefaultMemPool, call 7, thread 0, at 0x400090\n  = help: Destroy only pools from cuMemPoolCreate, after their last use.\n  = manual: CUDA Driver API, Stream Ordered Memory Allocator, cuMemPoolDestroy,\n      cuMemPoolSetAttribute and cuMemPoolImportFromShareableHandle",
     },
     Rule {
         id: "memory-race-cross-stream",
@@ -1148,6 +1302,39 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuMemsetD8 of freed memory returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
         example: "error[memory-use-after-free-operand]: memory used after it was freed\n --> call 8: cuMemsetD32_v2(dstDevice: 0x10100, ui: 0, N: 4) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x4000a0\n  | cuMemsetD32_v2 gets 0x10100 as `dstDevice`. That is byte 256 of 4096 of memory#1 0x10000, 4096\n  | bytes, which cuMemAlloc_v2 (call 6) returned and cuMemFree_v2 (call 7) ended. No call has\n  | allocated memory there since. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   ended:   cuMemFree_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 6)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 7) -> used by cuMemsetD32_v2 (call 8)\n  = help: Free memory after its last use. If it has several owners, count references.\n  = manual: CUDA Driver API, Memory Management, cuMemFree",
+    },
+    Rule {
+        id: "memory-vmm-access-not-set",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "A device uses mapped memory only after cuMemSetAccess has given it access to the mapping, which must cover the whole range. A new mapping has none, also where an earlier one had.",
+        manual: "CUDA Driver API, Virtual Memory Management, cuMemMap and cuMemSetAccess",
+        advice: "Call cuMemSetAccess for each device after each cuMemMap.",
+        observed: "",
+        undecidable: "",
+        example: "error[memory-vmm-access-not-set]: mapped memory used without access to it\n --> call 7: cuMemsetD8_v2(dstDevice: 0x40000000, uc: 0, N: 64) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x400090\n  | cuMemsetD8_v2 uses `dstDevice` 0x40000000, which cuMemMap (call 6) mapped. No cuMemSetAccess\n  | has given device 0 access to that mapping since. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Call cuMemSetAccess for each device after each cuMemMap.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemMap and cuMemSetAccess",
+    },
+    Rule {
+        id: "memory-vmm-map-order",
+        area: "memory",
+        severity: Severity::Error,
+        statement: "Memory is mapped at reserved addresses where nothing is mapped, with offset 0, in multiples of the granularity; a mapping is unmapped as a whole; a reservation is freed as a whole and after that; each handle of physical memory is released once.",
+        manual: "CUDA Driver API, Virtual Memory Management, cuMemAddressReserve, cuMemMap, cuMemUnmap, cuMemAddressFree and cuMemRelease",
+        advice: "Keep address and size of each reservation and mapping, and undo them in reverse order.",
+        observed: "",
+        undecidable: "",
+        example: "error[memory-vmm-map-order]: mapping calls out of order\n --> call 6: cuMemMap(ptr: 0x50000000, size: 2097152, offset: 0, handle: 0x900, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400080\n  | cuMemMap maps 2097152 bytes at 0x50000000, which no live reservation holds. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Keep address and size of each reservation and mapping, and undo them in reverse\n      order.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemAddressReserve, cuMemMap,\n      cuMemUnmap, cuMemAddressFree and cuMemRelease",
+    },
+    Rule {
+        id: "module-cache-stale-image",
+        area: "module",
+        severity: Severity::Warning,
+        statement: "A cache of modules that is keyed by the address of an image is invalidated when the memory gets another image.",
+        manual: "CUDA Driver API, Module Management, cuModuleLoadData",
+        advice: "Key the cache by a hash of the image, or by a name that changes with it.",
+        observed: "",
+        undecidable: "the misuse is a load that does not happen: no call tells the driver, or a recorder, that the program has put another image at the address, and later launches of the old function are correct calls",
+        example: "",
     },
     Rule {
         id: "module-double-unload",
@@ -1269,6 +1456,17 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: the second cuModuleLoadDataEx with the same array returned CUDA_SUCCESS",
         undecidable: "",
         example: "warning[module-jit-output-reused]: option values reused as the driver left them\n --> call 8: cuModuleLoadDataEx(module: 0x7ff000000000 -> 0x102, image: 0x5100 (PTX, 175 bytes),\n  |   numOptions: 2, options: 0x7ff100000000 options [CU_JIT_INFO_LOG_BUFFER,\n  |   CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES], optionValues: 0x8000 option values [0x9000, 0x0]) =\n  |   CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuModuleLoadDataEx gets the array of option values at 0x8000 that cuModuleLoadDataEx (call 7)\n  | used before. Slot 1, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, was 4096 then; the driver replaced it\n  | by 0, the bytes that it filled. The log of this call has room for 0 bytes only.\n  = chain: cuModuleLoadDataEx (call 7) wrote 0 to slot 1 -> used as a capacity by\n      cuModuleLoadDataEx (call 8)\n  = help: Set the size entries to the capacity of the buffers before each call.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadDataEx; CUjit_option (output values)",
+    },
+    Rule {
+        id: "module-live-growth",
+        area: "module",
+        severity: Severity::Advice,
+        statement: "Modules are unloaded when they are no longer needed: one image is not loaded into a context again and again while the older modules live.",
+        manual: "CUDA Driver API, Module Management, cuModuleUnload",
+        advice: "Keep one module for each image and context, or unload the old one before the next load.",
+        observed: "",
+        undecidable: "",
+        example: "advice[module-live-growth]: one image loaded again and again, and never unloaded\n --> call 38: cuModuleLoadData(module: 0x7ff000000000 -> 0x200000000, image: 0x6000 (PTX, 179\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadData loads an image of which 31 modules or libraries live already in this context.\n  | The code of each takes device memory until it is unloaded.\n  = help: Keep one module for each image and context, or unload the old one before the next\n      load.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
         id: "module-load-allocation-failure",
@@ -1401,6 +1599,39 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuModuleGetFunction on an unloaded module returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
         example: "error[module-use-after-unload]: module used after cuModuleUnload\n --> call 8: cuModuleGetFunction(hfunc: 0x7ff000000000, hmod: 0x100 (module#1), name:\n  |   0x7ff000000200 \"k\") = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuModuleGetFunction gets module#1 0x100 as `hmod`. cuModuleLoadData (call 2) created it,\n  | cuModuleUnload (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_INVALID_HANDLE.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 (created by cuModuleLoadData (call 2)) -> module#1 0x100 ended by\n      cuModuleUnload (call 7) -> used by cuModuleGetFunction (call 8)\n  = help: Unload after the last use, or load the image again and use the handle that this load\n      returns, even if its value is the same.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
+    },
+    Rule {
+        id: "peer-access-missing",
+        area: "peer",
+        severity: Severity::Warning,
+        statement: "A kernel may use memory of another device only if its own context has enabled access to the context of that memory. Access has a direction.",
+        manual: "CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess; Unified Addressing",
+        advice: "Call cuCtxEnablePeerAccess while the context of the kernel is current, with the context of the memory; or copy the memory with cuMemcpyPeer, which needs no access.",
+        observed: "",
+        undecidable: "",
+        example: "warning[peer-access-missing]: memory of another device without access to it\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (8 bytes: 00 00 02 00 00 00 00 00), extra: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernel passes 0x20000 as parameter 0 of a kernel on device 0. That is memory#1 0x20000,\n  | which cuMemAlloc_v2 (call 2) allocated on device 1, and no call has enabled access from\n  | context#2 0xc1 to context#1 0xc2. The driver returned CUDA_SUCCESS, but does not promise to\n  | detect this misuse.\n  | memory#1 0x20000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc2\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 3, thread 0, at 0x400040\n  = help: Call cuCtxEnablePeerAccess while the context of the kernel is current, with the\n      context of the memory; or copy the memory with cuMemcpyPeer, which needs no access.\n  = manual: CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess; Unified\n      Addressing",
+    },
+    Rule {
+        id: "peer-copy-context-mismatch",
+        area: "peer",
+        severity: Severity::Error,
+        statement: "A peer copy names for each side the context in which that memory was allocated.",
+        manual: "CUDA Driver API, Memory Management, cuMemcpyPeer",
+        advice: "Keep the context with each allocation, and pass that one.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemcpyPeer with the two contexts of one device exchanged returned CUDA_SUCCESS",
+        undecidable: "",
+        example: "warning[peer-copy-context-mismatch]: peer copy with the context of other memory\n --> call 7: cuMemcpyPeer(dstDevice: 0x10000, dstContext: 0xc2 (context#1), srcDevice: 0x20000,\n  |   srcContext: 0xc2 (context#1), ByteCount: 64) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpyPeer gets context#1 0xc2 as `dstContext`, but the memory at `dstDevice`, memory#2\n  | 0x10000, belongs to context#2 0xc1: cuMemAlloc_v2 (call 4) allocated it there. The driver\n  | returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | memory#2 0x10000\n  |   created: cuMemAlloc_v2, call 4, thread 0, at 0x400050\n  |   part of: context#2 0xc1\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 3, thread 0, at 0x400040\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Keep the context with each allocation, and pass that one.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyPeer",
+    },
+    Rule {
+        id: "peer-enable-state",
+        area: "peer",
+        severity: Severity::Warning,
+        statement: "Access to another context is enabled once and disabled once, between contexts of different devices that support it.",
+        manual: "CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess, cuCtxDisablePeerAccess and cuDeviceCanAccessPeer",
+        advice: "Ask cuDeviceCanAccessPeer once for each pair of devices, and keep track of which pairs are enabled. Code that treats CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as success is correct.",
+        observed: "driver 580.159, H200, 2026-11-20: disabling what is not enabled returned CUDA_ERROR_PEER_ACCESS_NOT_ENABLED; enabling within one device returned CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+        undecidable: "",
+        example: "warning[peer-enable-state]: peer access enabled or disabled out of order\n --> call 7: cuCtxDisablePeerAccess(peerContext: 0xc2 (context#1)) =\n  |   CUDA_ERROR_PEER_ACCESS_NOT_ENABLED thread 0 at 0x400090\n  | cuCtxDisablePeerAccess disables access to context#1 0xc2, which is not enabled. The driver\n  | returned CUDA_ERROR_PEER_ACCESS_NOT_ENABLED.\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Ask cuDeviceCanAccessPeer once for each pair of devices, and keep track of which\n      pairs are enabled. Code that treats CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as success\n      is correct.\n  = manual: CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess,\n      cuCtxDisablePeerAccess and cuDeviceCanAccessPeer",
     },
     Rule {
         id: "performance-allocation-churn",
@@ -1680,7 +1911,22 @@ pub static RULES: &[Rule] = &[
 ];
 
 /// Its id.
+pub const CONTEXT_CHECKPOINT_STATE: &str = "context-checkpoint-state";
+
+/// Its id.
+pub const CONTEXT_GREEN_MISUSE: &str = "context-green-misuse";
+
+/// Its id.
+pub const CONTEXT_LIMIT_ORDER: &str = "context-limit-order";
+
+/// Its id.
 pub const CONTEXT_NONE_CURRENT: &str = "context-none-current";
+
+/// Its id.
+pub const CONTEXT_OBJECTS_LEFT_BEHIND: &str = "context-objects-left-behind";
+
+/// Its id.
+pub const CONTEXT_PRIMARY_RESET_SHARED: &str = "context-primary-reset-shared";
 
 /// Its id.
 pub const CONTEXT_RESOURCE_AFTER_DESTROY: &str = "context-resource-after-destroy";
@@ -1795,6 +2041,15 @@ pub const GRAPH_USE_AFTER_DESTROY: &str = "graph-use-after-destroy";
 
 /// Its id.
 pub const GRAPH_USER_OBJECT_REFERENCES: &str = "graph-user-object-references";
+
+/// Its id.
+pub const INIT_CALL_OUTSIDE_DRIVER_LIFETIME: &str = "init-call-outside-driver-lifetime";
+
+/// Its id.
+pub const INIT_FORK_CHILD_USE: &str = "init-fork-child-use";
+
+/// Its id.
+pub const INIT_PROC_ADDRESS_UNUSABLE: &str = "init-proc-address-unusable";
 
 /// Its id.
 pub const LAUNCH_CONFIG_ACCESS_POLICY_WINDOW: &str = "launch-config-access-policy-window";
@@ -1950,6 +2205,12 @@ pub const LINK_STATE_LEAK: &str = "link-state-leak";
 pub const LINK_USE_AFTER_DESTROY: &str = "link-use-after-destroy";
 
 /// Its id.
+pub const MEMORY_BATCH_COPY_INVALID: &str = "memory-batch-copy-invalid";
+
+/// Its id.
+pub const MEMORY_COPY_DESCRIPTOR: &str = "memory-copy-descriptor";
+
+/// Its id.
 pub const MEMORY_COPY_OUT_OF_BOUNDS: &str = "memory-copy-out-of-bounds";
 
 /// Its id.
@@ -1968,13 +2229,25 @@ pub const MEMORY_FREE_WRONG_KIND: &str = "memory-free-wrong-kind";
 pub const MEMORY_HOST_BUFFER_FREED_WHILE_PENDING: &str = "memory-host-buffer-freed-while-pending";
 
 /// Its id.
+pub const MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT: &str = "memory-host-pointer-as-kernel-argument";
+
+/// Its id.
+pub const MEMORY_LEAK: &str = "memory-leak";
+
+/// Its id.
 pub const MEMORY_MANAGED_STREAM_ATTACHMENT: &str = "memory-managed-stream-attachment";
+
+/// Its id.
+pub const MEMORY_MULTICAST_ORDER: &str = "memory-multicast-order";
 
 /// Its id.
 pub const MEMORY_PAGEABLE_H2D_UNORDERED: &str = "memory-pageable-h2d-unordered";
 
 /// Its id.
 pub const MEMORY_POOL_ACCESS_UNORDERED: &str = "memory-pool-access-unordered";
+
+/// Its id.
+pub const MEMORY_POOL_MISUSE: &str = "memory-pool-misuse";
 
 /// Its id.
 pub const MEMORY_RACE_CROSS_STREAM: &str = "memory-race-cross-stream";
@@ -1990,6 +2263,15 @@ pub const MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT: &str = "memory-use-after-free-k
 
 /// Its id.
 pub const MEMORY_USE_AFTER_FREE_OPERAND: &str = "memory-use-after-free-operand";
+
+/// Its id.
+pub const MEMORY_VMM_ACCESS_NOT_SET: &str = "memory-vmm-access-not-set";
+
+/// Its id.
+pub const MEMORY_VMM_MAP_ORDER: &str = "memory-vmm-map-order";
+
+/// Its id.
+pub const MODULE_CACHE_STALE_IMAGE: &str = "module-cache-stale-image";
 
 /// Its id.
 pub const MODULE_DOUBLE_UNLOAD: &str = "module-double-unload";
@@ -2023,6 +2305,9 @@ pub const MODULE_JIT_OPTIONS_MALFORMED: &str = "module-jit-options-malformed";
 
 /// Its id.
 pub const MODULE_JIT_OUTPUT_REUSED: &str = "module-jit-output-reused";
+
+/// Its id.
+pub const MODULE_LIVE_GROWTH: &str = "module-live-growth";
 
 /// Its id.
 pub const MODULE_LOAD_ALLOCATION_FAILURE: &str = "module-load-allocation-failure";
@@ -2059,6 +2344,15 @@ pub const MODULE_UNRESOLVED_SYMBOL: &str = "module-unresolved-symbol";
 
 /// Its id.
 pub const MODULE_USE_AFTER_UNLOAD: &str = "module-use-after-unload";
+
+/// Its id.
+pub const PEER_ACCESS_MISSING: &str = "peer-access-missing";
+
+/// Its id.
+pub const PEER_COPY_CONTEXT_MISMATCH: &str = "peer-copy-context-mismatch";
+
+/// Its id.
+pub const PEER_ENABLE_STATE: &str = "peer-enable-state";
 
 /// Its id.
 pub const PERFORMANCE_ALLOCATION_CHURN: &str = "performance-allocation-churn";

@@ -163,6 +163,7 @@ fn check_current() -> Answer {
 
 // CUlimit.
 const STACK_SIZE: u32 = 0;
+const SYNC_DEPTH: u32 = 3;
 const MAX_L2_FETCH_GRANULARITY: u32 = 5;
 const CIG_ENABLED: u32 = 8;
 
@@ -172,8 +173,8 @@ fn default_limit(limit: u32) -> Option<u64> {
         STACK_SIZE => Some(1024),
         1 => Some(7 << 20), // PRINTF_FIFO_SIZE
         2 => Some(8 << 20), // MALLOC_HEAP_SIZE
-        3 => Some(2),       // DEV_RUNTIME_SYNC_DEPTH
-        4 => Some(2048),    // DEV_RUNTIME_PENDING_LAUNCH_COUNT
+        SYNC_DEPTH => Some(2),
+        4 => Some(2048), // DEV_RUNTIME_PENDING_LAUNCH_COUNT
         MAX_L2_FETCH_GRANULARITY => Some(64),
         6 => Some(0),           // PERSISTING_L2_CACHE_SIZE
         CIG_ENABLED => Some(0), // measured: no error
@@ -192,8 +193,12 @@ fn check_limit(limit: u32) -> Answer<u64> {
 }
 
 fn set_limit(mut state: Locked, limit: u32, value: u64) -> Answer {
-    let context = state.current_context()?;
+    state.current()?;
     check_limit(limit)?;
+    // Synchronization inside kernels ends with compute capability 9.0 (cuCtxSetLimit).
+    let lacks_limit = limit == SYNC_DEPTH && state.capability() >= (9, 0);
+    reject_if(lacks_limit, UNSUPPORTED_LIMIT)?;
+    let context = state.current_context()?;
     // It is fixed when a context for graphics is created; the code is assumed.
     reject_if(limit == CIG_ENABLED, UNSUPPORTED_LIMIT)?;
     let value = match limit {

@@ -1,0 +1,132 @@
+//! Objects that a program creates again and again and never ends.
+
+use cutape_format::Call;
+use cutape_model::ObjectId;
+use cutape_registry::{ContextOp, Family, Kind, PrimaryOp, rules};
+
+use super::{Check, Draft, at};
+use crate::finding::Severity;
+use crate::plan::Plan;
+use crate::state::growth::{Created, Place, fingerprint};
+use crate::state::{State, image_snapshot};
+
+/// So many live objects of one place are more than a program keeps on purpose without using them.
+const MANY: u32 = 64;
+/// So many live modules of one image are reported.
+const MANY_MODULES: u32 = 32;
+
+/// Objects of the context that the call ends.
+pub(super) fn in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if !check.call.succeeded() || !drafts.is_empty() {
+        return;
+    }
+    let contexts = &check.state.contexts;
+    let device = check.call.argument(0) as i32;
+    let context = match check.family() {
+        Family::Context(ContextOp::Destroy) => check.live(Kind::Context),
+        Family::PrimaryContext(PrimaryOp::Release) => contexts.last_retain(device),
+        Family::PrimaryContext(PrimaryOp::Reset) => contexts.primary(device),
+        _ => None,
+    };
+    let Some(context) = context else { return };
+    let children = check.state.objects.children(context);
+    let mut lost = lost_by_place(check.state, children);
+    lost.retain(|(place, created)| place.0 == Kind::Memory || created.live >= MANY);
+    let how = format!("{} ended their context", at(check.site));
+    drafts.extend(lost.into_iter().map(|lost| draft(lost, &how)));
+}
+
+/// The places that seem to have lost some of these objects.
+fn lost_by_place(state: &State, objects: impl Iterator<Item = ObjectId>) -> Vec<(Place, &Created)> {
+    let mut lost: Vec<(Place, &Created)> = Vec::new();
+    for id in objects {
+        let Some(place) = state.place_of(id) else {
+            continue;
+        };
+        if let Some(created) = state.growth.places.get(&place)
+            && created.seems_lost()
+            && !lost.iter().any(|(known, _)| *known == place)
+        {
+            lost.push((place, created));
+        }
+    }
+    lost.sort_by_key(|(_, created)| created.first.index);
+    lost
+}
+
+/// Objects that live at the end.
+pub(super) fn at_end(state: &State) -> Vec<Draft> {
+    let places = state.growth.places.iter();
+    let mut lost: Vec<(Place, &Created)> = places
+        .filter(|(_, created)| created.seems_lost() && created.live >= MANY)
+        .map(|(&place, created)| (place, created))
+        .collect();
+    lost.sort_by_key(|(_, created)| created.first.index);
+    // Whether the program would have ended them, had it gone on, is not known.
+    let drafts = lost
+        .into_iter()
+        .map(|lost| draft(lost, "the recording ended"));
+    drafts
+        .map(|draft| draft.severity(Severity::Advice))
+        .collect()
+}
+
+fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> Draft {
+    let (count, name) = (created.live, kind.name());
+    let size = match created.bytes {
+        0 => String::new(),
+        bytes => format!(" of {bytes} bytes together"),
+    };
+    let message = format!(
+        "{count} objects of the kind {name}{size} were still alive when {how}. {function} created \
+         all of them at one place of the program, the first in call {}. None was ever ended, and \
+         none was used once the next one existed.",
+        created.first.index,
+    );
+    let (rule, title) = match kind {
+        Kind::Memory => (rules::MEMORY_LEAK, "memory never freed"),
+        _ => (
+            rules::CONTEXT_OBJECTS_LEFT_BEHIND,
+            "objects created again and again, and never destroyed",
+        ),
+    };
+    Draft::new(rule, title, message).subject(caller).chain(vec![
+        format!("the first of {count} created by {}", at(created.first)),
+        format!("still alive when {how}"),
+    ])
+}
+
+/// How many modules of an image live when it is loaded again, and the image's fingerprint.
+fn live_of_image(state: &State, plan: &Plan, call: &Call<'_>) -> (u32, u64) {
+    let snapshot = image_snapshot(plan, call);
+    let fingerprint = snapshot.map_or(0, |snapshot| fingerprint(snapshot.bytes));
+    let context = match plan.function.family {
+        Family::ModuleLoad(_) => state.contexts.current(call.thread).handle,
+        _ => 0,
+    };
+    (state.growth.of_image(context, fingerprint), fingerprint)
+}
+
+/// True if the load makes many live modules of one image, or more.
+pub(crate) fn is_live_growth(state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+    live_of_image(state, plan, call).0 + 1 >= MANY_MODULES
+}
+
+/// A load of an image of which many modules live.
+pub(super) fn modules(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if !check.call.succeeded() {
+        return;
+    }
+    let (others, fingerprint) = live_of_image(check.state, check.plan, check.call);
+    // Said once, when the limit is reached.
+    if others + 1 != MANY_MODULES {
+        return;
+    }
+    let message = format!(
+        "{} loads an image of which {others} modules or libraries live already in this context. \
+         The code of each takes device memory until it is unloaded.",
+        check.function(),
+    );
+    let title = "one image loaded again and again, and never unloaded";
+    drafts.push(Draft::new(rules::MODULE_LIVE_GROWTH, title, message).subject(fingerprint));
+}

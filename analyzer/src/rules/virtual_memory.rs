@@ -1,0 +1,258 @@
+//! Virtual memory: reserve, map and give access in that order; multicast objects.
+
+use cutape_registry::{Family, Kind, MulticastOp, VirtualMemoryOp, rules};
+
+use super::{Check, Draft, Rule, When, at, code};
+use crate::finding::Severity;
+use crate::plan::{Plan, Step};
+use crate::state::data::Data;
+
+/// For copies and memsets.
+pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
+    let applies =
+        plan.takes_addresses && matches!(plan.function.family, Family::Copy(_) | Family::Memset);
+    applies.then_some((When::MappedWrong, Rule::Consequence(operand_access)))
+}
+
+/// Every granularity that drivers have returned is a multiple of it (assumed for others).
+const LEAST_GRANULARITY: u64 = 64 << 10;
+
+/// A refused call that reserves, maps, unmaps or gives access.
+pub(super) fn refused(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.call.result() != Some(code::INVALID_VALUE) {
+        return None;
+    }
+    let Family::VirtualMemory(operation) = check.family() else {
+        return None;
+    };
+    let argument = |position: u8| check.call.argument(usize::from(position));
+    let what = match operation {
+        VirtualMemoryOp::Map { address, size, .. } => {
+            map_error(check, argument(address), argument(size))?
+        }
+        VirtualMemoryOp::Unmap { address, size } => {
+            unmap_error(check, argument(address), argument(size))?
+        }
+        VirtualMemoryOp::FreeReservation => {
+            free_error(check, check.argument("ptr")?, check.argument("size")?)?
+        }
+        VirtualMemoryOp::SetAccess { address, size } => {
+            let (address, size) = (argument(address), argument(size));
+            if check.state.virtual_memory.is_mapped(address, size) {
+                return None;
+            }
+            let what = format!(
+                "gives access to {size} bytes at {address:#x}, of which some are not mapped"
+            );
+            let title = "access given to addresses that are not mapped";
+            return Some(check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what));
+        }
+        _ => return None,
+    };
+    let title = "mapping calls out of order";
+    Some(check.draft(rules::MEMORY_VMM_MAP_ORDER, title, what))
+}
+
+fn map_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> {
+    let memory = &check.state.virtual_memory;
+    if let Some(offset) = check.argument("offset").filter(|&offset| offset != 0) {
+        return Some(format!("maps with offset {offset}, which must be 0"));
+    }
+    let end = address.saturating_add(size);
+    let reserved = memory.reservations.find(address).map(|found| found.0);
+    match reserved {
+        None => {
+            return Some(format!(
+                "maps {size} bytes at {address:#x}, which no live reservation holds"
+            ));
+        }
+        Some(range) if end > range.end => {
+            return Some(format!(
+                "maps {size} bytes at {address:#x}, beyond the end of the reservation of {} bytes \
+                 at {:#x}",
+                range.end - range.start,
+                range.start
+            ));
+        }
+        Some(_) => {}
+    }
+    if let Some((range, mapping)) = memory.mappings.overlapping(address, size) {
+        return Some(format!(
+            "maps {size} bytes at {address:#x}, where {} has mapped {} bytes at {:#x}",
+            at(mapping.site),
+            range.end - range.start,
+            range.start
+        ));
+    }
+    if size == 0 || !(address | size).is_multiple_of(LEAST_GRANULARITY) {
+        return Some(format!(
+            "maps {size} bytes at {address:#x}. Address and size must be multiples of the \
+             granularity that cuMemGetAllocationGranularity returns"
+        ));
+    }
+    let allocation = check.live(Kind::Allocation)?;
+    let has = check.object(allocation)?.size;
+    let label = || check.label(allocation);
+    (has != 0 && size > has).then(|| format!("maps {size} bytes of {}, which has {has}", label()))
+}
+
+fn unmap_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> {
+    let memory = &check.state.virtual_memory;
+    if memory.exactly(address, size).is_some() {
+        return None;
+    }
+    Some(match memory.mappings.overlapping(address, size) {
+        Some((range, mapping)) => format!(
+            "unmaps {size} bytes at {address:#x}, but {} mapped {} bytes at {:#x}. A mapping is \
+             unmapped as a whole",
+            at(mapping.site),
+            range.end - range.start,
+            range.start
+        ),
+        None => format!("unmaps {size} bytes at {address:#x}, where nothing is mapped"),
+    })
+}
+
+fn free_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> {
+    let memory = &check.state.virtual_memory;
+    let found = memory.reservations.find(address);
+    if let Some((range, site)) = &found
+        && (range.start != address || range.end - range.start != size)
+    {
+        return Some(format!(
+            "frees {size} bytes of addresses at {address:#x}, but {} reserved {} bytes at {:#x}",
+            at(**site),
+            range.end - range.start,
+            range.start
+        ));
+    }
+    let (range, mapping) = memory.mappings.overlapping(address, size)?;
+    found?;
+    Some(format!(
+        "frees the reservation at {address:#x}, in which {} bytes at {:#x} are still mapped by {}",
+        range.end - range.start,
+        range.start,
+        at(mapping.site)
+    ))
+}
+
+/// The device of the thread's current context.
+fn current_device(check: &Check<'_, '_>) -> Option<i32> {
+    let current = check.state.contexts.current(check.call.thread).object?;
+    match check.object(current)?.data {
+        Data::Context(data) if check.owns_content(current) => Some(data.device),
+        _ => None,
+    }
+}
+
+/// A copy or memset that failed on a mapping to which its device has no access.
+pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
+    let device = current_device(check)?;
+    check.plan.steps.iter().find_map(|&(position, step)| {
+        let Step::Device(_) = step else { return None };
+        let address = check.call.argument(position);
+        let (_, mapping) = check.state.virtual_memory.mappings.find(address)?;
+        if mapping.access_of(device)? != 0 {
+            return None;
+        }
+        let what = format!(
+            "uses `{}` {address:#x}, which {} mapped. No cuMemSetAccess has given device {device} \
+             access to that mapping since",
+            check.parameter(position),
+            at(mapping.site),
+        );
+        let title = "mapped memory used without access to it";
+        Some(check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what))
+    })
+}
+
+/// A launch with an address in a mapping to which nothing has access.
+pub(super) fn parameter_access(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if drafts.is_empty() {
+        drafts.extend(without_access(check));
+    }
+}
+
+fn without_access(check: &Check<'_, '_>) -> Option<Draft> {
+    let device = current_device(check)?;
+    let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
+    let numbered = layout.iter().enumerate();
+    let mut words = numbered.filter(|(_, (_, size))| *size == 8);
+    words.find_map(|(number, &(offset, _))| {
+        let word = bytes.get(offset as usize..)?.first_chunk()?;
+        let address = u64::from_le_bytes(*word);
+        let (_, mapping) = check.state.virtual_memory.mappings.find(address)?;
+        if mapping.access_of(device)? != 0 {
+            return None;
+        }
+        let what = format!(
+            "passes {address:#x} as parameter {number} of the kernel. {} mapped that memory, and \
+             no cuMemSetAccess has given device {device} access to the mapping since",
+            at(mapping.site),
+        );
+        let title = "mapped memory passed to a kernel without access to it";
+        let draft = check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what);
+        // Whether the kernel follows the pointer is not recorded.
+        Some(match check.went_wrong() {
+            true => draft,
+            false => draft.severity(Severity::Warning),
+        })
+    })
+}
+
+/// Memory bound to a multicast object that lacks devices, or unbound as it was not bound.
+pub(super) fn multicast(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    if !drafts.is_empty() {
+        return;
+    }
+    drafts.extend(match check.family() {
+        Family::Multicast(MulticastOp::Bind) => bound_too_early(check),
+        Family::Multicast(MulticastOp::Unbind) => unbound_otherwise(check),
+        _ => None,
+    });
+}
+
+fn bound_too_early(check: &Check<'_, '_>) -> Option<Draft> {
+    let group = check.state.multicasts.get(&check.argument("mcHandle")?)?;
+    if group.is_shared || group.devices.len() >= group.wanted || !check.went_wrong() {
+        return None;
+    }
+    let object = check.live(Kind::Allocation)?;
+    let what = format!(
+        "binds memory to {}, to which {} of its {} devices were added. The call waits until all \
+         are, and no other process can add them",
+        check.label(object),
+        group.devices.len(),
+        group.wanted,
+    );
+    let title = "memory bound to a multicast object that lacks devices";
+    let draft = check.draft(rules::MEMORY_MULTICAST_ORDER, title, what);
+    Some(draft.object(object))
+}
+
+fn unbound_otherwise(check: &Check<'_, '_>) -> Option<Draft> {
+    let group = check.state.multicasts.get(&check.argument("mcHandle")?)?;
+    let piece = (check.argument("mcOffset")?, check.argument("size")?);
+    if group.is_shared || group.bound.contains(&piece) {
+        return None;
+    }
+    let object = check.live(Kind::Allocation)?;
+    let bound = group.bound.iter().take(4);
+    let bound: Vec<String> = bound
+        .map(|(offset, size)| format!("{size} bytes at {offset}"))
+        .collect();
+    let bound = match bound.is_empty() {
+        true => "nothing".to_owned(),
+        false => bound.join(", "),
+    };
+    let what = format!(
+        "unbinds {} bytes at offset {} of {}, to which {bound} is bound. Offset and size must be \
+         those of the bind",
+        piece.1,
+        piece.0,
+        check.label(object),
+    );
+    let title = "multicast memory unbound otherwise than it was bound";
+    let draft = check.draft(rules::MEMORY_MULTICAST_ORDER, title, what);
+    Some(draft.object(object))
+}

@@ -1,0 +1,115 @@
+//! When a rule can find something: gates that are cheaper than the rules.
+
+use cutape_format::Call;
+use cutape_model::Kinds;
+use cutape_registry::Kind;
+
+use super::code;
+use crate::launch::LaunchAttributes;
+use crate::plan::Plan;
+use crate::state::State;
+
+/// Textures and surfaces, and what they are created for.
+const TEXTURES: Kinds = Kinds::of(&[
+    Kind::TextureObject,
+    Kind::SurfaceObject,
+    Kind::Array,
+    Kind::MipmappedArray,
+]);
+
+/// When a rule can find something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Always,
+    /// The call failed or did not return.
+    Wrong,
+    /// An object of a kind that the call uses has ended. Most programs destroy little while they
+    /// run.
+    Ended,
+    /// Memory was freed.
+    Freed,
+    /// A call of the thread left its output undefined.
+    Undefined,
+    /// The program uses libraries.
+    Libraries,
+    /// The call failed in a way that a stream capture explains.
+    Captured,
+    /// It has had contexts of several devices.
+    Devices,
+    /// A mapping exists to which nothing has access.
+    Unaccessed,
+    /// Virtual memory is mapped, and the call failed.
+    MappedWrong,
+    /// Live objects rely on memory of the program.
+    Lent,
+    /// A stream captures.
+    Capturing,
+    /// Texture or surface objects exist, and they or their memory may have ended.
+    Textures,
+    /// There are tensor maps, and memory was freed.
+    TensorMaps,
+    /// A launch passes parameters through `extra`.
+    PassesExtra,
+    /// A launch passes an array of attributes.
+    PassesAttributes,
+    /// The PTX of some kernel uses something of its launches.
+    KernelUses,
+    /// The last record of some event is by an attribute of a launch.
+    LaunchEvents,
+    /// The call accesses memory, and so does work that may still run.
+    Accessing,
+    /// The call accesses memory, and nothing has written some.
+    Fresh,
+    /// Work on memory may still run.
+    Busy,
+    /// Work may still use memory that was freed in the order of a stream.
+    FreedBusy,
+}
+
+impl When {
+    #[inline]
+    pub(super) fn holds(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+        let objects = &state.objects;
+        match self {
+            Self::Always => true,
+            Self::Wrong => call.result() != Some(0),
+            Self::Ended => objects.any_has_ended(plan.used),
+            Self::Freed => state.memory.any_freed(),
+            Self::Undefined => {
+                let thread = state.threads.get(call.thread as usize);
+                thread.is_some_and(|thread| !thread.failures.is_empty())
+            }
+            Self::Libraries => objects.has_had(Kind::Kernel) || objects.has_had(Kind::Library),
+            Self::Textures => {
+                state.has_textures && (state.memory.any_freed() || objects.any_has_ended(TEXTURES))
+            }
+            Self::TensorMaps => !state.tensor_maps.is_empty() && state.memory.any_freed(),
+            Self::Captured => call.result().is_some_and(|result| {
+                matches!(result, 900..=908 | code::ILLEGAL_STATE)
+                    || (result == code::INVALID_VALUE && !state.captures.is_empty())
+            }),
+            Self::Capturing => !state.captures.is_empty(),
+            Self::Accessing => {
+                !state.ordering.current.is_empty() && !state.ordering.accesses.is_empty()
+            }
+            Self::Fresh => !state.ordering.current.is_empty() && !state.ordering.fresh.is_empty(),
+            Self::Busy => !state.ordering.accesses.is_empty(),
+            Self::FreedBusy => !state.ordering.freed.is_empty(),
+            Self::Devices => state.devices.len() > 1,
+            Self::Unaccessed => state.virtual_memory.without_access > 0,
+            Self::MappedWrong => {
+                call.result() != Some(0) && !state.virtual_memory.mappings.is_empty()
+            }
+            Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
+            Self::PassesExtra => {
+                let extra = plan.launch_parameters[1];
+                extra.is_some_and(|position| call.argument(position) != 0)
+            }
+            Self::PassesAttributes => plan
+                .config
+                .is_some_and(|config| LaunchAttributes::of(call, config).address != 0),
+            Self::KernelUses => !state.launches.uses.is_empty(),
+            Self::LaunchEvents => !state.launches.events.is_empty(),
+        }
+    }
+}

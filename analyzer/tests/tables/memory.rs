@@ -1,0 +1,274 @@
+//! Copies that are described, batches, pools, virtual memory.
+
+use super::{Row, START};
+
+/// Two reservations' worth of addresses, and physical memory for one.
+const RESERVED: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuMemAddressReserve ptr:=0x40000000 size=4194304
+    cuMemCreate handle:=0x900 size=2097152
+";
+
+const MULTICAST: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuMulticastCreate mcHandle:=0x910 prop=[2,2097152,0,0]
+    cuMulticastAddDevice mcHandle=0x910 dev=0
+";
+
+pub(crate) const MEMORY: &[Row] = &[
+    (
+        "memory-copy-descriptor",
+        START,
+        // 32 bytes a row, with a pitch of 16 in the source.
+        "cuMemcpy2D_v2 pCopy=[0,0,1,0x7000,0,0,16,0,0,2,0,0x10000,0,64,32,4] -> 1",
+        &[
+            "cuMemcpy2D_v2 pCopy=[0,0,1,0x7000,0,0,32,0,0,2,0,0x10000,0,64,32,4]",
+            // A pitch of 0 is not stated.
+            "cuMemcpy2D_v2 pCopy=[0,0,1,0x7000,0,0,0,0,0,2,0,0x10000,0,64,32,1]",
+            // Refused for a reason that the struct does not show.
+            "cuMemcpy2D_v2 pCopy=[0,0,1,0x7000,0,0,32,0,0,2,0,0x10000,0,64,32,4] -> 1",
+        ],
+    ),
+    (
+        "memory-copy-descriptor",
+        START,
+        "cuMemcpy2D_v2 pCopy=[0,0,9,0x7000,0,0,32,0,0,2,0,0x10000,0,64,32,4] -> 1",
+        &[],
+    ),
+    (
+        "memory-copy-descriptor",
+        START,
+        "cuMemsetD32_v2 dstDevice=0x10002 N=1 -> 1",
+        &["cuMemsetD32_v2 dstDevice=0x10004 N=1"],
+    ),
+    (
+        "memory-copy-descriptor",
+        START,
+        "cuMemsetD2D32_v2 dstDevice=0x10000 dstPitch=16 Width=8 Height=2 -> 1",
+        &["cuMemsetD2D32_v2 dstDevice=0x10000 dstPitch=32 Width=8 Height=2"],
+    ),
+    (
+        "memory-batch-copy-invalid",
+        START,
+        // Two buffers are exchanged.
+        "cuMemcpyBatchAsync_v2 dsts=[0x10000,0x10400] srcs=[0x10400,0x10000] sizes=[64,64] \
+         count=2 attrsIdxs=[0] numAttrs=1 hStream=0x300",
+        &[
+            "cuMemcpyBatchAsync_v2 dsts=[0x10000,0x10040] srcs=[0x10400,0x10400] \
+             sizes=[64,64] count=2 attrsIdxs=[0] numAttrs=1 hStream=0x300",
+            // A copy of no bytes.
+            "cuMemcpyBatchAsync_v2 dsts=[0x10000,0x10400] srcs=[0x10400,0x10000] \
+             sizes=[64,0] count=2 attrsIdxs=[0] numAttrs=1 hStream=0x300",
+        ],
+    ),
+    (
+        "memory-batch-copy-invalid",
+        START,
+        "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
+         attrsIdxs=[0] numAttrs=1 hStream=0 -> 1",
+        &[],
+    ),
+    (
+        "memory-batch-copy-invalid",
+        START,
+        "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
+         attrsIdxs=[1] numAttrs=1 hStream=0x300 -> 1",
+        &[],
+    ),
+    (
+        "memory-pool-misuse",
+        START,
+        "cuDeviceGetDefaultMemPool pool_out:=0xa00 dev=0\n cuMemPoolDestroy pool=0xa00 -> 1",
+        &[
+            // Memory of the pool may outlive its handle.
+            "cuMemPoolCreate pool:=0xa00\n\
+             cuMemAllocFromPoolAsync dptr:=0x20000 bytesize=64 pool=0xa00 hStream=0x300\n\
+             cuMemPoolDestroy pool=0xa00\n cuMemFreeAsync dptr=0x20000 hStream=0x300",
+        ],
+    ),
+    (
+        "memory-pool-misuse",
+        START,
+        "cuMemPoolCreate pool:=0xa00\n cuMemPoolDestroy pool=0xa00\n\
+         cuMemAllocFromPoolAsync bytesize=64 pool=0xa00 hStream=0x300 -> 1",
+        &[],
+    ),
+    (
+        "memory-pool-misuse",
+        START,
+        "cuMemPoolImportFromShareableHandle pool_out:=0xa00\n\
+         cuMemAllocFromPoolAsync bytesize=64 pool=0xa00 hStream=0x300 -> 1",
+        &[],
+    ),
+    (
+        "memory-pool-misuse",
+        START,
+        "cuMemPoolCreate pool:=0xa00\n cuMemPoolSetAttribute pool=0xa00 attr=8 value=[64] -> 1",
+        &["cuMemPoolCreate pool:=0xa00\n cuMemPoolSetAttribute pool=0xa00 attr=8 value=[0]"],
+    ),
+    (
+        "memory-leak",
+        START,
+        "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+         cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n\
+         cuCtxDestroy_v2 ctx=0xc1",
+        &[
+            "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+             cuMemFree_v2 dptr=0x$00000000\n cuCtxDestroy_v2 ctx=0xc1",
+            // Buffers that are filled first and used later, by a kernel that gets one of them.
+            "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+             cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n\
+             cuLaunchKernel f=0x200 layout=8 params=0x300000000\n cuCtxDestroy_v2 ctx=0xc1",
+            // Or by a graph, which holds the addresses.
+            "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+             cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n\
+             cuGraphLaunch hGraph=0x810 hStream=0x300\n cuCtxDestroy_v2 ctx=0xc1",
+            // A few allocations that live as long as the program.
+            "loop 5 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64\n cuCtxDestroy_v2 ctx=0xc1",
+            "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+             cuMemsetD8_v2 dstDevice=0x$00000000 N=64",
+        ],
+    ),
+    (
+        "memory-leak",
+        START,
+        "loop 100 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+         cuMemsetD8_v2 dstDevice=0x$00000000 N=64",
+        &["loop 100 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
+           cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n cuCtxSynchronize -> !"],
+    ),
+    (
+        "memory-host-pointer-as-kernel-argument",
+        START,
+        "cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700000 ByteCount=64\n\
+         cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x7700000\n\
+         cuStreamSynchronize hStream=0x300 -> 700\n cuCtxSynchronize -> 700",
+        &[
+            // A device that can access pageable memory.
+            "cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700000 ByteCount=64\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x7700000\n\
+             cuStreamSynchronize hStream=0x300",
+            // Page-locked memory, and an illegal address that has another cause.
+            "cuMemAllocHost_v2 pp:=0x7700000 bytesize=4096\n\
+             cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700040 ByteCount=64\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x7700040\n\
+             cuStreamSynchronize hStream=0x300 -> 700",
+        ],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemsetD8_v2 dstDevice=0x40000000 N=64 -> 1",
+        &[
+            "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n cuMemRelease handle=0x900\n\
+             cuMemSetAccess ptr=0x40000000 size=2097152 desc=[1,3] count=1\n\
+             cuMemsetD8_v2 dstDevice=0x40000000 N=64\n\
+             cuLaunchKernel f=0x200 layout=8 params=0x40000000",
+        ],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuLaunchKernel f=0x200 layout=8 params=0x40000100",
+        &[],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        // A new mapping has no access.
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemSetAccess ptr=0x40000000 size=2097152 desc=[1,3] count=1\n\
+         cuMemUnmap ptr=0x40000000 size=2097152\n\
+         cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemsetD8_v2 dstDevice=0x40000000 N=64 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemSetAccess ptr=0x40000000 size=4194304 desc=[1,3] count=1 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemMap ptr=0x50000000 size=2097152 handle=0x900 -> 1",
+        &[
+            // Memory that was released while it is mapped lives until the unmap.
+            "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n cuMemRelease handle=0x900\n\
+             cuMemUnmap ptr=0x40000000 size=2097152\n\
+             cuMemAddressFree ptr=0x40000000 size=4194304",
+            // Another reference of the handle.
+            "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+             cuMemRetainAllocationHandle handle:=0x900 addr=0x40000000\n\
+             cuMemRelease handle=0x900\n cuMemRelease handle=0x900",
+        ],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=4194304 handle=0x900 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemMap ptr=0x40000000 size=2097152 handle=0x900 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemUnmap ptr=0x40000000 size=65536 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemAddressFree ptr=0x40000000 size=2097152 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemAddressFree ptr=0x40000000 size=4194304 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-map-order",
+        RESERVED,
+        "cuMemRelease handle=0x900\n cuMemRelease handle=0x900 -> 1",
+        &[],
+    ),
+    (
+        "memory-multicast-order",
+        MULTICAST,
+        "cuMulticastBindAddr mcHandle=0x910 mcOffset=0 memptr=0x40000000 size=2097152 -> !",
+        &[
+            "cuMulticastAddDevice mcHandle=0x910 dev=1\n\
+             cuMulticastBindAddr mcHandle=0x910 mcOffset=0 memptr=0x40000000 size=2097152\n\
+             cuMulticastUnbind mcHandle=0x910 dev=0 mcOffset=0 size=2097152",
+            // Another process adds the second device.
+            "cuMemExportToShareableHandle handle=0x910\n\
+             cuMulticastBindAddr mcHandle=0x910 mcOffset=0 memptr=0x40000000 size=2097152",
+        ],
+    ),
+    (
+        "memory-multicast-order",
+        MULTICAST,
+        "cuMulticastAddDevice mcHandle=0x910 dev=1\n\
+         cuMulticastBindAddr mcHandle=0x910 mcOffset=0 memptr=0x40000000 size=2097152\n\
+         cuMulticastUnbind mcHandle=0x910 dev=0 mcOffset=0 size=65536",
+        &[],
+    ),
+];
